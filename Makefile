@@ -1,0 +1,98 @@
+# Everything that is run here by hand or by CI.
+#
+# Needs Python 3.11 or newer, pip and make. `.venv` is made and kept up to date on the way: a light
+# one (Onward alone) for the demo, a full one (with all tools) for the rest.
+
+PYTHON ?=
+ARGS ?=
+JOBS ?= 2
+
+PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python)
+VENV := .venv
+BIN := $(VENV)/bin
+LIGHT := $(VENV)/.light
+FULL := $(VENV)/.full
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
+
+TYPED := src tests $(sort $(dir $(wildcard benchmarks/*.py tools/*.py examples/*.py)))
+DRAW := $(wildcard tools/draw_machines.py)
+BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two installs into one environment must not overlap, and the tests use the cores by themselves.
+.NOTPARALLEL:
+.PHONY: help demo test check format bench docs clean
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{printf "%-16s%s\n", $$1, $$2}'
+
+demo: $(LIGHT) ## Show what there is.
+	@$(BIN)/python examples/ground.py $(ARGS)
+
+test: $(FULL) ## Run the tests: ARGS="-k lease" picks some, JOBS=0 uses one process.
+	$(BIN)/python -m pytest -q -n $(JOBS) --durations=10 --durations-min=0.5 $(ARGS)
+
+check: $(FULL) ## Check format, lint, types, the rooms and the drawings.
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports --no-logo --no-cache
+ifneq ($(DRAW),)
+	$(BIN)/python $(DRAW) --check
+endif
+
+format: $(FULL) ## Format the code and mend what ruff can mend.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(FULL) ## Run the benchmarks.
+ifeq ($(BENCHMARKS),)
+	@echo "There is no benchmark yet."
+else
+	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python $$script $(ARGS); done
+endif
+
+docs: $(FULL) ## Redraw the generated pages and test all pages.
+ifneq ($(DRAW),)
+	$(BIN)/python $(DRAW)
+endif
+	$(BIN)/python -m pytest -q tests/docs $(ARGS)
+	@echo "The pages are Markdown; begin with docs/index.md. A site comes later."
+
+clean: ## Remove .venv, caches and build output.
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .coverage .coverage.* dist site
+	find src tests $(wildcard benchmarks tools examples) -name __pycache__ -prune -exec rm -rf {} +
+
+# --- the environment --------------------------------------------------------------------------
+
+$(LIGHT): pyproject.toml | $(BIN)/python
+	@echo "Installing Onward into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(FULL): pyproject.toml | $(BIN)/python
+	@echo "Installing Onward and its tools into $(VENV)"
+	@$(PIP) --editable '.[dev]'
+	@touch $(LIGHT) $@
+
+# Some systems split ensurepip off from Python; the pip that is there then brings one in.
+$(BIN)/python:
+	@found=; for python in $(PYTHONS); do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        found=$$python; break; \
+	    fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "Onward needs Python 3.11 or newer; tried: $(PYTHONS)." >&2; \
+	    echo "Install one, or name it: make PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$($$found --version) ($$found)"; \
+	if $$found -c 'import ensurepip' 2>/dev/null; then \
+	    $$found -m venv --clear $(VENV); \
+	else \
+	    $$found -m venv --clear --without-pip $(VENV) \
+	    && $$found -m pip --disable-pip-version-check --python $(VENV) install --quiet --quiet pip; \
+	fi || { rm -rf $(VENV); exit 1; }

@@ -1,0 +1,50 @@
+"""The one rule for every id and name that users give.
+
+Two ids are the same if their bytes are: nothing is trimmed, folded or normalised.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from onward.errors import BadInput
+
+ID_BYTES_MOST: Final = 512
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def check_id(text: object, what: str) -> str:
+    """Return the id if it can be one.
+
+    Args:
+        text: What the user gave.
+        what: What messages call it: `run id`, `topic name`.
+
+    Raises:
+        BadInput: it is not text, empty, longer than 512 bytes, or has characters no id may have.
+    """
+    if not isinstance(text, str):
+        raise BadInput(what, f"is of type {type(text).__name__}, not str", "Pass text.")
+    if not text:
+        raise BadInput(what, "is empty", "Give it at least one character.")
+    if text.isascii() and text.isprintable() and len(text) <= ID_BYTES_MOST:
+        return str.__str__(text)
+    if _CONTROL.search(text):
+        raise BadInput(
+            what, "has a control character (NUL, CR, LF, …)", "Use printable characters."
+        )
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadInput(
+            what, "has a lone surrogate, which is half a character", "Clean the text first."
+        ) from None
+    if size > ID_BYTES_MOST:
+        raise BadInput(
+            what,
+            f"is {size:,} bytes long, the limit is {ID_BYTES_MOST}",
+            "Use a shorter one, such as a hash of it.",
+        )
+    return str.__str__(text)

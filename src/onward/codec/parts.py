@@ -1,0 +1,92 @@
+"""An exception taken apart into its `args` and attributes, and put together again.
+
+It is put together past its `__init__`, whose parameters may be others than its `args`. An attribute
+that the class annotates is stored by that annotation, any other if it is of a common type.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from onward.codec.compiler import shape_of
+from onward.codec.hints import hints_of_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onward.codec.shape import Shape
+
+_COMMON: Final[Any] = (
+    None | bool | int | float | str | bytes | datetime | date | time | timedelta | Decimal | UUID
+    | list[Any] | dict[str, Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
+)  # fmt: skip
+
+
+class Parts:
+    """Takes exceptions of one type apart and puts them together."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self._kind = kind
+
+    def take_apart(self, error: BaseException) -> dict[str, Any]:
+        """Return the plain data of an exception.
+
+        Raises:
+            Exception: a part cannot be stored, or the rest would have another message.
+        """
+        common = shape_of(_COMMON)
+        data = {
+            "args": [common.lower(arg, 0) for arg in _args(error)],
+            "attributes": {
+                name: self._shape(name).lower(value, 0) for name, value in _attributes(error)
+            },
+        }
+        if str(self.put_together(data)) != str(error):
+            raise ValueError("the parts do not make the same exception")
+        return data
+
+    def put_together(self, data: dict[str, Any]) -> BaseException:
+        """Return the exception that was taken apart.
+
+        Raises:
+            Exception: the data does not fit the type as it is now.
+        """
+        args = [shape_of(_COMMON).lift(arg) for arg in data["args"]]
+        error = self._kind.__new__(self._kind, *args)
+        _built_in_init(self._kind)(error, *args)
+        for name, item in data["attributes"].items():
+            object.__setattr__(error, name, self._shape(name).lift(item))
+        return error
+
+    def _shape(self, name: str) -> Shape:
+        return shape_of(hints_of_class(self._kind).get(name, _COMMON))
+
+
+def _args(error: BaseException) -> tuple[Any, ...]:
+    if isinstance(error, OSError) and error.filename is not None:
+        # They are in the constructor and in the message, but not in the args.
+        second = () if error.filename2 is None else (None, error.filename2)
+        return (*error.args[:2], error.filename, *second)
+    return error.args
+
+
+def _attributes(error: BaseException) -> Iterator[tuple[str, Any]]:
+    slots = [name for base in type(error).__mro__ for name in _slots(base) if hasattr(error, name)]
+    for name in dict.fromkeys([*slots, *vars(error)]):
+        if not name.startswith("__"):  # the notes are kept apart
+            yield name, getattr(error, name)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _built_in_init(kind: type) -> Any:
+    """Return the constructor nearest to the type that is not written in Python."""
+    inits = (vars(base).get("__init__") for base in kind.__mro__)
+    return next(init for init in inits if init and not isinstance(init, FunctionType))

@@ -1,0 +1,96 @@
+"""The shape of pydantic models, which know better than we do how they are written and read.
+
+A model is dumped to JSON by its own serialisers and rebuilt by its own validators, so custom ones
+work, also to read what older code wrote. Nothing tells in advance whether the two are each other's
+inverse; a masked secret, an excluded field or a validator that changes its input are not. So this
+is the one shape that reads back what it wrote before it accepts it.
+
+Pydantic is never imported here: a model brings everything along. It takes pydantic 2.11 or newer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from onward.codec import document
+from onward.codec.plain import Anything
+from onward.codec.refusal import Misfit, Refused, mismatch, with_article
+from onward.codec.shape import ALL_KINDS, Kind, Shape
+
+_PLAIN: Final = Anything()
+
+
+def is_model(kind: Any) -> bool:
+    """Return whether a class is a pydantic model."""
+    return hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_validate_json")
+
+
+class Model(Shape):
+    """A pydantic model."""
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, name: str, kind: Any) -> None:
+        decorators = kind.__pydantic_decorators__
+        free = kind.__pydantic_root_model__ or decorators.model_serializers
+        kinds = ALL_KINDS if free else frozenset({Kind.OBJECT})
+        super().__init__(name, kinds, frozenset({kind}))
+        self._kind = kind
+
+    def lower(self, value: Any, depth: int) -> Any:
+        """Return what the model writes, once it has read it back as an equal one."""
+        if type(value) is not self._kind:
+            raise mismatch(value, self.name)
+        try:
+            tree = _dump(value)
+            # Checked as plain data first: a big int or deep nesting has a place to tell.
+            _PLAIN.lower(tree, depth)
+            same = self._validate(tree) == value
+        except Refused:
+            raise
+        except UnicodeEncodeError:
+            raise document.surrogate(tree) from None
+        except Exception as error:  # its serialisers and validators may raise anything
+            raise self._not_inverse(f" ({type(error).__name__})") from error
+        if not same:
+            raise self._not_inverse("")
+        return tree
+
+    def _not_inverse(self, reason: str) -> Refused:
+        return Refused(
+            f"is {with_article(self.name)}, a pydantic model that does not read back "
+            f"what it writes{reason}",
+            "Make model_validate_json(model_dump_json()) give an equal model.",
+        )
+
+    def lift(self, data: Any) -> Any:
+        """Return the model that was written."""
+        try:
+            return self._validate(data)
+        except Exception as error:  # its validators may raise anything
+            raise Misfit(f"was refused by {self.name} ({type(error).__name__})") from error
+
+    def _validate(self, tree: Any) -> Any:
+        # JSON and not Python data, because a strict model takes text for a datetime only there.
+        written = document.write(tree)
+        return self._kind.model_validate_json(written, by_alias=False, by_name=True)
+
+
+def _dump(model: Any) -> Any:
+    # By field name: the aliases for writing and for reading may differ.
+    options = {"round_trip": True, "by_alias": False, "warnings": False}
+    tree = model.model_dump(mode="json", **options)
+    _sort_sets(model.model_dump(mode="python", **options), tree)
+    return tree
+
+
+def _sort_sets(python: Any, tree: Any) -> None:
+    """Put the items of sets, which are lists in the tree by now, into one order for ever."""
+    if type(tree) is list and isinstance(python, list | tuple | set | frozenset):
+        for one, other in zip(python, tree, strict=False):
+            _sort_sets(one, other)
+        if isinstance(python, set | frozenset):
+            tree.sort(key=document.write_sorted)
+    elif type(tree) is dict and isinstance(python, dict):
+        for one, other in zip(python.values(), tree.values(), strict=False):
+            _sort_sets(one, other)

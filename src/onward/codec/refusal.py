@@ -1,0 +1,113 @@
+"""Why a value cannot be stored or read back, told with the place where it happens.
+
+The walk itself keeps no path, because nearly every value is fine. When one is not, the innermost
+shape raises, and every container on the way out adds its own step. What users gave is never part
+of the text: only types, field names, positions and keys that look like field names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+DEPTH_MOST: Final = 64
+STEPS_SHOWN_MOST: Final = 12
+KEY_CHARS_MOST: Final = 40
+
+
+class _Located(Exception):  # never leaves the room
+    """Something wrong at a place that becomes known while the walk unwinds."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(fact)
+        self.fact = fact
+        self.steps: list[str] = []
+
+    def place(self, start: str) -> str:
+        """Return where it happened, as an expression that begins with `start`."""
+        steps = self.steps[::-1]
+        if len(steps) > STEPS_SHOWN_MOST:
+            steps = [*steps[: STEPS_SHOWN_MOST - 4], "…", *steps[-4:]]
+        return start + "".join(steps)
+
+
+class Refused(_Located):
+    """A value that would be lost or changed on its way through the store."""
+
+    def __init__(self, fact: str, advice: str) -> None:
+        super().__init__(fact)
+        self.advice = advice
+
+    def under(self, step: str, container: object) -> Refused:
+        """Add the step that led here from `container`, and return the same exception."""
+        del container
+        self.steps.append(step)
+        return self
+
+
+class TooDeep(Refused):
+    """Nesting without a reasonable end; a cycle looks the same until the containers are known."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"is nested more than {DEPTH_MOST} levels deep",
+            "Flatten it, or keep the data elsewhere and pass a reference to it.",
+        )
+        self._containers: set[int] = set()
+
+    def under(self, step: str, container: object) -> Refused:
+        """Add the step, and call it a cycle if `container` was on the way before."""
+        if id(container) in self._containers:
+            self.fact = "leads back to itself"
+            self.advice = "Break the cycle: name the other end by an id."
+        self._containers.add(id(container))
+        return super().under(step, container)
+
+
+class Misfit(_Located):
+    """Stored data that the annotation does not take."""
+
+    def under(self, step: str) -> Misfit:
+        """Add the step that led here, and return the same exception."""
+        self.steps.append(step)
+        return self
+
+
+def key_step(key: object, position: int) -> str:
+    """Return the step to an item of a dict: its key if it reads like a field name."""
+    if type(key) is str and key.isidentifier() and len(key) <= KEY_CHARS_MOST and key.isascii():
+        return f".{key}"
+    return f"[key {position}]"
+
+
+def a_value(value: object) -> str:
+    """Return what a value is, without showing it: `None`, `an int`, `a datetime`."""
+    return "None" if value is None else with_article(type(value).__name__)
+
+
+def with_article(noun: str) -> str:
+    """Return the noun with `a` or `an`; a `UUID` and a `User` begin with a consonant."""
+    return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun[:80]}"
+
+
+def mismatch(value: object, annotation: str) -> Refused:
+    """Return the refusal of a value that is not what its annotation says."""
+    return Refused(
+        f"is {a_value(value)}, but the annotation there is {annotation}",
+        "Pass exactly what the annotation says, or change the annotation.",
+    )
+
+
+_JSON_NAMES: Final[dict[type, str]] = {
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def misfit(data: Any, wanted: str) -> Misfit:
+    """Return the complaint about stored data of another kind than `wanted`."""
+    return Misfit(f"is {_JSON_NAMES[type(data)]}, not {with_article(wanted)}")

@@ -1,0 +1,149 @@
+"""Exception types that come back as themselves.
+
+Only the very type that was registered counts, not its subclasses: those would come back as
+something else than what was raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+
+from onward.codec import document
+from onward.codec.compiler import shape_of
+from onward.codec.names import check_id
+from onward.codec.parts import Parts
+from onward.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+E = TypeVar("E", bound=BaseException)
+
+DATA_BYTES_MOST: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registered exception type."""
+
+    kind: type[BaseException]
+    name: str
+    to_data: Callable[[Any], Any]
+    from_data: Callable[[Any], BaseException]
+
+    def data_of(self, error: BaseException) -> Any:
+        """Return the plain data that an exception can be rebuilt from.
+
+        Raises:
+            Exception: there is no such data.
+        """
+        data = shape_of(Any).lower(self.to_data(error), 0)
+        written = document.write(data)
+        if len(written) > DATA_BYTES_MOST:
+            raise ValueError("too large to be kept with every failure")
+        self.rebuild(document.read(written))
+        return data
+
+    def rebuild(self, data: Any) -> BaseException:
+        """Return the exception that the data was taken from.
+
+        Raises:
+            Exception: it cannot be rebuilt.
+        """
+        error = self.from_data(data)
+        if type(error) is not self.kind:
+            raise TypeError(f"from_data of {self.name} returned another type")
+        return error
+
+
+_by_type: dict[type[BaseException], Registered] = {}
+_by_name: dict[str, Registered] = {}
+
+
+@overload
+def register_error(
+    kind: type[E],
+    /,
+    *,
+    name: str | None = None,
+    to_data: Callable[[E], Any] | None = None,
+    from_data: Callable[[Any], E] | None = None,
+) -> type[E]: ...
+
+
+@overload
+def register_error(
+    *,
+    name: str | None = None,
+    to_data: Callable[[E], Any] | None = None,
+    from_data: Callable[[Any], E] | None = None,
+) -> Callable[[type[E]], type[E]]: ...
+
+
+def register_error(
+    kind: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    to_data: Callable[[Any], Any] | None = None,
+    from_data: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Let an exception type come back as itself from a step, live and on replay.
+
+    Works as a call, as a bare decorator and as a decorator with options. Without `to_data` and
+    `from_data` an exception is rebuilt from its `args` and attributes; one that cannot be comes
+    back as `StepFailed`.
+
+    Args:
+        kind: The exception type.
+        name: The stored name; the type's own name if not given. It is kept for ever.
+        to_data: Returns what to store of an exception: plain data, at most 64 KiB as JSON.
+        from_data: Returns the exception from that data.
+
+    Raises:
+        BadInput: it is no exception type, the name is taken, or one function lacks the other.
+    """
+    if kind is None:
+        return lambda decorated: register_error(
+            decorated, name=name, to_data=to_data, from_data=from_data
+        )
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        raise BadInput("register_error", "was given no exception type", "Pass a class.")
+    if (to_data is None) != (from_data is None):
+        raise BadInput(
+            "register_error", "was given one of to_data and from_data", "Pass both or none."
+        )
+    stored = check_id(kind.__name__ if name is None else name, "the name of an error")
+    parts = Parts(kind)
+    _enter(Registered(kind, stored, to_data or parts.take_apart, from_data or parts.put_together))
+    return kind
+
+
+def _enter(new: Registered) -> None:
+    old = _by_name.get(new.name)
+    if old is not None and not _same_source(old.kind, new.kind):
+        raise BadInput(
+            f"the error name {new.name!r}",
+            "is taken by another type",
+            "Pass another name= to register_error.",
+        )
+    before = _by_type.get(new.kind)
+    if before is not None:
+        del _by_name[before.name]
+    _by_name[new.name] = _by_type[new.kind] = new
+
+
+def _same_source(one: type, other: type) -> bool:
+    # A module that is loaded again makes its classes again.
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+
+
+def registered_type(kind: type) -> Registered | None:
+    """Return the registration of exactly this type."""
+    return _by_type.get(kind)
+
+
+def registered_name(name: str | None) -> Registered | None:
+    """Return the registration with this stored name."""
+    return None if name is None else _by_name.get(name)

@@ -1,0 +1,225 @@
+"""The shape of a callable: its arguments as one payload, and its result as another.
+
+Arguments are stored as one object by parameter name, in the order of the signature, so it does not
+matter how a call was spelled. What the caller left to defaults is not stored: the code that runs
+decides about it, and a new parameter with a default fits old calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cached_property
+from inspect import Parameter
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, Unpack, get_args, get_origin
+
+from onward.codec import document
+from onward.codec.compiler import shape_of
+from onward.codec.fingerprint import fingerprint_of
+from onward.codec.hints import NONE_GIVEN, globals_of, namespace_around, resolve
+from onward.codec.parameters import Parameters
+from onward.codec.payload import PAYLOAD_MOST, Payload
+from onward.codec.refusal import Misfit, Refused
+from onward.codec.values import lift, lower, pack, unpack
+from onward.errors import Undecodable, Unencodable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onward.codec.shape import Shape
+
+
+def signature_of(fn: Callable[..., Any], *, method: bool = False) -> CallShape:
+    """Return the shape of a callable's arguments and result.
+
+    Annotations are resolved when they are first needed, so they may name what is defined later.
+    Call it while the function is being decorated: names that are local to the function around it
+    can be seen only then.
+
+    Args:
+        fn: The callable.
+        method: Leave out the first parameter, which is `self`.
+    """
+    return CallShape(fn, method=method)
+
+
+class Arguments:
+    """The arguments of one call, checked and ready to be stored or compared."""
+
+    __slots__ = ("_defaults", "_path", "_tree")
+
+    def __init__(self, path: str, tree: dict[str, Any], defaults: dict[str, Any]) -> None:
+        self._path = path
+        self._tree = tree
+        self._defaults = defaults
+
+    def payload(self, *, limit: int = PAYLOAD_MOST) -> Payload:
+        """Return them as bytes.
+
+        Raises:
+            PayloadTooLarge: there are more bytes than `limit`.
+            Unencodable: some text has a lone surrogate.
+        """
+        return pack(self._tree, self._path, limit)
+
+    def fingerprint(self) -> str:
+        """Return a hash that is equal for equal arguments, however the call was spelled.
+
+        An argument that equals its default counts as left out, so that a new parameter with a
+        default changes nothing.
+
+        Raises:
+            Unencodable: some text has a lone surrogate.
+        """
+        defaults = self._defaults
+        told = {
+            name: item
+            for name, item in self._tree.items()
+            if name not in defaults or not _same(item, defaults[name])
+        }
+        try:
+            return fingerprint_of(told)
+        except UnicodeEncodeError:
+            broken = document.surrogate(told)
+            raise Unencodable(broken.place(self._path), broken.fact, broken.advice) from None
+
+
+class CallShape:
+    """How the arguments and the result of one callable are stored; made by `signature_of`."""
+
+    def __init__(self, fn: Callable[..., Any], *, method: bool = False) -> None:
+        self.name: str = getattr(fn, "__name__", type(fn).__name__)
+        self._fn = fn
+        self._method = method
+        self._around = namespace_around(fn)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+        """Return the arguments of a call, checked.
+
+        Raises:
+            TypeError: the callable cannot be called like this.
+            Unencodable: an argument would not come back equal and of the same type.
+        """
+        resolved = self._resolved
+        given = resolved.parameters.assign(args, kwargs)
+        tree: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, shape in resolved.shapes.items():
+                if name in given:
+                    tree[name] = shape.lower(given[name], 0)
+        except Refused as refused:
+            path = f"{self.name}({refused.place(name)})"
+            raise Unencodable(path, refused.fact, refused.advice) from refused.__cause__
+        return Arguments(f"{self.name}(…)", tree, resolved.defaults)
+
+    def encode(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_MOST
+    ) -> Payload:
+        """Return the arguments of a call as bytes; see `bind` and `Arguments.payload`."""
+        return self.bind(args, kwargs).payload(limit=limit)
+
+    def fingerprint(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Return the fingerprint of the arguments of a call; see `Arguments.fingerprint`."""
+        return self.bind(args, kwargs).fingerprint()
+
+    def decode(self, payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that were encoded, as `(args, kwargs)`.
+
+        Raises:
+            Undecodable: they do not fit the signature as it is now.
+        """
+        where = f"the arguments of {self.name}"
+        tree = unpack(payload, where)
+        if type(tree) is not dict:
+            raise Undecodable(where, "they are not an object")
+        values = {name: self._lift(name, item, where) for name, item in tree.items()}
+        try:
+            return self._resolved.parameters.spread(values)
+        except TypeError as error:
+            raise Undecodable(where, str(error)) from error
+
+    def encode_result(self, value: object, *, limit: int = PAYLOAD_MOST) -> Payload:
+        """Return a result as bytes, by the return annotation.
+
+        Raises:
+            Unencodable: it would not come back equal and of the same type.
+            PayloadTooLarge: there are more bytes than `limit`.
+        """
+        path = f"{self.name}()"
+        return pack(lower(self._resolved.result, value, path), path, limit)
+
+    def decode_result(self, payload: Payload) -> Any:
+        """Return the result that was encoded.
+
+        Raises:
+            Undecodable: it does not fit the return annotation as it is now.
+        """
+        shape = self._resolved.result
+        where = f"{shape.name}, the result of {self.name}"
+        return lift(shape, unpack(payload, where), where)
+
+    def _lift(self, name: str, item: Any, where: str) -> Any:
+        shape = self._resolved.shapes.get(name)
+        if shape is None:
+            raise Undecodable(where, f"there is no parameter {name}")
+        try:
+            return shape.lift(item)
+        except Misfit as wrong:
+            raise Undecodable(where, f"{wrong.place(name)} {wrong.fact}") from wrong.__cause__
+
+    @cached_property
+    def _resolved(self) -> _Resolved:
+        signature = inspect.signature(self._fn)
+        if self._method:
+            signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+        parameters = signature.parameters.values()
+        shapes = {parameter.name: self._parameter_shape(parameter) for parameter in parameters}
+        result = shape_of(self._hint(signature.return_annotation))
+        self._around = {}  # the local names are not needed any more
+        return _Resolved(
+            Parameters(self.name, signature), shapes, result, _defaults(parameters, shapes)
+        )
+
+    def _parameter_shape(self, parameter: Parameter) -> Shape:
+        hint = self._hint(parameter.annotation)
+        if get_origin(hint) is Unpack:
+            return shape_of(get_args(hint)[0])
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            return shape_of(GenericAlias(tuple, (hint, ...)))
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            return shape_of(GenericAlias(dict, (str, hint)))
+        if parameter.default is None and hint is not NONE_GIVEN:
+            return shape_of(Union[hint, None])  # noqa: UP007 - what `name: str = None` means
+        return shape_of(hint)
+
+    def _hint(self, raw: Any) -> Any:
+        if raw is NONE_GIVEN:
+            return raw
+        return resolve(raw, globals_of(self._fn), self._around)
+
+
+class _Resolved(NamedTuple):
+    """What is known of a callable once its annotations are resolved."""
+
+    parameters: Parameters
+    shapes: dict[str, Shape]
+    result: Shape
+    defaults: dict[str, Any]
+
+
+def _defaults(parameters: Any, shapes: dict[str, Shape]) -> dict[str, Any]:
+    """Return the lowered defaults, of those parameters whose default could be stored at all."""
+    trees: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.default is not Parameter.empty:
+            try:
+                trees[parameter.name] = shapes[parameter.name].lower(parameter.default, 0)
+            except Refused:
+                continue
+    return trees
+
+
+def _same(tree: Any, other: Any) -> bool:
+    # Python calls 1, 1.0 and True equal; their JSON differs.
+    return bool(tree == other) and document.write_sorted(tree) == document.write_sorted(other)

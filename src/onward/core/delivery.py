@@ -1,0 +1,279 @@
+"""The delivery: an event as one consumer sees it, and how far a consumer run came.
+
+An event that a run reserved ends exactly once with respect to it: consumed, skipped or released.
+It is never released while the effect that was made of it may have happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from onward.core.decision import Decision, Ignored, Moved, Refused
+from onward.core.effect import UNCERTAIN, EffectState
+from onward.core.replay.record import RecordKind, RecordState
+from onward.core.run import OPEN, Reason, RunState
+
+if TYPE_CHECKING:
+    from onward.core.replay.record import Record
+
+RELEASES_MOST = 5
+
+
+class DeliveryState(StrEnum):
+    """How an event stands with one consumer; the values are the words in the database."""
+
+    PENDING = "pending"
+    RESERVED = "reserved"
+    CONSUMED = "consumed"
+    SKIPPED = "skipped"
+
+
+class SkipReason(StrEnum):
+    """Why an event was skipped."""
+
+    EFFECT_SKIPPED = "effect_skipped"
+    OPERATOR = "operator"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event in the eyes of one consumer.
+
+    `attempt` rises each time it becomes pending again; `releases` counts only the times that a run
+    gave it back for a fault which the event may have caused.
+    """
+
+    state: DeliveryState = DeliveryState.PENDING
+    run: str | None = None
+    attempt: int = 1
+    releases: int = 0
+    reason: SkipReason | None = None
+
+
+# --- facts ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A run's preparation pins the event."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """The run that holds it has committed."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectSkipped:
+    """The run that holds it has committed, after an operator skipped its effect."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The run that holds it gives it back; `blamed` if the event may be at fault."""
+
+    run: str
+    blamed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A retry takes the event over from the run that it follows."""
+
+    run: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedByOperator:
+    """An operator takes the event out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """An operator wants the event to be handled again."""
+
+
+Fact: TypeAlias = (
+    Reserved | Consumed | EffectSkipped | Released | HandedOver | SkippedByOperator | Replayed
+)
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def advance(delivery: Delivery, fact: Fact) -> Decision[Delivery]:
+    """Return the delivery after `fact`; what a run reports counts only if the run holds it."""
+    match fact:
+        case Reserved(run):
+            return _reserved(delivery, run)
+        case SkippedByOperator():
+            return _skipped(delivery)
+        case Replayed():
+            return _replayed(delivery)
+        case Consumed(run) | EffectSkipped(run) | Released(run) | HandedOver(run):
+            if delivery.state is DeliveryState.RESERVED and delivery.run == run:
+                return Moved(_let_go(delivery, fact))
+            return _not_held(delivery, fact)
+    assert_never(fact)
+
+
+def _reserved(delivery: Delivery, run: str) -> Decision[Delivery]:
+    if delivery.state is DeliveryState.PENDING:
+        return Moved(replace(delivery, state=DeliveryState.RESERVED, run=run))
+    if delivery.state is DeliveryState.RESERVED and delivery.run == run:
+        return Ignored("the run holds it already")
+    return Refused(f"it is {delivery.state}")
+
+
+def _skipped(delivery: Delivery) -> Decision[Delivery]:
+    match delivery.state:
+        case DeliveryState.PENDING:
+            return Moved(_set_aside(delivery, SkipReason.OPERATOR))
+        case DeliveryState.RESERVED:
+            return Refused("a run holds it; cancel that run first")
+        case DeliveryState.CONSUMED | DeliveryState.SKIPPED:
+            return Ignored(f"it is {delivery.state}")
+    assert_never(delivery.state)
+
+
+def _replayed(delivery: Delivery) -> Decision[Delivery]:
+    if delivery.state in (DeliveryState.PENDING, DeliveryState.RESERVED):
+        return Ignored(f"it is {delivery.state} and will be handled")
+    return Moved(Delivery(attempt=delivery.attempt + 1))
+
+
+def _let_go(delivery: Delivery, fact: Consumed | EffectSkipped | Released | HandedOver) -> Delivery:
+    match fact:
+        case Consumed():
+            return replace(delivery, state=DeliveryState.CONSUMED)
+        case EffectSkipped():
+            return _set_aside(delivery, SkipReason.EFFECT_SKIPPED)
+        case HandedOver(to=to):
+            return replace(delivery, run=to)
+        case Released(blamed=blamed):
+            releases = delivery.releases + blamed
+            if releases >= RELEASES_MOST:
+                return _set_aside(replace(delivery, releases=releases), SkipReason.QUARANTINED)
+            return Delivery(attempt=delivery.attempt + 1, releases=releases)
+    assert_never(fact)
+
+
+def _set_aside(delivery: Delivery, reason: SkipReason) -> Delivery:
+    return replace(delivery, state=DeliveryState.SKIPPED, reason=reason)
+
+
+def _not_held(
+    delivery: Delivery, fact: Consumed | EffectSkipped | Released | HandedOver
+) -> Decision[Delivery]:
+    match delivery.state, fact:
+        case DeliveryState.CONSUMED, Consumed(run) if run == delivery.run:
+            return Ignored("it was consumed by this very run")
+        case DeliveryState.SKIPPED, EffectSkipped(run) | Released(run) if run == delivery.run:
+            return Ignored("it was set aside by this very run")
+        case DeliveryState.RESERVED, HandedOver(to=to) if to == delivery.run:
+            return Ignored("the retry holds it already")
+        case _:
+            return Refused(f"it is {delivery.state} and not held by run {fact.run}")
+
+
+def may_overwrite(state: DeliveryState) -> bool:
+    """Return whether publishing the same id again may change what this consumer will see."""
+    return state is DeliveryState.PENDING
+
+
+def blames(reason: Reason | None) -> bool:
+    """Return whether a run that stopped for `reason` counts against the events it held.
+
+    An outage, a missing approval or an operator's cancel is not the fault of an event.
+    """
+    return reason in (Reason.LOGIC, Reason.INTERNAL, Reason.CRASHED)
+
+
+# --- how far a consumer run came ------------------------------------------------------------------
+
+
+class Phase(StrEnum):
+    """How far a consumer run came; it only moves forward."""
+
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    MUTATING = "mutating"
+    MUTATED = "mutated"
+    EMITTING = "emitting"
+    COMMITTED = "committed"
+
+
+PREPARE = "prepare"
+NEXT = "next"
+_ORDER = {phase: place for place, phase in enumerate(Phase)}
+
+
+def phase_after(phase: Phase, record: Record) -> Phase:
+    """Return how far a run has come once `record` is written; other records change nothing."""
+    is_open = record.state is RecordState.OPEN
+    match record.kind, record.name:
+        case RecordKind.EFFECT, _:
+            reached = Phase.MUTATING if is_open else Phase.MUTATED
+        case RecordKind.STEP, name if name == PREPARE:
+            reached = Phase.PREPARED if record.state is RecordState.SUCCEEDED else phase
+        case RecordKind.STEP, name if name == NEXT:
+            reached = Phase.COMMITTED if record.state is RecordState.SUCCEEDED else Phase.EMITTING
+        case _:
+            reached = phase
+    return max(phase, reached, key=_ORDER.__getitem__)
+
+
+# --- when a run stops -----------------------------------------------------------------------------
+
+
+class Ending(StrEnum):
+    """What happens to the events of a run that stops."""
+
+    CONSUME = "consume"
+    SKIP = "skip"
+    RELEASE = "release"
+    KEEP = "keep"
+
+
+def events_when(state: RunState, effect: EffectState | None) -> Ending:
+    """Return what happens to reserved events when their run comes to `state`.
+
+    They are kept while the run is open, while its effect may have happened, and when it did but
+    `next` is still owed: the retry takes them over. `effect` is None where none was chosen.
+    """
+    if state is RunState.SUCCEEDED:
+        return Ending.SKIP if effect is EffectState.SKIPPED else Ending.CONSUME
+    if state in OPEN:
+        return Ending.KEEP
+    if effect in (None, EffectState.PLANNED, EffectState.FAILED):
+        return Ending.RELEASE
+    return Ending.KEEP
+
+
+class RetryStart(StrEnum):
+    """Where the retry of a consumer run begins."""
+
+    FRESH = "fresh"
+    AT_NEXT = "at_next"
+
+
+def retry_start(effect: EffectState | None) -> RetryStart | Refused:
+    """Return where a retry begins: fresh before the change outside, at `next` after it.
+
+    Where nothing was changed outside, preparing again is safe, even if `next` was what failed.
+    """
+    if effect in UNCERTAIN:
+        return Refused("its effect is uncertain; resolve that first")
+    if effect in (EffectState.APPLIED, EffectState.SKIPPED):
+        return RetryStart.AT_NEXT
+    return RetryStart.FRESH

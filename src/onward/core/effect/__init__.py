@@ -1,0 +1,62 @@
+"""The effect: a change outside, from its plan to a settled outcome.
+
+It is sent once per attempt that the ledger recorded beforehand, and again only after proof that
+it did not happen. Whoever says "it did not happen" without having made the call is believed only
+when no frozen worker can send any more: from `settle_until` on.
+"""
+
+from onward.core.effect.facts import (
+    Answer,
+    Approved,
+    Fact,
+    Inherited,
+    Judged,
+    Lost,
+    RaisedNotApplied,
+    Reconciled,
+    Rejected,
+    Returned,
+    Sent,
+    Verdict,
+)
+from onward.core.effect.keys import consumer_effect_key, effect_key
+from onward.core.effect.ledger import (
+    FINAL,
+    START_WITHIN,
+    UNCERTAIN,
+    Effect,
+    EffectState,
+    Terms,
+    Window,
+    settled,
+    window,
+)
+from onward.core.effect.machine import advance, planned
+
+__all__ = [
+    "FINAL",
+    "START_WITHIN",
+    "UNCERTAIN",
+    "Answer",
+    "Approved",
+    "Effect",
+    "EffectState",
+    "Fact",
+    "Inherited",
+    "Judged",
+    "Lost",
+    "RaisedNotApplied",
+    "Reconciled",
+    "Rejected",
+    "Returned",
+    "Sent",
+    "Terms",
+    "Verdict",
+    "Window",
+    "advance",
+    "consumer_effect_key",
+    "effect_key",
+    "planned",
+    "settled",
+    "window",
+]

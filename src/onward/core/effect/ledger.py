@@ -1,0 +1,85 @@
+"""A row of the ledger: its states, what its author stated, and when a send can still arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from onward.core.instant import SECOND
+from onward.core.retry import STEPS, Retry
+
+if TYPE_CHECKING:
+    from onward.core.instant import Duration, Instant
+
+START_WITHIN: Duration = 15 * SECOND
+
+
+class EffectState(StrEnum):
+    """How an effect stands in the ledger; the values are the words in the database."""
+
+    PLANNED = "planned"
+    IN_FLIGHT = "in_flight"
+    APPLIED = "applied"
+    FAILED = "failed"
+    NEEDS_RECONCILE = "needs_reconcile"
+    INDETERMINATE = "indeterminate"
+    SKIPPED = "skipped"
+
+
+UNCERTAIN = frozenset(
+    {EffectState.IN_FLIGHT, EffectState.NEEDS_RECONCILE, EffectState.INDETERMINATE}
+)
+FINAL = frozenset({EffectState.APPLIED, EffectState.SKIPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A row of the ledger, as far as its machine decides on it.
+
+    `attempt` counts the sends of the run that holds the row, `asks` those of the reconciler since
+    the last send. `due` is when it is sent or asked again: a failed effect without it has settled.
+    """
+
+    state: EffectState = EffectState.PLANNED
+    version: int = 0
+    attempt: int = 0
+    asks: int = 0
+    approved: bool = True
+    start_by: Instant | None = None
+    settle_until: Instant | None = None
+    due: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the author of an effect stated about it."""
+
+    timeout: Duration
+    settle: Duration = 10 * SECOND
+    reconciles: bool = False
+    retry: Retry = STEPS
+
+
+def settled(effect: Effect) -> bool:
+    """Return whether the outcome is known and nothing more will be sent for this run."""
+    return effect.state in FINAL or (effect.state is EffectState.FAILED and effect.due is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When a send may begin, may still go out, and can no longer arrive.
+
+    The ledger keeps it in the database's time, from the commit of the intent. The sender keeps its
+    own, from a clock that counts suspended time, read before that commit: so its ends come first.
+    """
+
+    start_by: Instant
+    send_by: Instant
+    settle_until: Instant
+
+
+def window(terms: Terms, *, at: Instant) -> Window:
+    """Return the window of a send whose intent is written at `at`, on whichever clock."""
+    start_by = at + START_WITHIN
+    return Window(start_by, start_by + terms.timeout, start_by + terms.timeout + terms.settle)

@@ -1,0 +1,192 @@
+"""The machine of effects: which fact settles one, and which leaves it uncertain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from onward.core.decision import Decision, Ignored, Moved, Refused
+from onward.core.effect.facts import (
+    Answer,
+    Approved,
+    Fact,
+    Inherited,
+    Judged,
+    Lost,
+    RaisedNotApplied,
+    Reconciled,
+    Rejected,
+    Returned,
+    Sent,
+    Verdict,
+)
+from onward.core.effect.ledger import UNCERTAIN, Effect, EffectState, Terms, settled, window
+from onward.core.instant import instant_text
+from onward.core.retry import RECONCILING, RESENDING, Again, Failure, Retry, decide
+
+if TYPE_CHECKING:
+    from onward.core.instant import Duration, Instant
+
+
+def planned(*, approve: bool = False) -> Effect:
+    """Return an effect before its first send; with `approve` it waits for an operator."""
+    return Effect(approved=not approve)
+
+
+def advance(effect: Effect, fact: Fact, terms: Terms, *, now: Instant) -> Decision[Effect]:
+    """Return the ledger row after `fact`, with its version raised if it moved."""
+    match _decided(effect, fact, terms, now):
+        case Moved(to):
+            return Moved(replace(to, version=effect.version + 1))
+        case other:
+            return other
+
+
+def _decided(effect: Effect, fact: Fact, terms: Terms, now: Instant) -> Decision[Effect]:
+    match fact:
+        case Approved() | Rejected():
+            return _approval(effect, fact, now)
+        case Sent():
+            return _sent(effect, terms, now)
+        case Returned() | RaisedNotApplied() | Lost():
+            return _answered(effect, fact, terms, now)
+        case Reconciled():
+            return _reconciled(effect, fact, now)
+        case Judged():
+            return _judged(effect, fact, terms, now)
+        case Inherited():
+            return _inherited(effect, now)
+    assert_never(fact)
+
+
+def _approval(effect: Effect, fact: Approved | Rejected, now: Instant) -> Decision[Effect]:
+    if effect.state is not EffectState.PLANNED or effect.approved:
+        return Ignored(f"it is {effect.state} and waits for no approval")
+    if isinstance(fact, Approved):
+        return Moved(replace(effect, approved=True, due=now))
+    return Moved(replace(effect, state=EffectState.FAILED))
+
+
+def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+    if settled(effect) or effect.state in UNCERTAIN:
+        return Refused(f"it is {effect.state}: nothing proves that sending is safe")
+    if not effect.approved:
+        return Refused("it waits for approval")
+    if effect.due is not None and effect.due > now:
+        return Refused("it is not to be sent yet", until=effect.due)
+    frame = window(terms, at=now)
+    return Moved(
+        replace(
+            effect,
+            state=EffectState.IN_FLIGHT,
+            attempt=effect.attempt + 1,
+            asks=0,
+            start_by=frame.start_by,
+            settle_until=frame.settle_until,
+            due=None,
+        )
+    )
+
+
+def _answered(
+    effect: Effect, fact: Returned | RaisedNotApplied | Lost, terms: Terms, now: Instant
+) -> Decision[Effect]:
+    if effect.state is EffectState.PLANNED:
+        return Refused("it was never sent")
+    if effect.state not in UNCERTAIN:
+        return Ignored(f"it is {effect.state}: the answer comes too late")
+    match fact:
+        case Returned():
+            return Moved(replace(effect, state=EffectState.APPLIED, due=None))
+        case RaisedNotApplied(after, chance):
+            return Moved(_failed(effect, terms.retry, now, after=after, chance=chance))
+        case Lost() if effect.state is not EffectState.IN_FLIGHT:
+            return Ignored("that it is uncertain is known")
+        case Lost():
+            return Moved(_uncertain(effect, terms, now))
+    assert_never(fact)
+
+
+def _uncertain(effect: Effect, terms: Terms, now: Instant) -> Effect:
+    if terms.reconciles:
+        return replace(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
+    return replace(effect, state=EffectState.INDETERMINATE, due=None)
+
+
+def _failed(
+    effect: Effect,
+    policy: Retry,
+    now: Instant,
+    *,
+    after: Duration | None = None,
+    chance: float = 0.0,
+) -> Effect:
+    again = decide(policy, effect.attempt, Failure(after=after), chance=chance)
+    due = now + again.after if isinstance(again, Again) else None
+    return replace(effect, state=EffectState.FAILED, due=due)
+
+
+def _reconciled(effect: Effect, fact: Reconciled, now: Instant) -> Decision[Effect]:
+    if effect.state is not EffectState.NEEDS_RECONCILE:
+        return Ignored(f"it is {effect.state}: nobody waits for the reconciler")
+    if fact.answer is Answer.APPLIED:
+        return Moved(replace(effect, state=EffectState.APPLIED, due=None))
+    opens = _proof_opens(effect, now)
+    if fact.answer is Answer.NOT_APPLIED and opens is None:
+        return Moved(_failed(effect, RESENDING, now))
+    if fact.answer is Answer.NOT_APPLIED:
+        # Too early to be proof, but no sign that the reconciler cannot know: it is not counted.
+        return Moved(replace(effect, due=opens))
+    asked = replace(effect, asks=effect.asks + 1)
+    again = decide(RECONCILING, asked.asks, Failure(), chance=fact.chance)
+    if isinstance(again, Again):
+        return Moved(replace(asked, due=now + again.after))
+    return Moved(replace(asked, state=EffectState.INDETERMINATE, due=None))
+
+
+def _judged(effect: Effect, fact: Judged, terms: Terms, now: Instant) -> Decision[Effect]:
+    if settled(effect):
+        return Ignored(f"it is {effect.state} already")
+    if fact.version is not None and fact.version != effect.version:
+        return Refused(f"it has changed since: version {effect.version}, not {fact.version}")
+    if effect.state in (EffectState.PLANNED, EffectState.FAILED):
+        if fact.verdict is Verdict.SKIP:
+            return Moved(replace(effect, state=EffectState.SKIPPED, due=None))
+        return Refused(f"it is {effect.state}: there is nothing uncertain about it")
+    opens = _proof_opens(effect, now)
+    if effect.state is EffectState.IN_FLIGHT and opens is not None:
+        return Refused(f"the call may be under way until {instant_text(opens)}", until=opens)
+    return _judged_uncertain(effect, fact.verdict, terms, now, opens)
+
+
+def _judged_uncertain(
+    effect: Effect, verdict: Verdict, terms: Terms, now: Instant, opens: Instant | None
+) -> Decision[Effect]:
+    match verdict:
+        case Verdict.APPLIED:
+            return Moved(replace(effect, state=EffectState.APPLIED, due=None))
+        case Verdict.SKIP:
+            return Moved(replace(effect, state=EffectState.SKIPPED, due=None))
+        case Verdict.NOT_APPLIED if opens is not None:
+            return Refused(f"it may still be sent until {instant_text(opens)}", until=opens)
+        case Verdict.NOT_APPLIED:
+            return Moved(_failed(effect, RESENDING, now))
+        case Verdict.ASK_AGAIN if not terms.reconciles:
+            return Refused("it has no reconciler that could be asked")
+        case Verdict.ASK_AGAIN:
+            return Moved(_uncertain(effect, terms, now))
+    assert_never(verdict)
+
+
+def _proof_opens(effect: Effect, now: Instant) -> Instant | None:
+    """Return from when "not applied" counts, or None if it counts now."""
+    opens = effect.settle_until
+    return opens if opens is not None and now < opens else None
+
+
+def _inherited(effect: Effect, now: Instant) -> Decision[Effect]:
+    if effect.state is EffectState.FAILED and not effect.approved:
+        return Moved(planned(approve=True))  # it was rejected: the retry has to ask again
+    if effect.state is EffectState.FAILED:
+        return Moved(replace(effect, attempt=0, asks=0, due=now))
+    return Ignored(f"it is {effect.state} for the retry as well")

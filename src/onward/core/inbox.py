@@ -1,0 +1,135 @@
+"""The inbox: what others send to a run, whom it wakes, and which wait takes it.
+
+A message never changes history. It raises the run's inbox number, wakes it where that helps, and
+lies there until the owner looks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from onward.core.decision import Moved
+from onward.core.run import PAUSES, Reason, Run, RunState, Woken, advance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.core.instant import Instant
+
+
+class MessageKind(StrEnum):
+    """What a message says; the values are the words in the database."""
+
+    SIGNAL = "signal"
+    CHILD = "child"
+    VERDICT = "verdict"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+# A resume leaves an uncertain effect alone: only a verdict may answer for the outside world.
+_STIRS: dict[MessageKind, frozenset[Reason]] = {
+    MessageKind.SIGNAL: frozenset(),
+    MessageKind.CHILD: frozenset(),
+    MessageKind.VERDICT: frozenset({Reason.RECONCILIATION, Reason.APPROVAL}),
+    MessageKind.CANCEL: PAUSES,
+    MessageKind.PAUSE: frozenset(),
+    MessageKind.RESUME: PAUSES - {Reason.RECONCILIATION},
+}
+
+
+def stirs(kind: MessageKind) -> frozenset[Reason]:
+    """Return the reasons for which a paused run is woken by such a message."""
+    return _STIRS[kind]
+
+
+def wake(
+    state: RunState, reason: Reason | None, kind: MessageKind, *, started: bool = True
+) -> RunState:
+    """Return the state of a run once the message has arrived.
+
+    A run that was never claimed (`started` is false) waits for its first time: a message does not
+    start it early, it finds it then.
+    """
+    run = Run(state, reason, fence=int(started))
+    match advance(run, Woken(stirs(kind)), now=0):
+        case Moved(to):
+            return to.state
+        case _:
+            return state
+
+
+# --- waits ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as the owner reads it; `seq` is its inbox number, `id` was made by the sender."""
+
+    seq: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """An open wait for a message of one name, in the order the body asked."""
+
+    identity: str
+    name: str
+    due: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The wait ends with this message."""
+
+    wait: Wait
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The wait ends without a message; one that comes later stays in the inbox."""
+
+    wait: Wait
+
+
+Outcome: TypeAlias = Arrived | TimedOut
+
+
+def settle(
+    waits: Iterable[Wait], messages: Iterable[Message], *, now: Instant
+) -> tuple[Outcome, ...]:
+    """Return how waits end, one outcome each; a wait that goes on is not in the answer.
+
+    Per name the oldest message goes to the oldest wait. A message that is here wins over a due
+    time that has passed: what was accepted is not lost to a clock. A repeated id counts once.
+    `waits` are the open ones in the order asked, `messages` what no wait has taken yet.
+    """
+    by_name: defaultdict[str, deque[Message]] = defaultdict(deque)
+    seen: set[str] = set()
+    for message in sorted(messages, key=lambda message: message.seq):
+        if message.id not in seen:
+            seen.add(message.id)
+            by_name[message.name].append(message)
+    outcomes: list[Outcome] = []
+    for wait in waits:
+        if by_name[wait.name]:
+            outcomes.append(Arrived(wait, by_name[wait.name].popleft()))
+        elif wait.due is not None and wait.due <= now:
+            outcomes.append(TimedOut(wait))
+    return tuple(outcomes)
+
+
+def held(kinds: Iterable[MessageKind]) -> bool:
+    """Return whether the operator's last word among these messages was to pause."""
+    paused = False
+    for kind in kinds:
+        if kind in (MessageKind.PAUSE, MessageKind.RESUME):
+            paused = kind is MessageKind.PAUSE
+    return paused

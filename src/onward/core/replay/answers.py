@@ -1,0 +1,167 @@
+"""What a body asks of its history, and what the replay machine answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from onward.core.replay.record import Record, RecordKind
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A durable call that the body makes. `compare=False` waives the comparison of arguments."""
+
+    branch: str
+    kind: RecordKind
+    name: str
+    key: str | None = None
+    args_hash: str | None = None
+    compare: bool = True
+
+
+# --- to an ask ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """It is in history and closed; it will be delivered in its turn."""
+
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """It is in history and goes on: an open wait, a sent effect, an attempt to be repeated.
+
+    Before the frontier nothing may be done about it; there it is released once more.
+    """
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """It is not in history, and replay is not at its frontier: it must wait until it is."""
+
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """It is not in history: do it."""
+
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The same key was asked before: it is the same call.
+
+    `record` is there if it was delivered already; otherwise it ends with the first ask.
+    """
+
+    identity: str
+    record: Record | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """The same key was asked before with something else: an error of the body."""
+
+    identity: str
+    first: Ask
+    asked: Ask
+
+
+class Difference(StrEnum):
+    """In what code and history differ."""
+
+    KIND = "kind"
+    NAME = "name"
+    ARGUMENTS = "arguments"
+    ORDER = "order"
+    UNREAD = "unread"
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """Code and history do not fit: park the run, nothing was written.
+
+    `asked` is None where the code did not ask for what is recorded at all.
+    """
+
+    difference: Difference
+    recorded: Record
+    asked: Ask | None = None
+
+    def __str__(self) -> str:
+        was = f"{self.recorded.kind} {self.recorded.name!r} ({self.recorded.identity})"
+        asks = f"{self.asked.kind} {self.asked.name!r}" if self.asked else "something else"
+        match self.difference:
+            case Difference.ARGUMENTS:
+                return f"history has {was} with other arguments than the code gives it now"
+            case Difference.UNREAD if self.asked is None:
+                return f"history has {was}, but the code ended without asking for it"
+            case Difference.UNREAD:
+                return f"history has {was}, but the code asks for {asks} instead"
+            case _:
+                return f"history has {was} where the code now asks for {asks}"
+
+
+Answer: TypeAlias = Read | Resume | Held | Fresh | Joined | Clash | Diverged
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """Whether the code behind a patch takes the new way.
+
+    `identity` is set the first time it does, and must be recorded before anything later.
+    """
+
+    new: bool
+    identity: str | None = None
+
+
+# --- to a quiet body ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand this record over, let the body run until it is quiet, then ask for the next turn."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Nobody asked for this record in its turn; it stays readable. Report it."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """History is read: what was held may be done now, in the order asked."""
+
+    released: tuple[Fresh | Resume, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """There is nothing to hand over before something new is recorded."""
+
+
+Turn: TypeAlias = Deliver | Passed | Frontier | Wait | Diverged
+
+
+# --- to the end of a body -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run may end. `unread` is what history has and the code did not ask for."""
+
+    unread: tuple[Record, ...]

@@ -1,0 +1,92 @@
+"""A call between the code and its history, and a history laid out as calls."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from onward.core.replay.identity import branch_of
+from onward.core.replay.record import GRAVE, Record
+from onward.errors import InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.core.replay.answers import Ask
+
+
+class Standing(StrEnum):
+    """How a call stands between the code and its history."""
+
+    UNKNOWN = "unknown"
+    RECORDED = "recorded"
+    PASSED = "passed"
+    HELD = "held"
+    UNDER_WAY = "under_way"
+    READ = "read"
+    DELIVERED = "delivered"
+
+
+class Call:
+    """One identity: the last record of it, and what the code asked."""
+
+    __slots__ = ("asked", "identity", "record", "standing")
+
+    def __init__(
+        self, identity: str, *, record: Record | None = None, asked: Ask | None = None
+    ) -> None:
+        self.identity = identity
+        self.record = record
+        self.asked = asked
+        self.standing = Standing.UNKNOWN if record is None else Standing.RECORDED
+
+    @property
+    def written(self) -> Record:
+        """The record of a call that has one."""
+        assert self.record is not None
+        return self.record
+
+    @property
+    def position(self) -> int:
+        """The position of a call that is closed."""
+        seq = self.written.seq
+        assert seq is not None
+        return seq
+
+    def place(self) -> tuple[bool, int, str]:
+        """Return a key that sorts calls as history has them, open ones last."""
+        seq = self.written.seq
+        return seq is None, seq or 0, self.identity
+
+
+def laid_out(history: Iterable[Record]) -> tuple[dict[str, Call], list[Call]]:
+    """Return the calls of a history by identity, and the closed ones in order.
+
+    Raises:
+        InvariantBroken: two calls share a position, or one goes on after its end.
+    """
+    calls: dict[str, Call] = {}
+    for record in sorted(history, key=lambda record: record.attempt):
+        call = calls.get(record.identity)
+        if call is None:
+            calls[record.identity] = Call(record.identity, record=record)
+        elif call.written.seq is None:
+            call.record = record
+        else:
+            raise InvariantBroken(f"call {record.identity} goes on after its end")
+    closed = sorted((c for c in calls.values() if c.written.seq is not None), key=Call.place)
+    last = 0
+    for call in closed:
+        if call.position <= last:
+            raise InvariantBroken(f"call {call.identity} has position {last}, which is taken")
+        last = call.position
+    return calls, closed
+
+
+def unread_grave(calls: dict[str, Call]) -> dict[str | None, dict[str, Call]]:
+    """Return the calls that reached others, by branch (None: with a key), oldest first."""
+    unread: dict[str | None, dict[str, Call]] = {}
+    for call in sorted(calls.values(), key=Call.place):
+        if call.written.kind in GRAVE:
+            unread.setdefault(branch_of(call.identity), {})[call.identity] = call
+    return unread

@@ -1,0 +1,288 @@
+"""The replay machine: history in, calls in, and out what each call means and what comes next.
+
+It serves a run that is replayed and one that is live alike: a result is written first, then told
+with `recorded`, then handed over by `next`. So the order in which a body sees results is the order
+of history, both times. Nothing here depends on the order of a set or of hashes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from onward.core.replay.answers import (
+    Answer,
+    Ask,
+    Clash,
+    Deliver,
+    Difference,
+    Diverged,
+    Ended,
+    Fresh,
+    Frontier,
+    Held,
+    Joined,
+    Passed,
+    Patched,
+    Read,
+    Resume,
+    Turn,
+    Wait,
+)
+from onward.core.replay.call import Call, Standing, laid_out, unread_grave
+from onward.core.replay.identity import Naming, branch_of, keyed, patch_identity
+from onward.core.replay.record import GRAVE, Record, RecordKind
+from onward.errors import InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_WAIT = Wait()
+
+
+class Policy(StrEnum):
+    """How much the code may differ from its history."""
+
+    ADDITIVE = "additive"
+    STRICT = "strict"
+
+
+class Replay:
+    """One run's history, and how far its body has read it."""
+
+    __slots__ = (
+        "_calls",
+        "_held",
+        "_last",
+        "_late",
+        "_live",
+        "_naming",
+        "_order",
+        "_patches",
+        "_policy",
+        "_taken",
+        "_unread",
+    )
+
+    def __init__(self, history: Iterable[Record] = (), *, policy: Policy = Policy.ADDITIVE) -> None:
+        self._policy = policy
+        self._naming = Naming()
+        self._calls, closed = laid_out(history)
+        self._order = deque(closed)
+        self._late: list[tuple[int, str]] = []
+        self._held: list[Call] = []
+        self._patches: dict[str, bool] = {}
+        self._unread = unread_grave(self._calls)
+        self._last = self._taken = closed[-1].position if closed else 0
+        # Even if nothing is closed: the body must have asked for what is open before it does more.
+        self._live = not self._calls
+
+    @property
+    def live(self) -> bool:
+        """Whether the frontier is behind: calls that are not in history are done at once."""
+        return self._live
+
+    def standing(self, identity: str) -> Standing:
+        """Return how a call stands. One without a key is forgotten when it is delivered."""
+        call = self._calls.get(identity)
+        return Standing.UNKNOWN if call is None else call.standing
+
+    # --- the body calls -------------------------------------------------------------------------
+
+    def branch(self, parent: str, seed: str | None = None) -> str:
+        """Return the path of a new task of the branch `parent`."""
+        return self._naming.branch(parent, seed)
+
+    def ask(self, ask: Ask) -> Answer:
+        """Return what a durable call means: read it, go on with it, do it, or stop."""
+        if ask.key is None:
+            identity = self._naming.call(ask.branch, ask.name)
+        else:
+            identity = keyed(ask.name, ask.key)
+        call = self._calls.get(identity)
+        if call is None:
+            return self._ask_new(identity, ask)
+        if call.asked is not None:
+            return _asked_again(call, ask)
+        return self._ask_recorded(call, ask)
+
+    def _ask_new(self, identity: str, ask: Ask) -> Answer:
+        call = self._calls[identity] = Call(identity, asked=ask)
+        if not self._live:
+            call.standing = Standing.HELD
+            self._held.append(call)
+            return Held(identity)
+        skipped = self._left_behind(ask.branch)
+        if skipped is not None:
+            return Diverged(Difference.UNREAD, skipped, ask)
+        call.standing = Standing.UNDER_WAY
+        return Fresh(identity)
+
+    def _ask_recorded(self, call: Call, ask: Ask) -> Answer:
+        record = call.written
+        difference = _difference(record, ask)
+        if difference is not None:
+            return Diverged(difference, record, ask)
+        call.asked = ask
+        self._mark_read(record)
+        if record.seq is not None:
+            if call.standing is Standing.PASSED:
+                heappush(self._late, (record.seq, call.identity))
+            call.standing = Standing.READ
+            return Read(call.identity)
+        if self._live:
+            call.standing = Standing.UNDER_WAY
+        else:
+            call.standing = Standing.HELD
+            self._held.append(call)
+        return Resume(record)
+
+    def patched(self, patch: str) -> Patched:
+        """Return whether code behind a patch takes the new way: the same in every replay."""
+        known = self._patches.get(patch)
+        if known is not None:
+            return Patched(known)
+        call = self._calls.get(patch_identity(patch))
+        if call is not None:
+            call.asked = Ask("", RecordKind.PATCH, patch)
+            self._patches[patch] = True
+            return Patched(new=True)
+        self._patches[patch] = caught_up = not (self._order or self._late)
+        return self._mark_patch(patch) if caught_up else Patched(new=False)
+
+    def _mark_patch(self, patch: str) -> Patched:
+        call = Call(patch_identity(patch), asked=Ask("", RecordKind.PATCH, patch))
+        call.standing = Standing.UNDER_WAY
+        self._calls[call.identity] = call
+        return Patched(new=True, identity=call.identity)
+
+    # --- the owner writes -----------------------------------------------------------------------
+
+    def take_position(self) -> int:
+        """Return the position for the next record that closes a call; each is used in turn."""
+        self._taken += 1
+        return self._taken
+
+    def recorded(self, record: Record) -> None:
+        """Take note of a record that is now in history; if it has a position it will be delivered.
+
+        Raises:
+            InvariantBroken: nobody asked for it, or it is not the next one.
+        """
+        call = self._calls.get(record.identity)
+        if call is None and record.kind is RecordKind.CANCEL:
+            call = self._calls[record.identity] = Call(record.identity)
+            call.standing = Standing.UNDER_WAY
+        if call is None or call.standing is not Standing.UNDER_WAY or not self._live:
+            raise InvariantBroken(f"record {record.identity} was written out of turn")
+        call.record = record
+        if record.seq is None:
+            return
+        if record.seq != self._last + 1:
+            raise InvariantBroken(f"record {record.identity} has {record.seq} after {self._last}")
+        self._last = record.seq
+        self._taken = max(self._taken, record.seq)
+        call.standing = Standing.READ
+        self._order.append(call)
+
+    # --- the body is quiet ----------------------------------------------------------------------
+
+    def next(self) -> Turn:
+        """Return what to do now that the body is quiet; only then may this be called."""
+        if self._late:
+            _, identity = heappop(self._late)
+            return self._deliver(self._calls[identity])
+        while self._order:
+            call = self._order[0]
+            record = call.written
+            if call.asked is None and record.kind is not RecordKind.CANCEL:
+                return self._pass_over(call)
+            self._order.popleft()
+            if record.kind is not RecordKind.PATCH:
+                return self._deliver(call)
+            call.standing = Standing.DELIVERED
+        return _WAIT if self._live else self._reach_frontier()
+
+    def _deliver(self, call: Call) -> Deliver:
+        call.standing = Standing.DELIVERED
+        record = call.written
+        if call.asked is None or call.asked.key is None:
+            del self._calls[call.identity]  # nobody can ask for it again
+        return Deliver(record)
+
+    def _pass_over(self, call: Call) -> Passed | Diverged:
+        if self._policy is Policy.STRICT:
+            instead = self._held[0].asked if self._held else None
+            return Diverged(Difference.ORDER, call.written, instead)
+        self._order.popleft()
+        call.standing = Standing.PASSED
+        return Passed(call.written)
+
+    def _reach_frontier(self) -> Frontier | Diverged:
+        for call in self._held:
+            if call.record is None and call.asked is not None:
+                skipped = self._left_behind(call.asked.branch)
+                if skipped is not None:
+                    return Diverged(Difference.UNREAD, skipped, call.asked)
+        self._live = True
+        released: list[Fresh | Resume] = []
+        for call in self._held:
+            call.standing = Standing.UNDER_WAY
+            released.append(Fresh(call.identity) if call.record is None else Resume(call.record))
+        self._held.clear()
+        return Frontier(tuple(released))
+
+    def end(self) -> Ended | Diverged:
+        """Return whether the run may end, now that its body has."""
+        calls = [
+            call
+            for call in self._calls.values()
+            if call.asked is None and call.written.kind is not RecordKind.CANCEL
+        ]
+        unread = tuple(call.written for call in sorted(calls, key=Call.place))
+        for record in unread:
+            if self._policy is Policy.STRICT or record.kind in GRAVE:
+                return Diverged(Difference.UNREAD, record)
+        return Ended(unread)
+
+    # --- what reached others --------------------------------------------------------------------
+
+    def _left_behind(self, branch: str) -> Record | None:
+        """Return a grave record that a branch which goes on to new things has not asked for.
+
+        One with a key could belong to any branch, so it counts for all of them.
+        """
+        if self._unread:
+            for group in (branch, None):
+                for call in self._unread.get(group, {}).values():
+                    return call.written
+        return None
+
+    def _mark_read(self, record: Record) -> None:
+        if record.kind in GRAVE:
+            group = branch_of(record.identity)
+            del self._unread[group][record.identity]
+            if not self._unread[group]:
+                del self._unread[group]
+
+
+def _asked_again(call: Call, ask: Ask) -> Joined | Clash:
+    first = call.asked
+    assert first is not None
+    same = first.kind is ask.kind and (first.args_hash == ask.args_hash or not ask.compare)
+    if not same:
+        return Clash(call.identity, first, ask)
+    return Joined(call.identity, call.record if call.standing is Standing.DELIVERED else None)
+
+
+def _difference(record: Record, ask: Ask) -> Difference | None:
+    if record.kind is not ask.kind:
+        return Difference.KIND
+    if record.name != ask.name:
+        return Difference.NAME
+    both = ask.compare and ask.args_hash is not None and record.args_hash is not None
+    if both and ask.args_hash != record.args_hash:
+        return Difference.ARGUMENTS
+    return None

@@ -1,0 +1,206 @@
+"""Retry: how often something is tried, how long between, and for which errors.
+
+One type serves steps, transient pauses, asking a reconciler and repairs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from onward.core.instant import DurationLike, duration, show
+from onward.errors import BadInput, InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from onward.core.instant import Duration
+
+ErrorName: TypeAlias = type[BaseException] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often to try, and how long to wait in between.
+
+    The wait begins at `first`, grows by `factor` up to `most`, and is then lengthened by a random
+    part of up to `jitter` of itself; it is never shortened. `attempts` counts the first try too;
+    None tries for ever. Errors in `never`, and where `only` is given those not in it, are final.
+
+    Example:
+        >>> Retry(attempts=5, first="1s", factor=2, most="1m").delay(3, chance=0.0)
+        4000000
+    """
+
+    attempts: int | None = 3
+    first: DurationLike = field(default="1s", compare=False)
+    factor: float = 2.0
+    most: DurationLike = field(default="1m", compare=False)
+    jitter: float = 0.1
+    only: Collection[ErrorName] | ErrorName = field(default=(), compare=False)
+    never: Collection[ErrorName] | ErrorName = field(default=(), compare=False)
+    first_delay: Duration = field(init=False, repr=False)
+    most_delay: Duration = field(init=False, repr=False)
+    only_names: tuple[str, ...] = field(init=False, repr=False)
+    never_names: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_attempts(self.attempts)
+        _check_number("factor", self.factor, 1.0, math.inf, 'Write "factor=1" for equal waits.')
+        _check_number("jitter", self.jitter, 0.0, 1.0, 'Write "jitter=0" for exact waits.')
+        first, most = duration(self.first), duration(self.most)
+        if first > most:
+            raise BadInput(
+                f"retry first={show(first)}",
+                f"is longer than most={show(most)}",
+                "Raise most, or shorten first.",
+            )
+        # What was given stays as it was, so that `replace()` does not read microseconds as seconds.
+        object.__setattr__(self, "first_delay", first)
+        object.__setattr__(self, "most_delay", most)
+        object.__setattr__(self, "only_names", _names("only", self.only))
+        object.__setattr__(self, "never_names", _names("never", self.never))
+
+    def delay(self, attempt: int, *, chance: float) -> Duration:
+        """Return the wait after the failure of `attempt` (from 1); `chance` is from 0 to 1."""
+        if attempt < 1 or not 0 <= chance <= 1:
+            raise InvariantBroken(f"a wait after attempt {attempt} with chance {chance}")
+        grown = self._grown(attempt)
+        return grown + math.floor(grown * self.jitter * chance)
+
+    def _grown(self, attempt: int) -> Duration:
+        if self.first_delay == 0 or self.factor == 1:
+            return self.first_delay
+        # Compared as logarithms: the power itself would overflow for a late attempt.
+        doublings = (attempt - 1) * math.log(self.factor)
+        if doublings >= math.log(self.most_delay) - math.log(self.first_delay):
+            return self.most_delay
+        return min(self.most_delay, round(self.first_delay * self.factor ** (attempt - 1)))
+
+
+def error_name(kind: ErrorName) -> str:
+    """Return the name by which a type of error is kept and compared, also after storage."""
+    if isinstance(kind, str):
+        return kind
+    return kind.__qualname__ if kind.__module__ == "builtins" else _qualified(kind)
+
+
+def _qualified(kind: type[BaseException]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _names(what: str, given: object) -> tuple[str, ...]:
+    kinds = given if isinstance(given, tuple | list | set | frozenset) else (given,)
+    names: set[str] = set()
+    for kind in kinds:
+        is_type = isinstance(kind, type) and issubclass(kind, BaseException)
+        if not (is_type or (isinstance(kind, str) and kind)):
+            shown = kind.__name__ if isinstance(kind, type) else f"a {type(kind).__name__}"
+            raise BadInput(f"retry {what}", f"has {shown} in it", "List types of exceptions.")
+        names.add(error_name(kind))
+    return tuple(sorted(names))
+
+
+def _check_attempts(attempts: object) -> None:
+    if attempts is None:
+        return
+    if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+        raise BadInput(
+            f"retry attempts={attempts!r}", "is not a whole number from 1", "1 means: try once."
+        )
+
+
+def _check_number(what: str, value: object, least: float, most: float, advice: str) -> None:
+    match value:
+        case bool():
+            pass
+        case int() | float() if math.isfinite(value) and least <= value <= most:
+            return
+    span = f"from {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+    raise BadInput(f"retry {what}={value!r}", f"is not a number {span}", advice)
+
+
+# --- presets --------------------------------------------------------------------------------------
+
+STEPS = Retry()
+ONCE = Retry(attempts=1)
+TRANSIENT = Retry(attempts=5, first="10s", most="10m")
+RECONCILING = Retry(attempts=5, first="10s", most="10m")
+RESENDING = Retry(attempts=3, first="0s")
+REPAIRS = Retry(attempts=3, first="0s")
+
+
+# --- the decision ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a policy must know of an error.
+
+    `names` are its type and the bases of that; `fatal` and `retryable` say that the code which
+    raised it has decided, `after` for how long.
+    """
+
+    names: tuple[str, ...] = ()
+    fatal: bool = False
+    retryable: bool = False
+    after: Duration | None = None
+
+
+class Why(StrEnum):
+    """Why something is not tried again."""
+
+    FATAL = "fatal"
+    NEVER = "never"
+    NOT_LISTED = "not_listed"
+    EXHAUSTED = "exhausted"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Try again after this long."""
+
+    after: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Do not try again."""
+
+    why: Why
+
+
+def failure(
+    kind: type[BaseException],
+    *,
+    fatal: bool = False,
+    retryable: bool = False,
+    after: Duration | None = None,
+) -> Failure:
+    """Return what a policy must know of an error of this type."""
+    return Failure(_lineage(kind.__mro__), fatal, retryable, after)
+
+
+def _lineage(kinds: Iterable[type]) -> tuple[str, ...]:
+    return tuple(error_name(kind) for kind in kinds if issubclass(kind, BaseException))
+
+
+def decide(policy: Retry, attempt: int, error: Failure, *, chance: float) -> Again | GiveUp:
+    """Return whether to try again after `attempt` (from 1) failed with `error`."""
+    if error.fatal:
+        return GiveUp(Why.FATAL)
+    if _meet(policy.never_names, error.names):
+        return GiveUp(Why.NEVER)
+    if policy.only_names and not error.retryable and not _meet(policy.only_names, error.names):
+        return GiveUp(Why.NOT_LISTED)
+    if policy.attempts is not None and attempt >= policy.attempts:
+        return GiveUp(Why.EXHAUSTED)
+    if error.after is not None:
+        return Again(error.after)
+    return Again(policy.delay(attempt, chance=chance))
+
+
+def _meet(listed: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    return any(name in listed for name in names)

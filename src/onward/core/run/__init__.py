@@ -1,0 +1,71 @@
+"""The run: its states, why it is in one, and which fact moves it where.
+
+Only the owner of a running run reports what it does (`Parked`, `Returned`, …). Everybody else who
+takes a running run away raises its fence, so that the owner's next write finds itself lost.
+"""
+
+from onward.core.run.machine import (
+    CRASHES_MOST,
+    SUSPECT_AT,
+    CancelAsked,
+    CancelForced,
+    Claimed,
+    Disowned,
+    Fact,
+    Parked,
+    Paused,
+    Raised,
+    Recorded,
+    Released,
+    Returned,
+    Run,
+    Superseded,
+    Unwound,
+    Woken,
+    advance,
+    born,
+    suspect,
+)
+from onward.core.run.state import (
+    CANCELS,
+    FAILURES,
+    OPEN,
+    PAUSES,
+    REASONS,
+    TERMINAL,
+    Reason,
+    RunKind,
+    RunState,
+)
+
+__all__ = [
+    "CANCELS",
+    "CRASHES_MOST",
+    "FAILURES",
+    "OPEN",
+    "PAUSES",
+    "REASONS",
+    "SUSPECT_AT",
+    "TERMINAL",
+    "CancelAsked",
+    "CancelForced",
+    "Claimed",
+    "Disowned",
+    "Fact",
+    "Parked",
+    "Paused",
+    "Raised",
+    "Reason",
+    "Recorded",
+    "Released",
+    "Returned",
+    "Run",
+    "RunKind",
+    "RunState",
+    "Superseded",
+    "Unwound",
+    "Woken",
+    "advance",
+    "born",
+    "suspect",
+]

@@ -1,0 +1,256 @@
+"""The machine of runs: what can happen to one, and where that moves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from onward.core.decision import Decision, Ignored, Moved, Refused
+from onward.core.run.state import CANCELS, FAILURES, PAUSES, TERMINAL, Reason, RunState
+from onward.errors import InvariantBroken
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+
+SUSPECT_AT = 2
+CRASHES_MOST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The part of a run that its machine decides on.
+
+    `due` is when a waiting or transiently paused run may go on, and since when a ready one could.
+    """
+
+    state: RunState
+    reason: Reason | None = None
+    due: Instant | None = None
+    fence: int = 0
+    crashes: int = 0
+
+
+# --- facts ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A worker asks for the run.
+
+    `vanished`: the worker that had it has no lease any more. `other_code`: the asking worker has
+    another version than the one that parked it.
+    """
+
+    vanished: bool = False
+    other_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The owner wrote a new record: the run gets on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Nothing can move before a message comes or `due` has passed."""
+
+    due: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The owner stops here for `reason`; only a transient one ends by itself, at `due`."""
+
+    reason: Reason
+    due: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The owner gives the run back unfinished: it drains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The body returned; `continued` when it goes on as a new run."""
+
+    continued: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The body, or the engine in it, raised what nobody caught."""
+
+    reason: Reason = Reason.LOGIC
+
+
+@dataclass(frozen=True, slots=True)
+class Unwound:
+    """A cancelled body has run its cleanup, or the grace for it is over."""
+
+    why: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disowned:
+    """A worker found the run in its name but does not know it: the reply to its claim was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """A message arrived; it ends any wait, and a pause for one of the reasons in `stirs`."""
+
+    stirs: frozenset[Reason] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """Someone wants the run to stop, with cleanup; a deadline is a cancel too."""
+
+    why: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelForced:
+    """Someone ends the run at once, without cleanup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A retry or a fork takes the run's place."""
+
+
+OwnFact: TypeAlias = Recorded | Parked | Paused | Released | Returned | Raised | Unwound
+Fact: TypeAlias = OwnFact | Claimed | Disowned | Woken | CancelAsked | CancelForced | Superseded
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def born(*, now: Instant, at: Instant | None = None) -> Run:
+    """Return a run as it starts: ready, or waiting for its time, as `ready` never lies ahead."""
+    if at is None or at <= now:
+        return Run(RunState.READY, due=now)
+    return Run(RunState.WAITING, due=at)
+
+
+def suspect(crashes: int) -> bool:
+    """Return whether a run may have taken its workers down: a worker holds one such at a time."""
+    return crashes >= SUSPECT_AT
+
+
+def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:
+    """Return what becomes of `run` after `fact`.
+
+    Raises:
+        InvariantBroken: the fact contradicts itself, such as a pause for a reason to fail.
+    """
+    if run.state in TERMINAL:
+        return Ignored(f"it has {run.state.replace('_', ' ')}")
+    match fact:
+        case Claimed():
+            return _claimed(run, fact, now)
+        case Woken():
+            return _woken(run, fact.stirs, now)
+        case CancelAsked():
+            return _cancel_asked(run, fact.why, now)
+        case CancelForced():
+            return Moved(_ended(run, RunState.CANCELLED, Reason.FORCED))
+        case Superseded():
+            return _superseded(run)
+        case _ if run.state is not RunState.RUNNING:
+            return Refused(f"it is {run.state}: whoever reports this does not own it")
+        case Disowned():
+            return Moved(replace(run, state=RunState.READY, due=now, fence=run.fence + 1))
+        case _:
+            return Moved(_reported(run, fact, now))
+
+
+def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
+    match run.state:
+        case RunState.RUNNING if not fact.vanished:
+            return Refused("its worker is alive")
+        case RunState.RUNNING if run.crashes + 1 >= CRASHES_MOST:
+            ended = _ended(run, RunState.FAILED, Reason.CRASHED)
+            return Moved(replace(ended, crashes=run.crashes + 1))
+        case RunState.RUNNING:
+            return Moved(_taken(replace(run, crashes=run.crashes + 1)))
+        case RunState.PAUSED if run.reason is Reason.DIVERGENCE and fact.other_code:
+            return Moved(_taken(run))
+        case RunState.PAUSED if run.reason is not Reason.TRANSIENT:
+            return Refused(f"it is paused for {run.reason}")
+        case RunState.WAITING if run.due is None:
+            return Refused("it waits for a message")
+        case _ if run.due is not None and run.due > now:
+            return Refused("it is not due", until=run.due)
+        case _:
+            return Moved(_taken(run))
+
+
+def _woken(run: Run, stirs: frozenset[Reason], now: Instant) -> Decision[Run]:
+    if run.fence == 0:  # a delayed start is kept: a message does not begin a run before its time
+        return Ignored("it has not started and will find the message")
+    if run.state is RunState.WAITING or (run.state is RunState.PAUSED and run.reason in stirs):
+        return Moved(_put(run, RunState.READY, due=now))
+    return Ignored(f"it is {run.state} and will find the message")
+
+
+def _cancel_asked(run: Run, why: Reason | None, now: Instant) -> Decision[Run]:
+    stopped = _cancelled(run, why)
+    if run.fence == 0:  # never claimed: there is no body that could clean up
+        return Moved(stopped)
+    return _woken(run, PAUSES, now)
+
+
+def _superseded(run: Run) -> Decision[Run]:
+    if run.state is not RunState.PAUSED:
+        return Refused(f"it is {run.state}; cancel or pause it first")
+    if run.reason is Reason.RECONCILIATION:
+        return Refused("an effect of it is uncertain; resolve that first")
+    return Moved(_put(run, RunState.FAILED, run.reason))
+
+
+def _reported(run: Run, fact: OwnFact, now: Instant) -> Run:
+    match fact:
+        case Recorded():
+            return replace(run, crashes=0)
+        case Parked(due):
+            return _put(run, RunState.WAITING, due=due)
+        case Paused(reason, due):
+            if reason not in PAUSES or (due is None) is (reason is Reason.TRANSIENT):
+                raise InvariantBroken(f"a run cannot pause for {reason} until {due}")
+            return _put(run, RunState.PAUSED, reason, due)
+        case Released():
+            return _put(run, RunState.READY, due=now)
+        case Returned(continued):
+            return _put(run, RunState.SUCCEEDED, Reason.CONTINUED if continued else None)
+        case Raised(reason):
+            if reason not in FAILURES:
+                raise InvariantBroken(f"a run cannot fail for {reason}")
+            return _put(run, RunState.FAILED, reason)
+        case Unwound(why):
+            return _cancelled(run, why)
+    assert_never(fact)
+
+
+def _cancelled(run: Run, why: Reason | None) -> Run:
+    if why is Reason.DEADLINE:
+        return _put(run, RunState.TIMED_OUT, why)
+    if why not in CANCELS:
+        raise InvariantBroken(f"a cancel cannot have the reason {why}")
+    return _put(run, RunState.CANCELLED, why)
+
+
+def _put(
+    run: Run, state: RunState, reason: Reason | None = None, due: Instant | None = None
+) -> Run:
+    return replace(run, state=state, reason=reason, due=due)
+
+
+def _taken(run: Run) -> Run:
+    return replace(run, state=RunState.RUNNING, reason=None, due=None, fence=run.fence + 1)
+
+
+def _ended(run: Run, state: RunState, reason: Reason) -> Run:
+    # Not by its owner, who must find itself lost.
+    return Run(state, reason, fence=run.fence + 1, crashes=run.crashes)

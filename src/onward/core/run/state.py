@@ -1,0 +1,78 @@
+"""The words for how a run stands and why; their values are those in the database."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    """How a run stands; the values are the words in the database."""
+
+    READY = "ready"
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+OPEN = frozenset({RunState.READY, RunState.RUNNING, RunState.WAITING, RunState.PAUSED})
+TERMINAL = frozenset(RunState) - OPEN
+
+
+class Reason(StrEnum):
+    """Why a run is in its state."""
+
+    TRANSIENT = "transient"
+    APPROVAL = "approval"
+    RECONCILIATION = "reconciliation"
+    DIVERGENCE = "divergence"
+    PRECONDITION = "precondition"
+    OPERATOR = "operator"
+    LOGIC = "logic"
+    INTERNAL = "internal"
+    CRASHED = "crashed"
+    CONTINUED = "continued"
+    REPLACED = "replaced"
+    DEADLINE = "deadline"
+    FORCED = "forced"
+    PARENT = "parent"
+
+
+class RunKind(StrEnum):
+    """What a run executes."""
+
+    WORKFLOW = "workflow"
+    STEP = "step"
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+
+
+PAUSES = frozenset(
+    {
+        Reason.TRANSIENT,
+        Reason.APPROVAL,
+        Reason.RECONCILIATION,
+        Reason.DIVERGENCE,
+        Reason.PRECONDITION,
+        Reason.OPERATOR,
+        Reason.INTERNAL,
+    }
+)
+# A pause that a retry superseded ends as failed and keeps its reason. One that waits for
+# reconciliation cannot be superseded: the effect may have happened.
+FAILURES = (PAUSES - {Reason.RECONCILIATION}) | {Reason.LOGIC, Reason.CRASHED}
+CANCELS = frozenset({None, Reason.OPERATOR, Reason.REPLACED, Reason.PARENT})
+
+REASONS: dict[RunState, frozenset[Reason | None]] = {
+    RunState.READY: frozenset({None}),
+    RunState.RUNNING: frozenset({None}),
+    RunState.WAITING: frozenset({None}),
+    RunState.PAUSED: PAUSES,
+    RunState.SUCCEEDED: frozenset({None, Reason.CONTINUED}),
+    RunState.FAILED: FAILURES,
+    RunState.CANCELLED: CANCELS | {Reason.FORCED},
+    RunState.TIMED_OUT: frozenset({Reason.DEADLINE}),
+}

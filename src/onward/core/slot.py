@@ -1,0 +1,238 @@
+"""Slots: the instants at which a schedule fires, and what becomes of each.
+
+Every slot that has passed gets exactly one disposition, also those that nobody was there to see.
+When cron fires is not known here: its slots come in as an iterator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, assert_never
+
+from onward.core.digest import digest
+from onward.core.instant import MINUTE, show
+from onward.errors import BadInput, InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onward.core.instant import Duration, Instant
+
+CATCH_UP_MOST = 1_000
+ON_TIME_WITHIN: Duration = MINUTE
+
+
+class CatchUp(StrEnum):
+    """Which of the slots that passed unseen are still started."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+class Overlap(StrEnum):
+    """What happens to a slot while a run of the schedule is open."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    COALESCE = "coalesce"
+    REPLACE = "replace"
+
+
+class Disposition(StrEnum):
+    """What became of a slot; the values are the words in the database."""
+
+    STARTED = "started"
+    MISSED = "missed"
+    CAPPED = "capped"
+    OVERLAPPED = "overlapped"
+    COALESCED = "coalesced"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a schedule treats slots; `cap` bounds `CatchUp.ALL`."""
+
+    catch_up: CatchUp = CatchUp.LATEST
+    overlap: Overlap = Overlap.SKIP
+    cap: int = 100
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cap <= CATCH_UP_MOST:
+            raise BadInput(
+                f"catch-up cap {self.cap}",
+                f"is not from 1 to {CATCH_UP_MOST}",
+                'Use catch_up="skip" to start none of the missed slots.',
+            )
+
+
+# --- which slots have passed ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The slots that have passed and have no disposition yet.
+
+    A month of missed seconds is a number here, not a list: only the newest are spelled out.
+    """
+
+    count: int
+    first: Instant | None
+    newest: tuple[Instant, ...]
+    following: Instant | None
+
+
+def due_slots(slots: Iterator[Instant], *, now: Instant) -> Due:
+    """Return what has passed of slots that come in rising order; the iterator may end."""
+    newest: deque[Instant] = deque(maxlen=CATCH_UP_MOST + 1)
+    count, first = 0, None
+    for slot in slots:
+        if newest and slot <= newest[-1]:
+            raise InvariantBroken(f"a schedule went back from {newest[-1]} to {slot}")
+        if slot > now:
+            return Due(count, first, tuple(newest), slot)
+        first = slot if first is None else first
+        count += 1
+        newest.append(slot)
+    return Due(count, first, tuple(newest), None)
+
+
+def slot_after(instant: Instant, *, anchor: Instant, every: Duration) -> Instant:
+    """Return the first slot of an interval that is later than `instant`.
+
+    Slots lie at `anchor`, one `every` later, and so on, never before; so nothing drifts.
+    """
+    if every < 1:
+        raise BadInput(f"interval {show(every)}", "is not longer than nothing", 'Try "5m".')
+    if instant < anchor:
+        return anchor
+    return anchor + ((instant - anchor) // every + 1) * every
+
+
+def due_interval(*, anchor: Instant, every: Duration, since: Instant, now: Instant) -> Due:
+    """Return the slots of an interval later than `since` that have passed, at any distance."""
+    first = slot_after(since, anchor=anchor, every=every)
+    passed = range(first, now + 1, every)
+    if not passed:
+        return Due(0, None, (), first)
+    newest = tuple(passed[-(CATCH_UP_MOST + 1) :])
+    return Due(len(passed), first, newest, passed[-1] + every)
+
+
+# --- what becomes of them -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Neighbouring slots with the same disposition, from `first` to `last`."""
+
+    first: Instant
+    last: Instant
+    count: int
+    disposition: Disposition
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write for a schedule, oldest slot first.
+
+    `held` is a slot that waits for the open run to end; it and what follows are looked at again
+    then. `replaces` says to cancel the open run. `next_due` is when to look again.
+    """
+
+    spans: tuple[Span, ...] = ()
+    held: Instant | None = None
+    replaces: bool = False
+    next_due: Instant | None = None
+
+    @property
+    def starts(self) -> tuple[Instant, ...]:
+        """Return the slots that get a run; each of their spans has one slot."""
+        return tuple(s.first for s in self.spans if s.disposition is Disposition.STARTED)
+
+
+def plan(due: Due, rules: Rules, *, now: Instant, open_run: bool, paused: bool = False) -> Plan:
+    """Return one disposition for every slot that has passed.
+
+    `open_run` says that a run of this schedule has not ended; `paused` that the schedule rests.
+    """
+    if due.first is None:
+        return Plan(next_due=due.following)
+    if paused:
+        span = Span(due.first, due.newest[-1], due.count, Disposition.PAUSED)
+        return Plan((span,), next_due=due.following)
+    chosen = _caught_up(due, rules, now)
+    older = _older(due, chosen, rules)
+    if open_run and chosen and rules.overlap is Overlap.COALESCE:
+        folded = (_one(slot, Disposition.COALESCED) for slot in chosen[:-1])
+        return Plan((*older, *folded), held=chosen[-1], next_due=due.following)
+    spans = (*older, *_overlapping(chosen, rules.overlap, open_run=open_run))
+    replaces = open_run and bool(chosen) and rules.overlap is Overlap.REPLACE
+    return Plan(spans, replaces=replaces, next_due=due.following)
+
+
+def _caught_up(due: Due, rules: Rules, now: Instant) -> tuple[Instant, ...]:
+    match rules.catch_up:
+        case CatchUp.ALL:
+            return due.newest[-rules.cap :]
+        case CatchUp.SKIP if now - due.newest[-1] > ON_TIME_WITHIN:
+            return ()
+        case _:
+            return due.newest[-1:]
+
+
+def _older(due: Due, chosen: tuple[Instant, ...], rules: Rules) -> tuple[Span, ...]:
+    rest = due.count - len(chosen)
+    if not rest or due.first is None:
+        return ()
+    last = due.newest[-len(chosen) - 1]
+    if rules.overlap is Overlap.COALESCE and chosen:
+        return (Span(due.first, last, rest, Disposition.COALESCED),)
+    capped = rules.catch_up is CatchUp.ALL
+    return (Span(due.first, last, rest, Disposition.CAPPED if capped else Disposition.MISSED),)
+
+
+def _overlapping(
+    chosen: tuple[Instant, ...], overlap: Overlap, *, open_run: bool
+) -> tuple[Span, ...]:
+    starting = _starting(chosen, overlap, open_run=open_run)
+    otherwise = Disposition.COALESCED if overlap is Overlap.COALESCE else Disposition.OVERLAPPED
+    return tuple(
+        _one(slot, Disposition.STARTED if slot in starting else otherwise) for slot in chosen
+    )
+
+
+def _starting(
+    chosen: tuple[Instant, ...], overlap: Overlap, *, open_run: bool
+) -> tuple[Instant, ...]:
+    match overlap:
+        case Overlap.ALLOW:
+            return chosen
+        case Overlap.SKIP:
+            return () if open_run else chosen[:1]
+        case Overlap.COALESCE | Overlap.REPLACE:
+            return chosen[-1:]
+    assert_never(overlap)
+
+
+def _one(slot: Instant, disposition: Disposition) -> Span:
+    return Span(slot, slot, 1, disposition)
+
+
+# --- the run of a slot ----------------------------------------------------------------------------
+
+
+def slot_run_id(schedule: str, slot: Instant) -> str:
+    """Return the id of the run of a slot: one slot, one id, whoever starts it."""
+    return digest("slot", schedule, str(slot))
+
+
+def jittered(schedule: str, slot: Instant, jitter: Duration) -> Instant:
+    """Return when the run of a slot begins: at its time or up to `jitter` later.
+
+    It depends on the slot alone, so every worker comes to the same answer.
+    """
+    return slot + int(digest("jitter", schedule, str(slot)), 16) % (jitter + 1)

@@ -1,0 +1,248 @@
+"""Every error that Onward raises on purpose, grouped by who must act.
+
+    OnwardError
+    ├── UserError              you: the call, the value or the set-up is wrong
+    │   ├── BadInput           an id, a duration or an option that cannot be taken
+    │   ├── Unencodable        a value that would not come back as it went in
+    │   ├── Undecodable        stored bytes that do not fit the annotation
+    │   ├── PayloadTooLarge    a value beyond the size limit
+    │   ├── Conflict           the id is taken by a run with other arguments
+    │   ├── NotFound           nothing has that id here
+    │   ├── BadStoreUrl        the address of the store cannot be understood
+    │   ├── StoreUnusable      the store is there, but cannot be used as it is
+    │   └── SchemaTooNew       the database was migrated by a newer Onward
+    ├── Unavailable            nobody: the store is away or busy, try again
+    ├── LeaseLost              nobody: another worker has the run, drop it
+    └── InvariantBroken        us: a bug in Onward, please report it
+        └── Rejected           the database refuses a write that we let through
+
+Each error has a stable `code`, and a message that names the thing, the fact and the next move.
+Errors that user code raises (`Retryable`, `Fatal`, …) live beside the things they steer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+
+class OnwardError(Exception):
+    """The base of everything that Onward raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A dataclass does not call Exception.__init__, so the default would lose the fields when
+        # an error crosses a process border (multiprocessing, pytest-xdist).
+        return _rebuild, (type(self), vars(self).copy(), self.args)
+
+
+def _rebuild(
+    kind: type[OnwardError], state: dict[str, Any], args: tuple[Any, ...]
+) -> OnwardError:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+class _Told(OnwardError):
+    """An error made of fields, whose message is built from them."""
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))  # type: ignore[arg-type]
+        return f"{type(self).__name__}({shown})"
+
+
+# --- you ------------------------------------------------------------------------------------------
+
+
+class UserError(_Told):
+    """The call, the value or the set-up is wrong; trying again will not help."""
+
+    code: ClassVar[str] = "user_error"
+
+
+@dataclass(eq=False, repr=False)
+class BadInput(UserError, ValueError):
+    """An argument that cannot be taken: an id, a name, a duration, an option."""
+
+    code: ClassVar[str] = "bad_input"
+    what: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.fact}. {self.advice}"
+
+
+@dataclass(eq=False, repr=False)
+class Unencodable(UserError, TypeError):
+    """A value that would be lost or changed on its way through the store."""
+
+    code: ClassVar[str] = "unencodable"
+    path: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.fact}. {self.advice}"
+
+
+@dataclass(eq=False, repr=False)
+class Undecodable(UserError, ValueError):
+    """Stored bytes that do not fit the annotation they are read back with."""
+
+    code: ClassVar[str] = "undecodable"
+    annotation: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"a stored value does not fit {self.annotation}: {self.fact}. "
+            "Widen the annotation so that it takes what older code wrote."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class PayloadTooLarge(UserError):
+    """A value whose encoded form is beyond the limit; nothing was stored."""
+
+    code: ClassVar[str] = "payload_too_large"
+    what: str
+    size_bytes: int
+    most_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} is {self.size_bytes:,} bytes encoded, the limit is {self.most_bytes:,}. "
+            "Keep the data elsewhere and pass a reference to it."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class Conflict(UserError):
+    """The id belongs to a run that was started with something else."""
+
+    code: ClassVar[str] = "conflict"
+    id: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"run id {self.id!r} is taken: {self.fact}. "
+            'Choose another id, or pass on_conflict="replace".'
+        )
+
+
+@dataclass(eq=False, repr=False)
+class NotFound(UserError, LookupError):
+    """Nothing in this namespace has that id."""
+
+    code: ClassVar[str] = "not_found"
+    kind: str
+    id: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return (
+            f"there is no {self.kind} {self.id!r} in namespace {self.namespace!r}. "
+            "Check the id and the namespace."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class BadStoreUrl(UserError, ValueError):
+    """The address of the store cannot be understood."""
+
+    code: ClassVar[str] = "bad_store_url"
+    url: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"store address {self.url!r} {self.fact}. "
+            'Use a file name ("onward.db"), ":memory:" or "postgresql://user@host/database".'
+        )
+
+
+@dataclass(eq=False, repr=False)
+class StoreUnusable(UserError):
+    """The store was found, but cannot be used as it is."""
+
+    code: ClassVar[str] = "store_unusable"
+    where: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.fact}. {self.advice}"
+
+
+@dataclass(eq=False, repr=False)
+class SchemaTooNew(UserError):
+    """The database was migrated by a newer Onward than this one."""
+
+    code: ClassVar[str] = "schema_too_new"
+    where: str
+    found: int
+    known: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.where} has schema {self.found}, this Onward knows up to {self.known}. "
+            "Upgrade Onward here; schemas are never migrated backwards."
+        )
+
+
+# --- nobody ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class Unavailable(_Told):
+    """The store is away, full or too busy. Nothing was lost; the same call may be made again."""
+
+    code: ClassVar[str] = "unavailable"
+    where: str
+    fact: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.fact}. Try again; nothing was lost."
+
+
+@dataclass(eq=False, repr=False)
+class LeaseLost(_Told):
+    """Another worker owns the run now; this one wrote nothing and must drop it."""
+
+    code: ClassVar[str] = "lease_lost"
+    run: str
+
+    def __str__(self) -> str:
+        return f"run {self.run} is no longer ours: nothing was written. Drop it."
+
+
+# --- us -------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class InvariantBroken(_Told):
+    """Something that cannot happen did: a bug in Onward."""
+
+    code: ClassVar[str] = "invariant_broken"
+    fact: str
+
+    def __str__(self) -> str:
+        return f"{self.fact}. This is a bug in Onward; please report it with this line."
+
+
+@dataclass(eq=False, repr=False)
+class Rejected(InvariantBroken):
+    """The database refuses a value that we should have refused at the call."""
+
+    code: ClassVar[str] = "rejected"
+
+    def __str__(self) -> str:
+        return (
+            f"the database refused a write: {self.fact}. Only this write is affected; "
+            "please report it with this line."
+        )

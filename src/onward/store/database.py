@@ -1,0 +1,157 @@
+"""The seam between the store and its two databases.
+
+Store functions are written once, as coroutines that take a `Tx` and await nothing else. Postgres
+runs them on the event loop; SQLite runs them to their end inside its writer thread, where a `Tx`
+never really waits. So one text serves both, and many of them share one SQLite transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.lease import Fate
+    from onward.store.commit import Batch
+    from onward.store.hints import Exchange
+    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.within import Within
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a database can do beyond transactions; each branch is taken in some test."""
+
+    listen: bool = True
+    prepared: bool = True
+    skip_locked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a worker can take, and how much of it."""
+
+    worker: str
+    queues: tuple[str, ...]
+    names: tuple[str, ...]
+    limit: int
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+    suspects: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a batch: a fate per run, its time, the queues where something got ready."""
+
+    fates: dict[str, Fate]
+    at: Instant
+    queues: frozenset[str] = frozenset()
+
+
+class Tx(Protocol):
+    """An open transaction."""
+
+    @property
+    def namespace(self) -> str:
+        """The tenant on whose behalf everything here is read and written."""
+        ...
+
+    async def fetch(self, name: str, /, **given: object) -> Sequence[Sequence[Any]]:
+        """Run a named statement and return its rows."""
+        ...
+
+    def texts(self, values: Iterable[str]) -> object:
+        """Return the parameter that stands for a list of texts."""
+        ...
+
+
+class Database(Protocol):
+    """One database, seen by the store."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """How many batches of one worker may be under way at a time."""
+        ...
+
+    @property
+    def exchange(self) -> Exchange:
+        """Where hints about changes are rung and heard."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """How people call it; holds no password."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, check that it can be used, and migrate it."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything."""
+        ...
+
+    async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` in a transaction; run it again, whole, if the database asks for that."""
+        ...
+
+    async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`, which only reads; each statement is a consistent view by itself."""
+        ...
+
+    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`, which only reads, with all its statements seeing the same moment."""
+        ...
+
+    # The hot path: each of these is one transaction and, on Postgres, one trip.
+
+    async def commit(self, worker: str, batch: Batch) -> Written:
+        """Write a batch of owners' commits."""
+        ...
+
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Start runs that are not there yet."""
+        ...
+
+    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
+        """Put messages into the inboxes of runs."""
+        ...
+
+    async def sweep(self, most: int) -> Sequence[Sent]:
+        """Deliver messages that callers wrote in transactions of their own."""
+        ...
+
+    async def claim(self, wanted: Wanted) -> list[Claimed]:
+        """Make runs the worker's own."""
+        ...
+
+    async def take_lease(self, worker: str, length: Duration) -> Instant | None:
+        """Begin a worker's lease; `None` means that one of that name is there."""
+        ...
+
+    async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
+        """Prolong a worker's lease, whatever else is under way; `None` means that it is lost."""
+        ...
+
+    async def drop_lease(self, worker: str) -> None:
+        """End a worker's lease."""
+        ...
+
+    def within(self, connection: object) -> Within:
+        """Return the store as seen from a caller's open transaction on this database."""
+        ...
+
+    def tell(self, subjects: Iterable[str]) -> None:
+        """Ring hints here and, as far as this database can, in other processes."""
+        ...

@@ -1,0 +1,124 @@
+"""Hints that something may have changed. Polling is the truth; a hint only makes it quick.
+
+An `Exchange` is shared by everything in this process that uses one database. Ringing it reaches
+every `Ear` that listens for the subject, in whatever event loop it lives; a database that can
+reach other processes hooks itself in. A lost or doubled hint costs time, never correctness.
+
+Subjects are `queue:NAME` (something there became claimable) and `run:UID` (that run changed).
+`ANYTHING` stands for all of them, when nobody knows what changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+ANYTHING = "*"
+
+# How often an idle process looks whether another one wrote to its SQLite file.
+FOREIGN_LOOK_SECONDS = 0.005
+
+
+def queue_subject(queue: str) -> str:
+    """Return the subject of runs that became claimable in a queue."""
+    return f"queue:{queue}"
+
+
+def run_subject(uid: str) -> str:
+    """Return the subject of changes to one run."""
+    return f"run:{uid}"
+
+
+class Ear:
+    """Somebody who waits for hints on some subjects. Use it as a context manager."""
+
+    def __init__(self, exchange: Exchange, subjects: Iterable[str]) -> None:
+        self.subjects = set(subjects)
+        self.loop = asyncio.get_running_loop()
+        self._exchange = exchange
+        self._heard: set[str] = set()
+        self._bell = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        self._exchange.join(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._exchange.leave(self)
+
+    def ring(self, subjects: frozenset[str]) -> None:
+        """Note hints; called in this ear's own loop."""
+        heard = subjects if ANYTHING in subjects else subjects & self.subjects
+        if heard:
+            self._heard |= heard
+            self._bell.set()
+
+    async def wait(self, seconds: float) -> set[str]:
+        """Return what was heard since the last wait, waiting at most `seconds` for it."""
+        deadline = self.loop.time() + seconds
+        while not self._heard and (left := deadline - self.loop.time()) > 0:
+            foreign = self._exchange.foreign_change
+            step = left if foreign is None else min(left, FOREIGN_LOOK_SECONDS)
+            try:
+                async with asyncio.timeout(step):
+                    await self._bell.wait()
+            except TimeoutError:
+                if foreign is not None and foreign():
+                    self._exchange.ring({ANYTHING})
+                    self._heard.add(ANYTHING)
+        self._bell.clear()
+        heard, self._heard = self._heard, set()
+        return heard
+
+
+class Exchange:
+    """Where hints of one database meet those who wait for them, within this process."""
+
+    def __init__(self) -> None:
+        self._ears: set[Ear] = set()
+        self._lock = threading.Lock()
+        self.foreign_change: Callable[[], bool] | None = None
+        """Says whether another process changed the database since it was last asked."""
+
+    def join(self, ear: Ear) -> None:
+        """Let an ear hear from now on."""
+        with self._lock:
+            self._ears.add(ear)
+
+    def leave(self, ear: Ear) -> None:
+        """Let an ear hear no more."""
+        with self._lock:
+            self._ears.discard(ear)
+
+    def ear(self, subjects: Iterable[str]) -> Ear:
+        """Return an ear for these subjects, in the running loop."""
+        return Ear(self, subjects)
+
+    def ring(self, subjects: Iterable[str]) -> None:
+        """Tell everyone in this process who listens for one of the subjects; from any thread."""
+        rung = frozenset(subjects)
+        with self._lock:
+            ears = list(self._ears)
+        here = _running_loop()
+        for ear in ears:
+            if ear.loop is here:
+                ear.ring(rung)
+            elif not ear.loop.is_closed():
+                ear.loop.call_soon_threadsafe(ear.ring, rung)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

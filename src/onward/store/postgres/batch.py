@@ -1,0 +1,181 @@
+"""The hot path on Postgres: a batch becomes arrays, and the arrays one statement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onward.core.lease import Fate, Row, Write, fate
+from onward.core.run import TERMINAL, RunState
+from onward.errors import Unavailable
+from onward.store.database import Written
+from onward.store.rows import (
+    Claimed,
+    DeliveryMove,
+    EffectWrite,
+    HandlerState,
+    Message,
+    Move,
+    NewRecord,
+    NewRun,
+    Publish,
+    Sent,
+    Started,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onward.store.commit import Batch, Commit
+    from onward.store.database import Wanted
+    from onward.store.postgres.transaction import PostgresTx
+
+_TRIES = 5
+_NO_MOVE = (None,) * len(Move._fields)
+
+
+def _columns(
+    prefix: str, fields: Sequence[str], rows: Sequence[tuple[Any, ...]]
+) -> dict[str, object]:
+    """Turn rows into one array per field, named as the statement names them."""
+    if not rows:
+        return {prefix + field: () for field in fields}
+    return {
+        prefix + field: column
+        for field, column in zip(fields, zip(*rows, strict=True), strict=True)
+    }
+
+
+class _Owned(NamedTuple):
+    """Which rows of a batch belong to which run: the same fields, and the run."""
+
+    prefix: str
+    fields: tuple[str, ...]
+
+    def columns(self, rows: Iterable[tuple[str, Iterable[tuple[Any, ...]]]]) -> dict[str, object]:
+        return _columns(
+            self.prefix, (*self.fields, "run"), [(*row, run) for run, each in rows for row in each]
+        )
+
+
+_MESSAGES = _Owned("m_", Message._fields)
+_CHILDREN = _Owned("c_", NewRun._fields)
+_DELIVERIES = _Owned("d_", DeliveryMove._fields)
+_PUBLISHED = _Owned("p_", Publish._fields)
+_STATES = _Owned("h_", HandlerState._fields)
+
+
+async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
+    """Write a batch of owners' commits and say what became of each run.
+
+    A run that was there to be written and yet was not has met another statement on its row, most
+    likely our own whose reply was lost: asking again tells.
+    """
+    statement, given = _arrays(list(batch.runs.values()))
+    for _ in range(_TRIES):
+        rows = await tx.fetch(statement, worker=worker, **given)
+        written = _outcome(batch, rows)
+        if written is not None:
+            return written
+    raise Unavailable(tx.where, "keeps changing under a batch of writes")
+
+
+def _outcome(batch: Batch, rows: Sequence[Sequence[Any]]) -> Written | None:
+    _, _, _, _, _, leased, queues, at = rows[0]
+    fates = dict.fromkeys(batch.runs, Fate.DONE)
+    for uid, state, fence, inbox, was_refused, _, _, _ in rows[1:]:
+        commit = batch.runs[uid]
+        row = None if state is None else Row(RunState(state), fence, inbox)
+        wanted = Write(commit.fence, commit.move is not None, commit.seen)
+        answer = fate(row, wanted, leased=leased)
+        if answer is Fate.DONE and row is not None and row.state is RunState.RUNNING:
+            if not was_refused:
+                return None
+            answer = Fate.BUSY
+        fates[uid] = answer
+    return Written(fates, at, frozenset(queues or ()))
+
+
+def _arrays(commits: list[Commit]) -> tuple[str, dict[str, object]]:
+    """Return the statement that writes these, and its arrays."""
+    records = [record for commit in commits for record in commit.latest_records()]
+    written = _columns("r_", NewRecord._fields, records)
+    if all(commit.is_plain for commit in commits):
+        owners = [(commit.run, commit.fence) for commit in commits]
+        return "record", written | _columns("", ("run", "fence"), owners)
+    moves = [(c.run, c.fence, *(c.move or _NO_MOVE)) for c in commits]
+    effects = [effect for c in commits for effect in c.attached.effects]
+    return "commit", {
+        **written,
+        **_columns("", ("run", "fence", *Move._fields), moves),
+        **_columns("e_", EffectWrite._fields, effects),
+        **_MESSAGES.columns((c.run, c.messages) for c in commits),
+        **_CHILDREN.columns((c.run, c.starts) for c in commits),
+        **_DELIVERIES.columns((c.run, c.attached.deliveries) for c in commits),
+        **_PUBLISHED.columns((c.run, c.attached.published) for c in commits),
+        **_STATES.columns((c.run, c.attached.states) for c in commits),
+    }
+
+
+async def start(tx: PostgresTx, runs: Sequence[NewRun]) -> list[Started]:
+    """Start runs that are not there yet."""
+    answers: dict[str, Started] = {}
+    asked = list(runs)
+    for _ in range(_TRIES):
+        rows = await tx.fetch("start", **_columns("", NewRun._fields, asked))
+        by_uid = {run.uid: run for run in asked}
+        for uid, made, there, name, args_hash, state in rows:
+            if made:
+                run = by_uid[uid]
+                answers[uid] = Started(uid, bool(made), run.name, run.args_hash, "ready")
+            elif there is not None:
+                answers[uid] = Started(there, there == uid, name, args_hash, state)
+        # Neither made nor seen: another start of that id came in between, and is there now.
+        asked = [run for run in asked if run.uid not in answers]
+        if not asked:
+            return [answers[run.uid] for run in runs]
+    raise Unavailable(tx.where, "keeps changing under a batch of starts")
+
+
+async def send(tx: PostgresTx, messages: Sequence[Message]) -> list[Sent]:
+    """Put messages into the inboxes of runs."""
+    rows = await tx.fetch("send", **_columns("", Message._fields, messages))
+    return [_sent(*row[1:]) for row in rows]
+
+
+def _sent(
+    uid: str | None, state: str | None, new: int | None, there: int | None, queue: str | None
+) -> Sent:
+    if uid is None:
+        return Sent(None, None, "", "absent")
+    if new is not None:
+        return Sent(uid, new, queue or "", "delivered")
+    if there is not None or state not in TERMINAL:
+        return Sent(uid, there, "", "duplicate")
+    return Sent(uid, None, "", "ended")
+
+
+async def sweep(tx: PostgresTx, most: int) -> list[Sent]:
+    """Deliver messages that callers wrote in transactions of their own, in order of their ids."""
+    marks = await tx.fetch("oldest_marks", limit=most)
+    if not marks:
+        return []
+    sent = await send(tx, [Message(row[1], row[0], *row[2:]) for row in marks])
+    await tx.fetch("drop_marks", messages=[row[0] for row in marks])
+    return sent
+
+
+async def claim(tx: PostgresTx, wanted: Wanted) -> list[Claimed]:
+    """Make runs the worker's own."""
+    rows = await tx.fetch(
+        "claim",
+        worker=wanted.worker,
+        queues=wanted.queues,
+        names=wanted.names,
+        tags=wanted.tags,
+        version=wanted.version,
+        limit=wanted.limit,
+        suspects=wanted.suspects,
+    )
+    width = len(Claimed._fields)
+    ordered = sorted(rows, key=lambda row: (-row[width], row[width + 1]))
+    return [Claimed._make(row[:width]) for row in ordered]

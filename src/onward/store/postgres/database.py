@@ -1,0 +1,183 @@
+"""A Postgres server as a database of the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from onward.store.database import Capabilities
+from onward.store.hints import Exchange
+from onward.store.migrations import missing
+from onward.store.postgres import batch
+from onward.store.postgres.listener import Listener
+from onward.store.postgres.pool import Pool
+from onward.store.postgres.transaction import PostgresTx
+from onward.store.statements import Dialect
+from onward.store.within import AsyncpgCaller, Within, refuse
+from onward.telemetry.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock
+    from onward.store.address import PostgresAddress
+    from onward.store.commit import Batch
+    from onward.store.database import Tx, Wanted, Written
+    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+
+T = TypeVar("T")
+
+CONNECTIONS_MOST = 6
+_MIGRATION_LOCK = 7_166_273_214  # any number, the same everywhere
+
+
+class PostgresDatabase:
+    """A namespace in a Postgres database.
+
+    Renewals have a connection of their own, so that nothing can make them wait; so has listening.
+    """
+
+    def __init__(self, address: PostgresAddress, namespace: str, clock: Clock | None) -> None:
+        self.lanes = 2
+        self.capabilities = Capabilities(listen=not address.pooled, prepared=not address.pooled)
+        self.exchange = Exchange()
+        self.where = str(address)
+        self._address = address
+        self._namespace = namespace
+        self._clock = clock
+        self._dialect = Dialect(postgres=True, schema=address.schema, database_time=clock is None)
+        self._statements = self._dialect.statements()
+        self._pool = Pool(address, CONNECTIONS_MOST)
+        self._renewals = Pool(address, 1)
+        self._listener: Listener | None = None
+
+    async def open(self) -> None:
+        """Connect, migrate, and begin to listen."""
+        await self._pool.run(self._migrate)
+        if self.capabilities.listen:
+            self._listener = Listener(self._address, self._namespace, self.exchange)
+            self._listener.start()
+
+    async def close(self) -> None:
+        """Finish what is under way and close all connections."""
+        if self._listener is not None:
+            await self._listener.close()
+        await self._pool.close()
+        await self._renewals.close()
+
+    async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` in a transaction; run it again, whole, if the server asks for that."""
+        return await self._transact(work)
+
+    async def _transact(self, work: Callable[[PostgresTx], Awaitable[T]]) -> T:
+        async def transact(connection: Any) -> T:
+            async with connection.transaction():
+                result = await work(self._tx(connection))
+                failpoint("commit.before")
+            failpoint("commit.after")
+            return result
+
+        return await self._pool.run(transact)
+
+    async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`; a single statement is one consistent view by itself."""
+        return await self._pool.run(lambda connection: work(self._tx(connection)))
+
+    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` with all its statements seeing the same moment."""
+
+        async def look(connection: Any) -> T:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                return await work(self._tx(connection))
+
+        return await self._pool.run(look)
+
+    async def commit(self, worker: str, writes: Batch) -> Written:
+        """Write a batch of owners' commits."""
+        return await self._single(lambda tx: batch.write(tx, worker, writes))
+
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Start runs that are not there yet."""
+        return await self._single(lambda tx: batch.start(tx, runs))
+
+    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
+        """Put messages into the inboxes of runs."""
+        return await self._single(lambda tx: batch.send(tx, messages))
+
+    async def sweep(self, most: int) -> Sequence[Sent]:
+        """Deliver messages that callers wrote in transactions of their own."""
+        return await self._transact(lambda tx: batch.sweep(tx, most))
+
+    async def claim(self, wanted: Wanted) -> list[Claimed]:
+        """Make runs the worker's own."""
+        return await self._single(lambda tx: batch.claim(tx, wanted))
+
+    async def take_lease(self, worker: str, length: Duration) -> Instant | None:
+        """Begin a worker's lease; `None` means that one of that name is there."""
+        return await self._lease("take_lease", worker, length)
+
+    async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
+        """Prolong a worker's lease on a connection of its own; `None` means that it is lost."""
+        return await self._lease("renew_lease", worker, length)
+
+    async def drop_lease(self, worker: str) -> None:
+        """End a worker's lease."""
+        await self._renewals.run(
+            lambda connection: self._tx(connection).fetch("drop_lease", worker=worker)
+        )
+
+    def within(self, connection: object) -> Within:
+        """Return the store as seen from a caller's open transaction, on an asyncpg connection."""
+        if not isinstance(connection, asyncpg.Connection | PoolConnectionProxy):
+            raise refuse(connection, self.where)
+        return Within(AsyncpgCaller(connection), self._statements, self._namespace, self._clock)
+
+    def tell(self, subjects: Iterable[str]) -> None:
+        """Ring hints here and, where LISTEN works, in other processes."""
+        rung = frozenset(subjects)
+        self.exchange.ring(rung)
+        if self._listener is not None:
+            self._listener.tell(rung)
+
+    def _tx(self, connection: Any) -> PostgresTx:
+        return PostgresTx(connection, self._statements, self._namespace, self.where, self._clock)
+
+    async def _single(self, work: Callable[[PostgresTx], Awaitable[T]]) -> T:
+        """Run work that is one statement, and so a transaction by itself."""
+
+        async def run(connection: Any) -> T:
+            failpoint("commit.before")
+            result = await work(self._tx(connection))
+            failpoint("commit.after")
+            return result
+
+        return await self._pool.run(run)
+
+    async def _lease(self, name: str, worker: str, length: Duration) -> Instant | None:
+        rows = await self._renewals.run(
+            lambda connection: self._tx(connection).fetch(name, worker=worker, length=length)
+        )
+        return rows[0][0] if rows else None
+
+    async def _migrate(self, connection: Any) -> None:
+        if not missing(await self._schema(connection), self.where):
+            return
+        failpoint("migrate.before")
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._address.schema}")
+            for number, text in missing(await self._schema(connection), self.where):
+                for statement in self._dialect.script(text):
+                    await connection.execute(statement)
+                await self._tx(connection).fetch("set_schema", number=number)
+        failpoint("migrate.after")
+
+    async def _schema(self, connection: Any) -> int:
+        table = f"{self._address.schema}.onward_meta"
+        if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+            return 0
+        rows = await self._tx(connection).fetch("schema")
+        return int(rows[0][0]) if rows else 0

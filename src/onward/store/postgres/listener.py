@@ -1,0 +1,96 @@
+"""Hints between processes by LISTEN and NOTIFY.
+
+The listening connection does nothing else: a driver may keep a session busy after preparing a
+statement, and a busy session is sent no notifications. Notifying is done after the commit, and one
+notification speaks for everything that gathered meanwhile, because a transaction that notifies
+takes a lock of the whole server when it commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from onward.errors import Unavailable
+from onward.store.hints import ANYTHING
+from onward.store.lane import Lane
+from onward.store.postgres.pool import Pool, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onward.store.address import PostgresAddress
+    from onward.store.hints import Exchange
+
+_PAYLOAD_MOST = 7000  # Postgres takes less than 8000 bytes
+_RECONNECT_SECONDS = 1.0
+
+
+class Listener:
+    """Carries hints from and to other processes, as long as the server is there."""
+
+    def __init__(self, address: PostgresAddress, namespace: str, exchange: Exchange) -> None:
+        name = hashlib.blake2b(f"{address.schema}/{namespace}".encode(), digest_size=12).hexdigest()
+        self._channel = f"onward_{name}"
+        self._address = address
+        self._exchange = exchange
+        self._pool = Pool(address, 1)
+        self._out: Lane[frozenset[str], bool] = Lane(self._notify, name="onward hints")
+        self._task: asyncio.Task[None] | None = None
+        self._own: int | None = None
+        self.ready = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._task = asyncio.get_running_loop().create_task(self._listen(), name="onward listener")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        await self._out.close()
+        await self._pool.close()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def tell(self, subjects: Iterable[str]) -> None:
+        """Let other processes know, soon."""
+        self._out.submit(frozenset(subjects))
+
+    async def _listen(self) -> None:
+        while True:
+            with contextlib.suppress(OSError, Exception):
+                await self._listen_once()
+            self.ready.clear()
+            await asyncio.sleep(_RECONNECT_SECONDS)
+
+    async def _listen_once(self) -> None:
+        lost = asyncio.Event()
+        connection = await connect(self._address)
+        try:
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(self._channel, self._heard)
+            # Whatever happened while nobody listened was missed.
+            self._exchange.ring({ANYTHING})
+            self.ready.set()
+            await lost.wait()
+        finally:
+            connection.terminate()
+
+    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        self._exchange.ring(payload.split("\n"))
+
+    async def _notify(self, told: list[frozenset[str]]) -> Sequence[bool]:
+        payload = "\n".join(sorted(frozenset().union(*told)))
+        if len(payload.encode()) > _PAYLOAD_MOST:
+            payload = ANYTHING
+        with contextlib.suppress(Unavailable):  # a hint that is lost costs time, nothing else
+            await self._pool.run(
+                lambda connection: connection.execute(
+                    "SELECT pg_notify($1, $2)", self._channel, payload
+                ),
+                patience=0,
+            )
+        return [True] * len(told)

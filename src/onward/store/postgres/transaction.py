@@ -1,0 +1,44 @@
+"""Statements on a Postgres connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onward.core.ports import Clock
+    from onward.store.statements import Statement
+
+
+class PostgresTx:
+    """A connection, in a transaction or about to run a single statement that is one."""
+
+    def __init__(
+        self,
+        connection: Any,
+        statements: dict[str, Statement],
+        namespace: str,
+        where: str,
+        clock: Clock | None,
+    ) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._clock = clock
+        self.namespace = namespace
+        self.where = where
+
+    async def fetch(self, name: str, /, **given: object) -> Sequence[Sequence[Any]]:
+        """Run a named statement and return its rows."""
+        statement = self._statements[name]
+        given["namespace"] = self.namespace
+        if self._clock is not None:
+            given["now"] = self._clock.wall()
+        rows: Sequence[Sequence[Any]] = await self._connection.fetch(
+            statement.sql, *statement.arrange(given)
+        )
+        return rows
+
+    def texts(self, values: Iterable[str]) -> object:
+        """Return the parameter that stands for a list of texts."""
+        return list(values)

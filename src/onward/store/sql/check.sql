@@ -1,0 +1,120 @@
+-- What must hold in every database at every moment. Each statement returns the ids of what breaks
+-- it; the line under its name says what it means. `check(store)` and `onward doctor` run them all.
+
+-- name: check_owner
+-- a running run has a worker and a fence, any other has no worker
+SELECT uid FROM onward_run
+WHERE namespace = :namespace AND (state = 'running') <> (worker IS NOT NULL AND fence > 0);
+
+-- name: check_ready_is_due
+-- a run that is ready is not due in the future
+SELECT uid FROM onward_run
+WHERE namespace = :namespace AND state = 'ready' AND due > :now;
+
+-- name: check_end
+-- a run has an end time if and only if it is over
+SELECT uid FROM onward_run
+WHERE namespace = :namespace
+  AND (state IN ('succeeded', 'failed', 'cancelled', 'timed_out')) <> (finished_at IS NOT NULL);
+
+-- name: check_data
+-- a run has exactly one row of data
+SELECT r.uid FROM onward_run r
+WHERE r.namespace = :namespace AND NOT EXISTS (
+    SELECT 1 FROM onward_run_data d WHERE d.namespace = r.namespace AND d.uid = r.uid)
+UNION ALL
+SELECT d.uid FROM onward_run_data d
+WHERE d.namespace = :namespace AND NOT EXISTS (
+    SELECT 1 FROM onward_run r WHERE r.namespace = d.namespace AND r.uid = d.uid);
+
+-- name: check_newest
+-- every id has exactly one newest run
+SELECT id FROM onward_run WHERE namespace = :namespace GROUP BY id HAVING sum(newest) <> 1;
+
+-- name: check_limbo
+-- every open run has a lease, is claimable, has a due time, waits for something, or is paused
+SELECT r.uid FROM onward_run r
+WHERE r.namespace = :namespace AND r.state = 'waiting' AND r.due IS NULL
+  AND NOT EXISTS (SELECT 1 FROM onward_record h
+                  WHERE h.namespace = r.namespace AND h.run = r.uid AND h.state = 'open')
+UNION ALL
+SELECT r.uid FROM onward_run r
+WHERE r.namespace = :namespace AND r.state = 'paused' AND r.reason IS NULL;
+
+-- name: check_orphan_record
+-- a record belongs to a run
+SELECT h.run FROM onward_record h
+WHERE h.namespace = :namespace AND NOT EXISTS (
+    SELECT 1 FROM onward_run r WHERE r.namespace = h.namespace AND r.uid = h.run);
+
+-- name: check_record_end
+-- a record has a closing time if and only if it is closed, and only a closed one has a position
+SELECT run FROM onward_record
+WHERE namespace = :namespace
+  AND ((state = 'open') = (closed_at IS NOT NULL) OR state = 'open' AND seq IS NOT NULL);
+
+-- name: check_positions
+-- the positions in a history are used once each and have no gaps
+SELECT run FROM onward_record
+WHERE namespace = :namespace AND seq IS NOT NULL
+GROUP BY run
+HAVING count(*) <> count(DISTINCT seq) OR min(seq) <> 1 OR max(seq) <> count(*);
+
+-- name: check_attempts
+-- the attempts of a call are numbered from one without gaps
+SELECT run FROM onward_record
+WHERE namespace = :namespace
+GROUP BY run, identity HAVING min(attempt) <> 1 OR max(attempt) <> count(*);
+
+-- name: check_inbox
+-- no message has a number beyond the count of its run, and every message has a run
+SELECT i.run FROM onward_inbox i
+LEFT JOIN onward_run r ON r.namespace = i.namespace AND r.uid = i.run
+WHERE i.namespace = :namespace AND (r.uid IS NULL OR i.seq > r.inbox OR i.seq < 1);
+
+-- name: check_message_taken_once
+-- a message closes at most one record, and that message is there
+SELECT h.run FROM onward_record h
+LEFT JOIN onward_inbox i ON i.namespace = h.namespace AND i.run = h.run AND i.seq = h.message
+WHERE h.namespace = :namespace AND h.message IS NOT NULL AND i.seq IS NULL
+UNION ALL
+SELECT run FROM onward_record
+WHERE namespace = :namespace AND message IS NOT NULL
+GROUP BY run, message HAVING count(*) > 1;
+
+-- name: check_parent
+-- a child's parent is there
+SELECT c.uid FROM onward_run c
+WHERE c.namespace = :namespace AND c.parent IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM onward_run p WHERE p.namespace = c.namespace AND p.uid = c.parent);
+
+-- name: check_retry_chain
+-- a run is retried at most once
+SELECT retry_of FROM onward_run
+WHERE namespace = :namespace AND retry_of IS NOT NULL
+GROUP BY retry_of HAVING count(*) > 1;
+
+-- name: check_effect
+-- a row of the ledger belongs to a run, and has been sent if it says that it was
+SELECT e.key FROM onward_effect e
+WHERE e.namespace = :namespace AND (
+    e.version < 1
+    OR e.state NOT IN ('planned', 'failed', 'skipped') AND e.attempt < 1
+    OR NOT EXISTS (SELECT 1 FROM onward_run r WHERE r.namespace = e.namespace AND r.uid = e.run));
+
+-- name: check_delivery
+-- a delivery has an event, and one that is reserved has a run that is there
+SELECT d.event FROM onward_delivery d
+WHERE d.namespace = :namespace AND (
+    NOT EXISTS (SELECT 1 FROM onward_event e WHERE e.namespace = d.namespace AND e.uid = d.event)
+    OR d.state = 'reserved' AND NOT EXISTS (
+        SELECT 1 FROM onward_run r WHERE r.namespace = d.namespace AND r.uid = d.run));
+
+-- name: check_delivery_holder
+-- the run that reserved an event is not over, unless somebody retries it
+SELECT d.event FROM onward_delivery d
+JOIN onward_run r ON r.namespace = d.namespace AND r.uid = d.run
+WHERE d.namespace = :namespace AND d.state = 'reserved'
+  AND r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')
+  AND NOT EXISTS (SELECT 1 FROM onward_run n
+                  WHERE n.namespace = r.namespace AND n.retry_of = r.uid);

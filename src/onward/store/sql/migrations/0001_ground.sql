@@ -1,0 +1,232 @@
+-- The ground: runs, their histories and inboxes, the leases that guard them, the ledger of
+-- effects, and the deliveries of events to handlers.
+--
+-- Instants and durations are integer microseconds, UTC. Payloads are bytes that begin with the
+-- tag of their codec. The namespace comes first in every key, so nothing can cross it by mistake.
+
+CREATE TABLE onward_meta (
+    name TEXT NOT NULL PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A worker is alive while its row is here. Renewing moves `until`; takeover deletes the row.
+CREATE TABLE onward_lease (
+    namespace TEXT NOT NULL,
+    worker TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (namespace, worker)
+) STRICT, WITHOUT ROWID;
+
+-- What operators see of a worker; nothing is decided by it.
+CREATE TABLE onward_worker (
+    namespace TEXT NOT NULL,
+    worker TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    version TEXT,
+    queues TEXT NOT NULL,
+    tags TEXT NOT NULL DEFAULT '',
+    names TEXT NOT NULL,
+    draining INTEGER NOT NULL DEFAULT 0,
+    started_at INTEGER NOT NULL,
+    left_at INTEGER,
+    PRIMARY KEY (namespace, worker)
+) STRICT, WITHOUT ROWID;
+
+-- Narrow on purpose: each claim rewrites the row. Payloads are in onward_run_data.
+CREATE TABLE onward_run (
+    namespace TEXT NOT NULL,
+    uid TEXT NOT NULL,
+    id TEXT NOT NULL,
+    newest INTEGER NOT NULL DEFAULT 1,
+    kind TEXT NOT NULL CHECK (kind IN ('workflow', 'step', 'producer', 'consumer')),
+    name TEXT NOT NULL,
+    version TEXT,
+    queue TEXT NOT NULL,
+    priority INTEGER NOT NULL DEFAULT 0,
+    flow_key TEXT,
+    tags TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL CHECK (state IN (
+        'ready', 'running', 'waiting', 'paused', 'succeeded', 'failed', 'cancelled', 'timed_out')),
+    reason TEXT,
+    phase TEXT,
+    due INTEGER,
+    deadline INTEGER,
+    worker TEXT,
+    fence INTEGER NOT NULL DEFAULT 0,
+    seq INTEGER NOT NULL DEFAULT 0,
+    inbox INTEGER NOT NULL DEFAULT 0,
+    crashes INTEGER NOT NULL DEFAULT 0,
+    parent TEXT,
+    parent_identity TEXT,
+    root TEXT,
+    retry_of TEXT,
+    handler TEXT,
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    finished_at INTEGER,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, uid),
+    CHECK ((state = 'running') = (worker IS NOT NULL)),
+    CHECK (state <> 'ready' OR due IS NOT NULL)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX onward_run_newest ON onward_run (namespace, id) WHERE newest = 1;
+CREATE INDEX onward_run_ready ON onward_run (namespace, queue, priority DESC, due, uid)
+    WHERE state = 'ready';
+CREATE INDEX onward_run_waiting ON onward_run (namespace, due) WHERE state = 'waiting';
+CREATE INDEX onward_run_running ON onward_run (namespace, worker) WHERE state = 'running';
+CREATE INDEX onward_run_paused ON onward_run (namespace, reason) WHERE state = 'paused';
+CREATE INDEX onward_run_suspect ON onward_run (namespace, uid)
+    WHERE crashes >= 2 AND state IN ('ready', 'running', 'waiting');
+CREATE INDEX onward_run_parent ON onward_run (namespace, parent) WHERE parent IS NOT NULL;
+
+CREATE TABLE onward_run_data (
+    namespace TEXT NOT NULL,
+    uid TEXT NOT NULL,
+    input BLOB NOT NULL,
+    args_hash TEXT NOT NULL,
+    result BLOB,
+    error BLOB,
+    trace TEXT,
+    PRIMARY KEY (namespace, uid)
+) STRICT, WITHOUT ROWID;
+
+-- A run's history. `seq` is the position at which the outcome was handed to the run (null while
+-- open); `message` is the inbox number that closed it. It keeps its row numbers: appending rows and
+-- sorting only their keys writes a quarter less than sorting the rows themselves.
+CREATE TABLE onward_record (
+    namespace TEXT NOT NULL,
+    run TEXT NOT NULL,
+    identity TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    seq INTEGER,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'succeeded', 'failed', 'timed_out', 'cancelled')),
+    args_hash TEXT,
+    version TEXT,
+    due INTEGER,
+    message INTEGER,
+    payload BLOB,
+    error BLOB,
+    opened_at INTEGER NOT NULL,
+    closed_at INTEGER,
+    PRIMARY KEY (namespace, run, identity, attempt)
+) STRICT;
+
+-- What others send to a run. Only senders write here; the run's owner reads.
+CREATE TABLE onward_inbox (
+    namespace TEXT NOT NULL,
+    run TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL DEFAULT '',
+    payload BLOB,
+    sent_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, run, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX onward_inbox_message ON onward_inbox (namespace, run, message);
+
+-- Messages written in a caller's own transaction: insert-only, so that an open transaction of a
+-- stranger locks no row of the engine. Workers sweep them into inboxes.
+CREATE TABLE onward_mark (
+    namespace TEXT NOT NULL,
+    message TEXT NOT NULL,
+    target TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL DEFAULT '',
+    payload BLOB,
+    stirs TEXT NOT NULL DEFAULT '',
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, message)
+) STRICT, WITHOUT ROWID;
+
+-- The ledger. `version` rises with every change and guards it.
+CREATE TABLE onward_effect (
+    namespace TEXT NOT NULL,
+    key TEXT NOT NULL,
+    run TEXT NOT NULL,
+    identity TEXT NOT NULL,
+    name TEXT NOT NULL,
+    title TEXT NOT NULL DEFAULT '',
+    args BLOB NOT NULL,
+    args_hash TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN (
+        'planned', 'in_flight', 'applied', 'failed', 'needs_reconcile', 'indeterminate', 'skipped')),
+    version INTEGER NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    asks INTEGER NOT NULL DEFAULT 0,
+    start_by INTEGER,
+    settle_until INTEGER,
+    due INTEGER,
+    result BLOB,
+    error BLOB,
+    verdict TEXT,
+    decided_by TEXT,
+    decided_why TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX onward_effect_run ON onward_effect (namespace, run);
+CREATE INDEX onward_effect_open ON onward_effect (namespace, state)
+    WHERE state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate');
+
+-- A handler of a pipeline, one row per key ('' for the handler itself). `published` rises with
+-- every change that gives it work; `saved_by` is the run that wrote the state.
+CREATE TABLE onward_handler (
+    namespace TEXT NOT NULL,
+    handler TEXT NOT NULL,
+    key TEXT NOT NULL DEFAULT '',
+    state BLOB,
+    state_version INTEGER NOT NULL DEFAULT 0,
+    saved_by TEXT,
+    wake_at INTEGER,
+    published INTEGER NOT NULL DEFAULT 0,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, handler, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE onward_subscription (
+    namespace TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    handler TEXT NOT NULL,
+    PRIMARY KEY (namespace, topic, handler)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE onward_event (
+    namespace TEXT NOT NULL,
+    uid TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    message TEXT NOT NULL,
+    key TEXT NOT NULL DEFAULT '',
+    payload BLOB NOT NULL,
+    run TEXT,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, uid)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX onward_event_message ON onward_event (namespace, topic, message);
+
+-- An event as one handler sees it.
+CREATE TABLE onward_delivery (
+    namespace TEXT NOT NULL,
+    handler TEXT NOT NULL,
+    event TEXT NOT NULL,
+    key TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL CHECK (state IN ('pending', 'reserved', 'consumed', 'skipped')),
+    run TEXT,
+    attempt INTEGER NOT NULL DEFAULT 1,
+    reason TEXT,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, handler, event),
+    CHECK ((state = 'pending') = (run IS NULL) OR state = 'skipped')
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX onward_delivery_pending ON onward_delivery (namespace, handler, key, event)
+    WHERE state = 'pending';
+CREATE INDEX onward_delivery_reserved ON onward_delivery (namespace, run) WHERE state = 'reserved';

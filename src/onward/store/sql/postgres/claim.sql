@@ -1,0 +1,71 @@
+-- name: claim
+-- One trip: take leases that ran out away from their workers, pick what may be claimed by short
+-- index scans, and make it this worker's. The runs of a worker that vanished just now are seen by
+-- the next claim, for all parts of a statement see one snapshot. Without a lease of its own a
+-- worker claims nothing. Suspects are handed out apart, few at a time.
+WITH gone AS (
+    DELETE FROM onward_lease WHERE (namespace, worker) IN (
+        SELECT namespace, worker FROM onward_lease
+        WHERE namespace = :namespace AND until < :now
+        FOR UPDATE SKIP LOCKED)
+), me AS MATERIALIZED (
+    SELECT worker FROM onward_lease WHERE namespace = :namespace AND worker = :worker
+    FOR KEY SHARE
+), ready AS (
+    SELECT r.uid, r.priority, r.due FROM unnest(:queues::text[]) q (queue), LATERAL (
+        SELECT uid, priority, due FROM onward_run
+        WHERE namespace = :namespace AND state = 'ready' AND queue = q.queue AND crashes < 2
+          AND name = ANY(:names::text[]) AND (version IS NULL OR version = :version::text)
+          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+        ORDER BY priority DESC, due LIMIT :limit::bigint
+        FOR UPDATE SKIP LOCKED) r
+), due AS (
+    SELECT uid, priority, due FROM onward_run
+    WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND crashes < 2
+      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+      AND (version IS NULL OR version = :version::text)
+      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+    ORDER BY due LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
+), orphan AS (
+    SELECT uid, priority, 0 AS due FROM onward_run r
+    WHERE namespace = :namespace AND state = 'running' AND crashes < 2
+      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+      AND (version IS NULL OR version = :version::text)
+      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+      AND NOT EXISTS (SELECT 1 FROM onward_lease l
+                      WHERE l.namespace = r.namespace AND l.worker = r.worker)
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
+), suspect AS (
+    SELECT uid, priority, 0 AS due FROM onward_run r
+    WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
+      AND (state = 'ready' OR state = 'waiting' AND due <= :now
+           OR state = 'running' AND NOT EXISTS (
+               SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))
+      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+      AND (version IS NULL OR version = :version::text)
+      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+    LIMIT :suspects::bigint
+    FOR UPDATE SKIP LOCKED
+), picked AS (
+    SELECT uid, priority, due FROM (
+        SELECT * FROM ready UNION ALL SELECT * FROM due
+        UNION ALL SELECT * FROM orphan UNION ALL SELECT * FROM suspect) c, me
+    ORDER BY priority DESC, due LIMIT :limit::bigint
+)
+UPDATE onward_run r
+SET state = 'running', reason = NULL, worker = :worker, fence = r.fence + 1,
+    crashes = r.crashes + (r.state = 'running')::int, due = NULL,
+    started_at = coalesce(r.started_at, :now), updated_at = :now
+FROM picked p, LATERAL (
+    SELECT input, args_hash, trace FROM onward_run_data
+    WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d
+WHERE r.namespace = :namespace AND r.uid = ANY (ARRAY(SELECT uid FROM picked)) AND r.uid = p.uid
+RETURNING r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,
+          r.deadline, r.parent, r.parent_identity, r.root, r.retry_of, r.handler, r.phase,
+          r.created_at, r.started_at, d.input, d.args_hash, d.trace, p.priority, p.due;
+
+-- name: runs_of_worker
+SELECT uid, fence FROM onward_run
+WHERE namespace = :namespace AND worker = :worker AND state = 'running';

@@ -1,0 +1,270 @@
+-- name: commit
+-- A whole batch of owners' writes in one trip and one commit.
+--
+-- `me` holds the worker's lease row for key share: renewing it does not wait, taking it over does,
+-- so whoever adopts a run sees everything its old owner ever wrote. Attachments are checked before
+-- anything is written; a commit whose attachment is not as expected is `refused` whole. Runs that
+-- only add records are read (`kept`), runs that move are changed (`moved`); the rest of the
+-- statement writes for the runs in `own` alone. No row is changed twice: the folding sees to that.
+-- Only runs that were not written are answered, after one row for the batch.
+--
+-- Rows are looked up by `LATERAL (… LIMIT 1)` and `= ANY (ARRAY(…))`, so that the plan, which is made
+-- once and while tables may be empty, can only use their primary keys.
+WITH me AS MATERIALIZED (
+    SELECT worker FROM onward_lease
+    WHERE namespace = :namespace::text AND worker = :worker::text
+    FOR KEY SHARE
+), given AS (
+    SELECT * FROM unnest(
+        :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
+        :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :result::bytea[],
+        :error::bytea[])
+    AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, result, error)
+
+-- What the attachments expect, locked where it is so.
+), effect AS (
+    SELECT * FROM unnest(
+        :e_key::text[], :e_run::text[], :e_identity::text[], :e_name::text[], :e_title::text[],
+        :e_args::bytea[], :e_args_hash::text[], :e_state::text[], :e_version::bigint[],
+        :e_attempt::bigint[], :e_asks::bigint[], :e_start_by_in::bigint[], :e_settle_in::bigint[],
+        :e_due_in::bigint[], :e_result::bytea[], :e_error::bytea[])
+    AS e (key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
+          start_by_in, settle_in, due_in, result, error)
+), effect_fits AS (
+    SELECT e.key, t.version = e.version - 1
+           OR t.version = e.version AND t.state = e.state AND t.run = e.run AS fits
+    FROM (SELECT * FROM effect ORDER BY key) e, LATERAL (
+        SELECT version, state, run FROM onward_effect
+        WHERE namespace = :namespace::text AND key = e.key LIMIT 1 FOR UPDATE) t
+), delivery AS (
+    SELECT * FROM unnest(
+        :d_handler::text[], :d_event::text[], :d_was::text[], :d_becomes::text[],
+        :d_reason::text[], :d_run::text[])
+    AS d (handler, event, was, becomes, reason, run)
+), delivery_fits AS (
+    SELECT d.handler, d.event, t.state = d.was AND (d.was = 'pending' OR t.run = d.run)
+           OR t.state = d.becomes AND t.run = d.run AS fits
+    FROM (SELECT * FROM delivery ORDER BY handler, event) d, LATERAL (
+        SELECT state, run FROM onward_delivery
+        WHERE namespace = :namespace::text AND handler = d.handler AND event = d.event
+        LIMIT 1 FOR UPDATE) t
+), saved AS (
+    SELECT * FROM unnest(
+        :h_handler::text[], :h_key::text[], :h_version::bigint[], :h_state::bytea[],
+        :h_wake_at::bigint[], :h_run::text[])
+    AS s (handler, key, version, state, wake_at, run)
+), saved_fits AS (
+    SELECT s.handler, s.key, t.state_version = s.version - 1
+           OR t.state_version = s.version AND t.saved_by = s.run AS fits
+    FROM (SELECT * FROM saved ORDER BY handler, key) s, LATERAL (
+        SELECT state_version, saved_by FROM onward_handler
+        WHERE namespace = :namespace::text AND handler = s.handler AND key = s.key
+        LIMIT 1 FOR UPDATE) t
+), refused AS (
+    -- Not as expected, or not there although it is not the first of its kind.
+    SELECT e.run FROM effect e LEFT JOIN effect_fits f ON f.key = e.key
+    WHERE NOT coalesce(f.fits, e.version = 1)
+    UNION
+    SELECT d.run FROM delivery d
+    LEFT JOIN delivery_fits f ON f.handler = d.handler AND f.event = d.event
+    WHERE NOT coalesce(f.fits, false)
+    UNION
+    SELECT s.run FROM saved s LEFT JOIN saved_fits f ON f.handler = s.handler AND f.key = s.key
+    WHERE NOT coalesce(f.fits, s.version = 1)
+
+-- The runs themselves.
+), message AS (
+    SELECT * FROM unnest(
+        :m_target::text[], :m_message::text[], :m_kind::text[], :m_name::text[],
+        :m_payload::bytea[], :m_stirs::text[], :m_run::text[]) WITH ORDINALITY
+    AS m (target, message, kind, name, payload, stirs, run, place)
+), found AS (
+    SELECT g.uid, g.state IS NOT NULL AS moves, g.fence AS own_fence, r.state, r.fence, r.inbox,
+           f.run IS NOT NULL AS refused
+    FROM given g
+    LEFT JOIN LATERAL (
+        SELECT state, fence, inbox FROM onward_run
+        WHERE namespace = :namespace::text AND uid = g.uid LIMIT 1) r ON true
+    LEFT JOIN refused f ON f.run = g.uid
+), locked AS (
+    SELECT r.* FROM (
+        SELECT uid FROM given WHERE state IS NOT NULL UNION SELECT target FROM message
+        ORDER BY uid) k, LATERAL (
+        SELECT uid, state, fence, inbox FROM onward_run
+        WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
+), moved AS (
+    UPDATE onward_run r
+    SET state = g.state,
+        reason = g.reason,
+        due = CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
+        seq = greatest(r.seq, g.seq),
+        crashes = CASE WHEN g.state = 'ready' THEN r.crashes ELSE 0 END,
+        phase = coalesce(g.phase, r.phase),
+        worker = CASE WHEN g.state = 'running' THEN r.worker END,
+        finished_at = CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')
+                           THEN :now END,
+        updated_at = :now
+    FROM given g JOIN locked l ON l.uid = g.uid, me
+    WHERE r.namespace = :namespace::text AND r.uid = ANY (ARRAY(SELECT uid FROM locked))
+      AND r.uid = g.uid AND g.state IS NOT NULL
+      AND l.fence = g.fence AND l.state = 'running' AND (g.seen IS NULL OR l.inbox = g.seen)
+      AND g.uid NOT IN (SELECT run FROM refused)
+    RETURNING r.uid, r.queue, r.state
+), own AS (
+    SELECT uid FROM moved
+    UNION ALL
+    SELECT uid FROM found, me
+    WHERE NOT moves AND NOT refused AND fence = own_fence AND state = 'running'
+), ended AS (
+    UPDATE onward_run_data d SET result = g.result, error = g.error
+    FROM given g
+    WHERE d.namespace = :namespace::text AND d.uid = ANY (ARRAY(SELECT uid FROM moved))
+      AND d.uid = g.uid AND (g.result IS NOT NULL OR g.error IS NOT NULL)
+
+-- Their histories.
+), record AS (
+    INSERT INTO onward_record AS t (
+        namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
+        payload, error, opened_at, closed_at)
+    SELECT :namespace::text, h.run, h.identity, h.attempt, h.seq, h.kind, h.name, h.state,
+           h.args_hash, h.version, coalesce(h.due, :now + h.due_in), h.message, h.payload, h.error,
+           :now, CASE WHEN h.state <> 'open' THEN :now END
+    FROM unnest(
+        :r_run::text[], :r_identity::text[], :r_attempt::bigint[], :r_seq::bigint[],
+        :r_kind::text[], :r_name::text[], :r_state::text[], :r_args_hash::text[],
+        :r_version::text[], :r_due::bigint[], :r_due_in::bigint[], :r_message::bigint[],
+        :r_payload::bytea[], :r_error::bytea[])
+    AS h (run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message,
+          payload, error)
+    JOIN own o ON o.uid = h.run
+    ON CONFLICT (namespace, run, identity, attempt) DO UPDATE
+    SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, t.due),
+        message = excluded.message, payload = excluded.payload, error = excluded.error,
+        closed_at = excluded.closed_at
+    WHERE t.state = 'open'
+
+-- Whom they wake.
+), post AS (
+    SELECT m.*, row_number() OVER (PARTITION BY m.target ORDER BY m.place) AS k
+    FROM message m JOIN own o ON o.uid = m.run
+), woken AS (
+    UPDATE onward_run r
+    SET inbox = r.inbox + x.n,
+        reason = CASE WHEN r.state = 'running' OR r.state = 'paused' AND strpos(x.stirs, ',' || r.reason || ',') = 0
+                      THEN r.reason END,
+        due = CASE WHEN r.state = 'waiting' OR r.state = 'paused' AND strpos(x.stirs, ',' || r.reason || ',') > 0
+                   THEN :now ELSE r.due END,
+        state = CASE WHEN r.state = 'waiting' OR r.state = 'paused' AND strpos(x.stirs, ',' || r.reason || ',') > 0
+                     THEN 'ready' ELSE r.state END,
+        updated_at = :now
+    FROM (SELECT target, count(*) AS n, string_agg(stirs, '') AS stirs FROM post GROUP BY target) x
+    JOIN locked l ON l.uid = x.target
+    WHERE r.namespace = :namespace::text AND r.uid = ANY (ARRAY(SELECT target FROM post))
+      AND r.uid = x.target AND l.state IN ('ready', 'running', 'waiting', 'paused')
+    RETURNING r.uid, r.inbox - x.n AS base, r.queue, r.state
+), mail AS (
+    INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
+    SELECT :namespace::text, p.target, w.base + p.k, p.message, p.kind, p.name, p.payload, :now
+    FROM post p JOIN woken w ON w.uid = p.target
+    ON CONFLICT DO NOTHING
+
+-- Whom they start.
+), child AS (
+    SELECT * FROM unnest(
+        :c_uid::text[], :c_id::text[], :c_name::text[], :c_input::bytea[], :c_args_hash::text[],
+        :c_kind::text[], :c_queue::text[], :c_version::text[], :c_priority::bigint[],
+        :c_flow_key::text[], :c_tags::text[], :c_delay_in::bigint[], :c_due::bigint[],
+        :c_deadline::bigint[], :c_parent::text[], :c_parent_identity::text[], :c_root::text[],
+        :c_retry_of::text[], :c_handler::text[], :c_trace::text[], :c_run::text[])
+    AS c (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
+          due, deadline, parent, parent_identity, root, retry_of, handler, trace, run)
+), born AS (
+    INSERT INTO onward_run (
+        namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
+        deadline, parent, parent_identity, root, retry_of, handler, created_at, updated_at)
+    SELECT :namespace::text, c.uid, id, kind, name, version, queue, priority, flow_key, tags,
+           CASE WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
+           coalesce(due, :now) + delay_in, deadline, parent, parent_identity, root, retry_of,
+           handler, :now, :now
+    FROM child c JOIN own o ON o.uid = c.run ORDER BY c.id
+    ON CONFLICT DO NOTHING
+    RETURNING uid
+), born_data AS (
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
+    SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace FROM child c JOIN born USING (uid)
+
+-- Their ledger rows and attachments.
+), ledger AS (
+    INSERT INTO onward_effect AS t (
+        namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
+        start_by, settle_until, due, result, error, created_at, updated_at)
+    SELECT :namespace::text, e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state,
+           e.version, e.attempt, e.asks, :now + e.start_by_in, :now + e.settle_in,
+           :now + e.due_in, e.result, e.error, :now, :now
+    FROM effect e JOIN own o ON o.uid = e.run
+    ON CONFLICT (namespace, key) DO UPDATE
+    SET run = excluded.run, state = excluded.state, version = excluded.version,
+        attempt = excluded.attempt, asks = excluded.asks,
+        start_by = coalesce(excluded.start_by, t.start_by),
+        settle_until = coalesce(excluded.settle_until, t.settle_until), due = excluded.due,
+        result = excluded.result, error = excluded.error, updated_at = excluded.updated_at
+    WHERE t.version = excluded.version - 1
+), passed AS (
+    UPDATE onward_delivery t
+    SET state = d.becomes,
+        run = CASE WHEN d.becomes <> 'pending' THEN d.run END,
+        attempt = t.attempt + (d.was = 'reserved' AND d.becomes = 'pending')::int,
+        reason = d.reason,
+        updated_at = :now
+    FROM delivery d JOIN own o ON o.uid = d.run
+    WHERE t.namespace = :namespace::text
+      AND t.handler = ANY (ARRAY(SELECT handler FROM delivery))
+      AND t.event = ANY (ARRAY(SELECT event FROM delivery))
+      AND t.handler = d.handler AND t.event = d.event AND t.state = d.was
+    RETURNING t.handler, d.becomes
+), event AS (
+    INSERT INTO onward_event (namespace, uid, topic, message, key, payload, run, created_at)
+    SELECT :namespace::text, p.uid, p.topic, p.message, p.key, p.payload, p.run, :now
+    FROM unnest(:p_uid::text[], :p_topic::text[], :p_message::text[], :p_payload::bytea[],
+                :p_key::text[], :p_run::text[])
+    AS p (uid, topic, message, payload, key, run) JOIN own o ON o.uid = p.run
+    ORDER BY p.topic, p.message
+    ON CONFLICT DO NOTHING
+    RETURNING uid, topic, key
+), spread AS (
+    INSERT INTO onward_delivery (namespace, handler, event, key, state, updated_at)
+    SELECT :namespace::text, s.handler, e.uid, e.key, 'pending', :now
+    FROM event e JOIN onward_subscription s
+      ON s.namespace = :namespace::text AND s.topic = e.topic
+    RETURNING handler
+), stirred AS (
+    SELECT handler, '' AS key, count(*) AS n FROM (
+        SELECT handler FROM spread
+        UNION ALL SELECT handler FROM passed WHERE becomes = 'pending') x
+    GROUP BY handler
+), mine AS (
+    SELECT s.* FROM saved s JOIN own o ON o.uid = s.run
+), handler AS (
+    INSERT INTO onward_handler AS t (
+        namespace, handler, key, state, state_version, saved_by, wake_at, published, updated_at)
+    SELECT :namespace::text, handler, key, m.state, coalesce(m.version, 0), m.run, m.wake_at,
+           coalesce(x.n, 0), :now
+    FROM mine m FULL JOIN stirred x USING (handler, key)
+    ORDER BY handler, key
+    ON CONFLICT (namespace, handler, key) DO UPDATE
+    SET state = CASE WHEN excluded.saved_by IS NULL THEN t.state ELSE excluded.state END,
+        state_version = greatest(t.state_version, excluded.state_version),
+        saved_by = coalesce(excluded.saved_by, t.saved_by),
+        wake_at = CASE WHEN excluded.saved_by IS NULL THEN t.wake_at ELSE excluded.wake_at END,
+        published = t.published + excluded.published,
+        updated_at = excluded.updated_at
+)
+SELECT NULL AS uid, NULL AS state, NULL AS fence, NULL AS inbox, false AS refused,
+       EXISTS (SELECT 1 FROM me) AS here,
+       (SELECT array_agg(DISTINCT queue) FROM (
+           SELECT queue, state FROM woken UNION ALL SELECT queue, state FROM moved) x
+        WHERE x.state = 'ready') AS queues,
+       :now AS at
+UNION ALL
+SELECT f.uid, f.state, f.fence, f.inbox, f.refused, EXISTS (SELECT 1 FROM me), NULL, :now
+FROM found f WHERE NOT EXISTS (SELECT 1 FROM own o WHERE o.uid = f.uid);

@@ -1,0 +1,36 @@
+-- name: start
+-- Many starts in one trip. A run that is there already is left alone; the answer tells both.
+-- A run that appeared between the snapshot and the insert is in neither: the caller asks again.
+WITH given AS (
+    SELECT * FROM unnest(
+        :uid::text[], :id::text[], :name::text[], :input::bytea[], :args_hash::text[],
+        :kind::text[], :queue::text[], :version::text[], :priority::bigint[], :flow_key::text[],
+        :tags::text[], :delay_in::bigint[], :due::bigint[], :deadline::bigint[], :parent::text[],
+        :parent_identity::text[], :root::text[], :retry_of::text[], :handler::text[],
+        :trace::text[])
+    AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
+          due, deadline, parent, parent_identity, root, retry_of, handler, trace)
+), made AS (
+    INSERT INTO onward_run (
+        namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
+        deadline, parent, parent_identity, root, retry_of, handler, created_at, updated_at)
+    SELECT :namespace::text, uid, id, kind, name, version, queue, priority, flow_key, tags,
+           CASE WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
+           coalesce(due, :now) + delay_in, deadline, parent, parent_identity, root, retry_of,
+           handler, :now, :now
+    FROM given ORDER BY id
+    ON CONFLICT DO NOTHING
+    RETURNING uid
+), data AS (
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
+    SELECT :namespace::text, uid, input, args_hash, trace FROM given JOIN made USING (uid)
+)
+SELECT g.uid, m.uid IS NOT NULL, r.uid, r.name, d.args_hash, r.state
+FROM given g
+LEFT JOIN made m ON m.uid = g.uid
+LEFT JOIN LATERAL (
+    SELECT uid, name, state FROM onward_run
+    WHERE namespace = :namespace::text AND id = g.id AND newest = 1 LIMIT 1) r ON true
+LEFT JOIN LATERAL (
+    SELECT args_hash FROM onward_run_data
+    WHERE namespace = :namespace::text AND uid = r.uid LIMIT 1) d ON true;

@@ -1,0 +1,41 @@
+-- Reading: what a run is, what it did, what came of it.
+
+-- name: clock
+SELECT :now;
+
+-- name: run_by_uid
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, retry_of,
+       handler, created_at, started_at, finished_at, updated_at
+FROM onward_run WHERE namespace = :namespace AND uid = :uid;
+
+-- name: newest_run
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, retry_of,
+       handler, created_at, started_at, finished_at, updated_at
+FROM onward_run WHERE namespace = :namespace AND id = :id AND newest = 1;
+
+-- name: run_end
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error
+FROM onward_run r JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+WHERE r.namespace = :namespace AND r.uid = :uid;
+
+-- name: counts
+SELECT state, count(*) FROM onward_run WHERE namespace = :namespace GROUP BY state ORDER BY state;
+
+-- name: effect
+SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, start_by,
+       settle_until, due, result, error
+FROM onward_effect WHERE namespace = :namespace AND key = :key;
+
+-- name: deliveries
+SELECT event, state, run, attempt FROM onward_delivery
+WHERE namespace = :namespace AND handler = :handler ORDER BY event;
+
+-- name: handler_state
+SELECT state, state_version, published, wake_at FROM onward_handler
+WHERE namespace = :namespace AND handler = :handler AND key = :key;
+
+-- name: subscribe
+INSERT INTO onward_subscription (namespace, topic, handler)
+VALUES (:namespace, :topic, :handler) ON CONFLICT DO NOTHING;

@@ -1,0 +1,69 @@
+-- Claiming on SQLite: short index scans for what may be claimed, then one update. A run whose
+-- worker has no lease row any more is an orphan. Suspects (runs that were there when workers
+-- vanished) are handed out apart, few at a time, so that they cannot take innocents down.
+
+-- name: ready_candidates
+SELECT uid, priority, due FROM onward_run
+WHERE namespace = :namespace AND state = 'ready' AND queue = :queue AND crashes < 2
+  AND name IN (SELECT value FROM json_each(:names))
+  AND (version IS NULL OR version = :version)
+  AND (tags = '' OR EXISTS (
+      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+ORDER BY priority DESC, due
+LIMIT :limit;
+
+-- name: due_candidates
+SELECT uid, priority, due FROM onward_run
+WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND crashes < 2
+  AND queue IN (SELECT value FROM json_each(:queues))
+  AND name IN (SELECT value FROM json_each(:names))
+  AND (version IS NULL OR version = :version)
+  AND (tags = '' OR EXISTS (
+      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+ORDER BY due
+LIMIT :limit;
+
+-- name: orphan_candidates
+SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_running
+WHERE namespace = :namespace AND state = 'running' AND crashes < 2
+  AND queue IN (SELECT value FROM json_each(:queues))
+  AND name IN (SELECT value FROM json_each(:names))
+  AND (version IS NULL OR version = :version)
+  AND (tags = '' OR EXISTS (
+      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+  AND NOT EXISTS (SELECT 1 FROM onward_lease l
+                  WHERE l.namespace = r.namespace AND l.worker = r.worker)
+LIMIT :limit;
+
+-- name: suspect_candidates
+SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_suspect
+WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
+  AND (state = 'ready' OR state = 'waiting' AND due <= :now
+       OR state = 'running' AND NOT EXISTS (
+           SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))
+  AND queue IN (SELECT value FROM json_each(:queues))
+  AND name IN (SELECT value FROM json_each(:names))
+  AND (version IS NULL OR version = :version)
+  AND (tags = '' OR EXISTS (
+      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+LIMIT :suspects;
+
+-- name: claim_run(uid, namespace, worker, now)
+UPDATE onward_run
+SET state = 'running', reason = NULL, worker = :worker, fence = fence + 1,
+    crashes = crashes + (state = 'running'), due = NULL,
+    started_at = coalesce(started_at, :now), updated_at = :now
+WHERE namespace = :namespace AND uid = :uid;
+
+-- name: claimed_runs
+SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,
+       r.deadline, r.parent, r.parent_identity, r.root, r.retry_of, r.handler, r.phase,
+       r.created_at, r.started_at, d.input, d.args_hash, d.trace
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
+JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+ORDER BY j.key;
+
+-- name: runs_of_worker
+SELECT uid, fence FROM onward_run INDEXED BY onward_run_running
+WHERE namespace = :namespace AND worker = :worker AND state = 'running';

@@ -1,0 +1,103 @@
+-- The writes of owners on SQLite, in the writer's transaction: first what is there, then, for the
+-- commits that the rules let pass, row by row. Postgres does all of it in one statement.
+
+-- name: runs_seen
+SELECT r.uid, r.state, r.fence, r.inbox, r.queue
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
+
+-- name: move_run(state, reason, due, due_in, seq, seen, phase, uid, namespace, worker, now)
+UPDATE onward_run
+SET state = :state,
+    reason = :reason,
+    due = CASE WHEN :state = 'ready' THEN :now
+               WHEN :due IS NULL THEN :now + :due_in
+               WHEN :due_in IS NULL THEN :due
+               ELSE min(:due, :now + :due_in) END,
+    seq = max(seq, :seq),
+    crashes = CASE WHEN :state = 'ready' THEN crashes ELSE 0 END,
+    phase = coalesce(:phase, phase),
+    worker = CASE WHEN :state = 'running' THEN worker END,
+    finished_at = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
+    updated_at = :now
+WHERE namespace = :namespace AND uid = :uid AND (:seen IS NULL OR inbox = :seen)
+  AND worker = :worker;
+
+-- name: end_run(result, error, uid, namespace)
+UPDATE onward_run_data SET result = :result, error = :error
+WHERE namespace = :namespace AND uid = :uid;
+
+-- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error, namespace, now)
+-- An open record is closed by a later write of the same attempt; a closed one never changes.
+INSERT INTO onward_record AS r (
+    namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
+    payload, error, opened_at, closed_at)
+VALUES (:namespace, :run, :identity, :attempt, :seq, :kind, :name, :state, :args_hash, :version,
+        coalesce(:due, :now + :due_in), :message, :payload, :error, :now,
+        CASE WHEN :state <> 'open' THEN :now END)
+ON CONFLICT (namespace, run, identity, attempt) DO UPDATE
+SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.due),
+    message = excluded.message, payload = excluded.payload, error = excluded.error,
+    closed_at = excluded.closed_at
+WHERE r.state = 'open';
+
+-- name: effect_version
+SELECT version, state, run FROM onward_effect WHERE namespace = :namespace AND key = :key;
+
+-- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, start_by_in, settle_in, due_in, result, error, namespace, now)
+INSERT INTO onward_effect AS e (
+    namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
+    start_by, settle_until, due, result, error, created_at, updated_at)
+VALUES (:namespace, :key, :run, :identity, :name, :title, :args, :args_hash, :state, :version,
+        :attempt, :asks, :now + :start_by_in, :now + :settle_in, :now + :due_in, :result, :error,
+        :now, :now)
+ON CONFLICT (namespace, key) DO UPDATE
+SET run = excluded.run, state = excluded.state, version = excluded.version,
+    attempt = excluded.attempt, asks = excluded.asks,
+    start_by = coalesce(excluded.start_by, e.start_by),
+    settle_until = coalesce(excluded.settle_until, e.settle_until), due = excluded.due,
+    result = excluded.result, error = excluded.error, updated_at = excluded.updated_at
+WHERE e.version = excluded.version - 1;
+
+-- name: delivery_seen
+SELECT state, run FROM onward_delivery
+WHERE namespace = :namespace AND handler = :handler AND event = :event;
+
+-- name: move_delivery(handler, event, was, becomes, reason, run, namespace, now)
+UPDATE onward_delivery
+SET state = :becomes,
+    run = CASE WHEN :becomes <> 'pending' THEN :run END,
+    attempt = attempt + (:was = 'reserved' AND :becomes = 'pending'),
+    reason = :reason,
+    updated_at = :now
+WHERE namespace = :namespace AND handler = :handler AND event = :event AND state = :was;
+
+-- name: add_event(uid, topic, message, payload, key, run, namespace, now)
+INSERT INTO onward_event (namespace, uid, topic, message, key, payload, run, created_at)
+VALUES (:namespace, :uid, :topic, :message, :key, :payload, :run, :now)
+ON CONFLICT DO NOTHING
+RETURNING uid;
+
+-- name: spread_event
+INSERT INTO onward_delivery (namespace, handler, event, key, state, updated_at)
+SELECT :namespace, handler, :event, :key, 'pending', :now
+FROM onward_subscription WHERE namespace = :namespace AND topic = :topic
+RETURNING handler;
+
+-- name: handler_seen
+SELECT state_version, saved_by FROM onward_handler
+WHERE namespace = :namespace AND handler = :handler AND key = :key;
+
+-- name: save_state(handler, key, version, state, wake_at, run, namespace, now)
+INSERT INTO onward_handler (
+    namespace, handler, key, state, state_version, saved_by, wake_at, updated_at)
+VALUES (:namespace, :handler, :key, :state, :version, :run, :wake_at, :now)
+ON CONFLICT (namespace, handler, key) DO UPDATE
+SET state = excluded.state, state_version = excluded.state_version, saved_by = excluded.saved_by,
+    wake_at = excluded.wake_at, updated_at = excluded.updated_at;
+
+-- name: stir_handler(handler, count, namespace, now)
+INSERT INTO onward_handler (namespace, handler, key, published, updated_at)
+VALUES (:namespace, :handler, '', :count, :now)
+ON CONFLICT (namespace, handler, key) DO UPDATE
+SET published = onward_handler.published + excluded.published, updated_at = excluded.updated_at;

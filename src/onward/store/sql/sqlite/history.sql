@@ -1,0 +1,14 @@
+-- Reads for many runs at once: the list is a JSON array. CROSS JOIN keeps it on the outside.
+
+-- name: history
+SELECT h.run, h.identity, h.attempt, h.seq, h.kind, h.name, h.state, h.args_hash, h.version,
+       h.due, h.message, h.payload, h.error, h.opened_at, h.closed_at
+FROM json_each(:uids) j
+CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value
+ORDER BY h.run, h.seq IS NULL, h.seq, h.opened_at, h.identity, h.attempt;
+
+-- name: look
+SELECT i.run, i.seq, i.message, i.kind, i.name, i.payload, i.sent_at
+FROM json_each(:uids) j
+CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = j.value
+ORDER BY i.run, i.seq;

@@ -1,0 +1,207 @@
+"""The hot path on SQLite: batches written row by row inside the writer's transaction.
+
+The transaction has the file to itself, so each part first reads what is there, lets the rules of
+the core decide, and then writes what they let pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from onward.core.lease import Fate, Row, Write, fate
+from onward.core.run import TERMINAL, RunState
+from onward.store.commit import NOTHING_ATTACHED
+from onward.store.database import Written
+from onward.store.rows import Claimed, Message, Sent, Started
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onward.store.commit import Attachments, Batch, Commit
+    from onward.store.database import Wanted
+    from onward.store.rows import NewRun, Publish
+    from onward.store.sqlite.transaction import SqliteTx
+
+
+async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
+    """Write a batch of owners' commits and say what became of each run."""
+    leased = bool(tx.rows("lease_here", worker=worker))
+    seen: dict[str, Row] = {}
+    queues: dict[str, str] = {}
+    for uid, state, fence, inbox, queue in tx.rows("runs_seen", uids=tx.texts(batch.runs)):
+        seen[uid] = Row(RunState(state), fence, inbox)
+        queues[uid] = queue
+    fates: dict[str, Fate] = {}
+    accepted: list[Commit] = []
+    for commit in batch.runs.values():
+        row = seen.get(commit.run)
+        answer = fates[commit.run] = _judge(tx, commit, row, leased=leased)
+        if answer is Fate.DONE and row is not None and row.state is RunState.RUNNING:
+            accepted.append(commit)
+    woken = _write(tx, worker, accepted)
+    released = {queues[c.run] for c in accepted if c.move is not None and c.move.state == "ready"}
+    return Written(fates, tx.now, frozenset(woken | released))
+
+
+def _judge(tx: SqliteTx, commit: Commit, row: Row | None, *, leased: bool) -> Fate:
+    write = Write(commit.fence, commit.move is not None, commit.seen)
+    answer = fate(row, write, leased=leased)
+    if answer is Fate.DONE and _refuses(tx, commit.attached, commit.run):
+        return Fate.BUSY
+    return answer
+
+
+def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
+    """Write what was accepted and return the queues of the runs that were sent something."""
+    ours, time = (tx.namespace, worker, tx.now), (tx.namespace, tx.now)
+    tx.write_rows("add_record", [record + time for c in accepted for record in c.latest_records()])
+    moving = [(commit.run, commit.move) for commit in accepted if commit.move is not None]
+    tx.write_rows("move_run", [(*move[:7], run, *ours) for run, move in moving])
+    tx.write_rows(
+        "end_run",
+        [
+            (move.result, move.error, run, tx.namespace)
+            for run, move in moving
+            if move.result is not None or move.error is not None
+        ],
+    )
+    queues: set[str] = set()
+    for commit in accepted:
+        for run in commit.starts:
+            _insert_run(tx, run)
+        for message in commit.messages:
+            queues.add(_deliver(tx, message.target, message)[1])
+        _attach(tx, commit.attached, commit.run)
+    return queues
+
+
+def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
+    """Say whether something that a commit relies on is not as it expects."""
+    if attached is NOTHING_ATTACHED:
+        return False
+    for effect in attached.effects:
+        found = tx.rows("effect_version", key=effect.key)
+        version, state, owner = found[0] if found else (0, None, None)
+        ours = (version, state, owner) == (effect.version, effect.state, run)
+        if version != effect.version - 1 and not ours:
+            return True
+    for delivery in attached.deliveries:
+        found = tx.rows("delivery_seen", handler=delivery.handler, event=delivery.event)
+        state, owner = found[0] if found else (None, None)
+        fits = state == delivery.was and (delivery.was == "pending" or owner == run)
+        if not fits and (state, owner) != (delivery.becomes, run):
+            return True
+    for saved in attached.states:
+        found = tx.rows("handler_seen", handler=saved.handler, key=saved.key)
+        version, owner = found[0] if found else (0, None)
+        if version != saved.version - 1 and (version, owner) != (saved.version, run):
+            return True
+    return False
+
+
+def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
+    if attached is NOTHING_ATTACHED:
+        return
+    time = (tx.namespace, tx.now)
+    tx.write_rows("write_effect", [effect + time for effect in attached.effects])
+    tx.write_rows("move_delivery", [(*move, run, *time) for move in attached.deliveries])
+    tx.write_rows("save_state", [(*saved, run, *time) for saved in attached.states])
+    stirred = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")
+    for event in attached.published:
+        stirred.update(_publish(tx, event, run))
+    tx.write_rows("stir_handler", [(handler, n, *time) for handler, n in stirred.items()])
+
+
+def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
+    """Add an event and return the handlers that it was spread to."""
+    if not tx.write_row("add_event", (*event, run, tx.namespace, tx.now)):
+        return []  # a message of that id is there already
+    spread = tx.rows("spread_event", event=event.uid, topic=event.topic, key=event.key)
+    return [row[0] for row in spread]
+
+
+async def start(tx: SqliteTx, runs: Sequence[NewRun]) -> list[Started]:
+    """Start runs that are not there yet."""
+    answers = []
+    for run in runs:
+        created = _insert_run(tx, run)
+        [found] = tx.rows("run_by_id", id=run.id)
+        answers.append(Started(found[0], created or found[0] == run.uid, *found[1:]))
+    return answers
+
+
+def _insert_run(tx: SqliteTx, run: NewRun) -> bool:
+    if not tx.write_row("insert_run", (*run, tx.namespace, tx.now)):
+        return False
+    tx.write_rows("insert_run_data", [(run.uid, run.input, run.args_hash, run.trace, tx.namespace)])
+    return True
+
+
+async def send(tx: SqliteTx, messages: Sequence[Message]) -> list[Sent]:
+    """Put messages into the inboxes of runs."""
+    return [_send(tx, message) for message in messages]
+
+
+async def sweep(tx: SqliteTx, most: int) -> list[Sent]:
+    """Deliver messages that callers wrote in transactions of their own, in order of their ids."""
+    sent = []
+    for message, target, *content in tx.rows("oldest_marks", limit=most):
+        sent.append(_send(tx, Message(target, message, *content)))
+        tx.rows("drop_mark", message=message)
+    return sent
+
+
+def _send(tx: SqliteTx, message: Message) -> Sent:
+    found = tx.rows("target_seen", target=message.target)
+    if not found:
+        return Sent(None, None, "", "absent")
+    uid, state = found[0]
+    there = tx.rows("message_seen", run=uid, message=message.message)
+    if there:
+        return Sent(uid, there[0][0], "", "duplicate")
+    if state in TERMINAL:
+        return Sent(uid, None, "", "ended")
+    return Sent(uid, *_deliver(tx, uid, message), "delivered")
+
+
+def _deliver(tx: SqliteTx, uid: str, message: Message) -> tuple[int | None, str]:
+    """Put a message into the inbox of a run that is not over; return its number and the queue."""
+    raised = tx.rows("raise_inbox", run=uid, stirs=message.stirs)
+    if not raised:
+        return None, ""  # it ended, or never was
+    seq, queue = raised[0]
+    row = (uid, seq, *message[1:5], tx.namespace, tx.now)
+    tx.write_rows("add_message", [row])
+    return seq, queue
+
+
+async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claimed]:
+    """Make runs the worker's own; the leases of `dead` workers end here."""
+    tx.rows("expire_leases")
+    for worker in dead:
+        tx.rows("drop_lease", worker=worker)
+    if not tx.rows("lease_here", worker=wanted.worker):
+        return []
+    uids = _choose(tx, wanted)
+    ours = (tx.namespace, wanted.worker, tx.now)
+    tx.write_rows("claim_run", [(uid, *ours) for uid in uids])
+    return [Claimed._make(row) for row in tx.rows("claimed_runs", uids=tx.texts(uids))]
+
+
+def _choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
+    given = {
+        "queues": tx.texts(wanted.queues),
+        "names": tx.texts(wanted.names),
+        "tags": tx.texts(wanted.tags),
+        "version": wanted.version,
+        "limit": wanted.limit,
+        "suspects": wanted.suspects,
+    }
+    found = [
+        row for queue in wanted.queues for row in tx.rows("ready_candidates", queue=queue, **given)
+    ]
+    for name in ("due_candidates", "orphan_candidates", "suspect_candidates"):
+        found += tx.rows(name, **given)
+    found.sort(key=lambda row: (-row[1], row[2]))
+    return [row[0] for row in found[: wanted.limit]]

@@ -1,0 +1,335 @@
+"""A SQLite file, or a database in memory, as a database of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onward.errors import StoreUnusable, Unavailable
+from onward.store.database import Capabilities
+from onward.store.hints import Exchange
+from onward.store.migrations import missing
+from onward.store.sqlite import batch
+from onward.store.sqlite.files import Locks, check_place
+from onward.store.sqlite.highwater import HighWater
+from onward.store.sqlite.library import OLDEST, has_wal_reset_bug, sqlite3, told
+from onward.store.sqlite.threads import Inline, Threaded
+from onward.store.sqlite.transaction import BUSY_SECONDS, Session
+from onward.store.statements import Dialect
+from onward.store.within import SqliteCaller, Within, refuse
+from onward.telemetry.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from pathlib import Path
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock, Spawn
+    from onward.store.address import SqliteAddress
+    from onward.store.commit import Batch
+    from onward.store.database import Tx, Wanted, Written
+    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.sqlite.threads import Worker
+    from onward.store.sqlite.transaction import SqliteTx
+
+T = TypeVar("T")
+
+READERS = 2
+DIALECT = Dialect()
+
+
+class File:
+    """One database file, shared by everything in this process that uses it.
+
+    All writing and checkpointing is done by one connection in one thread; readers only read.
+    """
+
+    def __init__(self, path: Path | None, clock: Clock, spawn: Spawn | None) -> None:
+        self.path = path
+        self.where = ":memory:" if path is None else str(path)
+        self.users = 0
+        self.exchange = Exchange()
+        self.time = HighWater(clock)
+        self.locks = Locks(path) if path is not None else None
+        self.statements = DIALECT.statements()
+        self._connections = [connect(path)]
+        self._foreign: sqlite3.Connection | None = None
+        self._version = 0
+        migrate(self._connections[0], self.where, self.locks)
+        self.writer = self._worker(spawn, "onward-writer", writes=True)
+        self.readers: list[Worker] = []
+        if path is not None and spawn is not None:
+            self.readers = [self._worker(spawn, f"onward-reader-{n}") for n in range(READERS)]
+            self._watch(path)
+
+    def close(self) -> None:
+        """Finish what is queued and close everything."""
+        if self._foreign is not None:
+            self._foreign.close()
+        for worker in (*self.readers, self.writer):  # the writer last: it alone may checkpoint
+            worker.close()
+        if self.locks is not None:
+            self.locks.close()
+
+    def _worker(self, spawn: Spawn | None, name: str, *, writes: bool = False) -> Worker:
+        def session() -> Session:
+            connection = self._connections.pop() if writes else connect(self.path, writes=False)
+            locks = self.locks if writes else None
+            return Session(
+                connection, self.statements, self.where, self.time, locks=locks, writes=writes
+            )
+
+        return Inline(session) if spawn is None else Threaded(session, spawn, name)
+
+    def _watch(self, path: Path) -> None:
+        self._foreign = connect(path, writes=False)
+        self._changed()
+        self.exchange.foreign_change = self._changed
+
+    def _changed(self) -> bool:
+        """Say whether somebody committed since the last look; costs a few microseconds."""
+        assert self._foreign is not None
+        [[version]] = self._foreign.execute("PRAGMA data_version")
+        before, self._version = self._version, int(version)
+        return before != self._version
+
+
+_files: dict[str, File] = {}
+_files_lock = threading.Lock()
+
+
+class SqliteDatabase:
+    """A namespace in a SQLite database."""
+
+    def __init__(
+        self, address: SqliteAddress, namespace: str, clock: Clock, spawn: Spawn | None
+    ) -> None:
+        self.lanes = 1
+        self.capabilities = Capabilities(listen=False)
+        self.where = str(address)
+        self._path = address.path
+        self._namespace = namespace
+        self._clock = clock
+        self._spawn = spawn
+        self._key = f"{os.getpid()}:{os.path.realpath(address.path)}" if address.path else ""
+        self._file: File | None = None
+        self._next_reader = 0
+
+    @property
+    def exchange(self) -> Exchange:
+        """Where hints about changes are rung and heard."""
+        return self._opened().exchange
+
+    async def open(self) -> None:
+        """Open the file, which other stores of this process may have open already."""
+        check_library()
+        if self._path is not None:
+            check_place(self._path)
+        try:
+            self._file = await asyncio.to_thread(self._share) if self._spawn else self._share()
+        except sqlite3.Error as error:
+            raise told(error, self.where) or error from error
+
+    async def close(self) -> None:
+        """Let go of the file; the last one closes it."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        with _files_lock:
+            file.users -= 1
+            if file.users:
+                return
+            _files.pop(self._key, None)
+        if self._spawn is None:
+            file.close()
+        else:
+            await asyncio.to_thread(file.close)
+
+    async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` in the writer, together with whatever else has gathered there."""
+        return await self._do(work)
+
+    async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` in a reader; a database in memory has only its writer to read from."""
+        file = self._opened()
+        if not file.readers:
+            return await self.write(work)
+        self._next_reader = (self._next_reader + 1) % len(file.readers)
+        return await self._do(work, file.readers[self._next_reader])
+
+    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` in a reader's transaction, which sees one moment."""
+        return await self.read(work)
+
+    async def commit(self, worker: str, writes: Batch) -> Written:
+        """Write a batch of owners' commits."""
+        return await self._do(lambda tx: batch.write(tx, worker, writes))
+
+    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
+        """Start runs that are not there yet."""
+        return await self._do(lambda tx: batch.start(tx, runs))
+
+    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
+        """Put messages into the inboxes of runs."""
+        return await self._do(lambda tx: batch.send(tx, messages))
+
+    async def sweep(self, most: int) -> Sequence[Sent]:
+        """Deliver messages that callers wrote in transactions of their own."""
+        return await self._do(lambda tx: batch.sweep(tx, most))
+
+    async def claim(self, wanted: Wanted) -> list[Claimed]:
+        """Make runs the worker's own. A worker whose process died loses its lease here, at once."""
+        locks = self._opened().locks
+        dead = locks.dead() if locks is not None else []
+        claimed = await self._do(lambda tx: batch.claim(tx, wanted, dead))
+        for worker in dead:
+            assert locks is not None
+            locks.forget(worker)
+        return claimed
+
+    async def take_lease(self, worker: str, length: Duration) -> Instant | None:
+        """Begin a worker's lease, shown to other processes by a lock on a file too."""
+        locks = self._opened().locks
+        if locks is not None:
+            locks.hold(worker)
+        return await self._lease("take_lease", worker, length)
+
+    async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
+        """Prolong a worker's lease; `None` means that it is lost."""
+        return await self._lease("renew_lease", worker, length)
+
+    async def drop_lease(self, worker: str) -> None:
+        """End a worker's lease."""
+        await self.write(lambda tx: tx.fetch("drop_lease", worker=worker))
+        locks = self._opened().locks
+        if locks is not None:
+            locks.let_go(worker)
+
+    def within(self, connection: object) -> Within:
+        """Return the store as seen from a caller's open transaction, on a `sqlite3` connection.
+
+        Raises:
+            StoreUnusable: it is no such connection, or another process uses the file and the
+                SQLite library is one whose commits must not meet another's checkpoint.
+        """
+        file = self._opened()
+        if not isinstance(connection, sqlite3.Connection):
+            raise refuse(connection, self.where)
+        if has_wal_reset_bug() and file.locks is not None and not file.locks.alone():
+            raise StoreUnusable(
+                f"the SQLite library {sqlite3.sqlite_version}",
+                "may damage a file when a caller's transaction commits beside another process",
+                "Install a newer one: pip install 'onward[sqlite]'",
+            )
+        return Within(SqliteCaller(connection), file.statements, self._namespace, self._clock)
+
+    def tell(self, subjects: Iterable[str]) -> None:
+        """Ring hints in this process; others see the file change."""
+        if self._file is not None:
+            self._file.exchange.ring(subjects)
+
+    async def _lease(self, name: str, worker: str, length: Duration) -> Instant | None:
+        rows = await self.write(lambda tx: tx.fetch(name, worker=worker, length=length))
+        return rows[0][0] if rows else None
+
+    async def _do(
+        self, work: Callable[[SqliteTx], Coroutine[Any, Any, T]], worker: Worker | None = None
+    ) -> T:
+        answer = (worker or self._opened().writer).submit(work, self._namespace)
+        result: T = await asyncio.wrap_future(answer)
+        return result
+
+    def _share(self) -> File:
+        if self._path is None or self._spawn is None:
+            file = File(self._path, self._clock, self._spawn)
+        else:
+            with _files_lock:
+                file = _files.get(self._key) or File(self._path, self._clock, self._spawn)
+                _files[self._key] = file
+        file.users += 1
+        return file
+
+    def _opened(self) -> File:
+        if self._file is None:
+            raise Unavailable(self.where, "is not open in this process")
+        return self._file
+
+
+def check_library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Refuse a SQLite library that is too old.
+
+    Raises:
+        StoreUnusable: it is older than `OLDEST`.
+    """
+    if version < OLDEST:
+        raise StoreUnusable(
+            f"the SQLite library {'.'.join(map(str, version))}",
+            f"is older than {'.'.join(map(str, OLDEST))}",
+            "Install a newer one: pip install 'onward[sqlite]'",
+        )
+
+
+def connect(path: Path | None, *, writes: bool = True) -> sqlite3.Connection:
+    """Open a connection, set as the store needs it."""
+    name = (
+        ":memory:"
+        if path is None
+        else f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
+    )
+    connection = sqlite3.connect(
+        name,
+        uri=path is not None,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_SECONDS,
+        cached_statements=256,
+    )
+    if writes:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        # Checkpoints are rarer than by default, so that a page written often is copied once.
+        connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+    else:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA cache_size = -16384")
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, where: str, locks: Locks | None) -> None:
+    """Bring the file to the schema that this code knows."""
+    if locks is None:
+        _migrate(connection, where)
+        return
+    with locks.writing():
+        _migrate(connection, where)
+
+
+def _migrate(connection: sqlite3.Connection, where: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, text in missing(_schema(connection), where):
+            failpoint("migrate.before")
+            for statement in DIALECT.script(text):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO onward_meta VALUES ('schema', ?1)"
+                " ON CONFLICT DO UPDATE SET value = excluded.value",
+                (number,),
+            )
+        connection.execute("INSERT INTO onward_meta VALUES ('time', 0) ON CONFLICT DO NOTHING")
+        connection.execute("COMMIT")
+        failpoint("migrate.after")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _schema(connection: sqlite3.Connection) -> int:
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_meta'").fetchall()
+    if not there:
+        return 0
+    rows = connection.execute("SELECT value FROM onward_meta WHERE name = 'schema'").fetchall()
+    return int(rows[0][0]) if rows else 0

@@ -1,0 +1,64 @@
+"""The SQLite library in use, and what its errors mean.
+
+The `[sqlite]` extra brings a newer SQLite than the interpreter's; it is taken when it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING
+
+from onward.errors import Rejected, StoreUnusable, Unavailable
+
+if TYPE_CHECKING:
+    from onward.errors import OnwardError
+else:
+    with contextlib.suppress(ImportError):
+        from pysqlite3 import dbapi2 as sqlite3
+
+__all__ = ["OLDEST", "has_wal_reset_bug", "sqlite3", "told"]
+
+OLDEST = (3, 37, 0)
+"""STRICT tables came with 3.37; nothing newer is used."""
+
+# Primary result codes: the low byte of what SQLite reports.
+_BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
+
+_AWAY = {
+    _BUSY: "is locked by another program",
+    _LOCKED: "is locked by another program",
+    _FULL: "has no room left on its disk",
+    _IOERR: "cannot be read or written (input/output error)",
+    _CANTOPEN: "cannot be opened",
+    _READONLY: "is read-only",
+}
+
+
+def has_wal_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
+    """Say whether a checkpoint may damage the file when another connection commits meanwhile.
+
+    It was in all releases up to 3.51.2 and was also mended in 3.44.6 and 3.50.7.
+    """
+    major, minor, patch = version[:3]
+    mended = {(3, 44): 6, (3, 50): 7}.get((major, minor))
+    return version < (3, 51, 3) and (mended is None or patch < mended)
+
+
+def told(error: Exception, where: str) -> OnwardError | None:
+    """Return what an error of the library means to us, or `None` if it is not one of its own."""
+    if isinstance(error, UnicodeError | OverflowError):
+        return Rejected(f"a value that SQLite cannot store ({type(error).__name__})")
+    if not isinstance(error, sqlite3.Error):
+        return None
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _AWAY:
+        return Unavailable(where, _AWAY[code])
+    if code in (_CORRUPT, _NOTADB):
+        return StoreUnusable(
+            where,
+            f"is damaged or no SQLite database ({error})",
+            "Restore it from a backup; Onward never repairs a database by itself",
+        )
+    # The text of an integrity error names columns, never values.
+    return Rejected(f"{type(error).__name__}: {error}")

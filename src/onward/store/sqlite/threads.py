@@ -1,0 +1,148 @@
+"""Threads that run store functions on a SQLite connection.
+
+A job is a coroutine function of a transaction. The writer takes all jobs that have gathered and
+runs them in one transaction, each behind a savepoint, so one that fails harms no other; then it
+commits once and answers them all. Nothing is answered before the commit is on disk.
+"""
+
+from __future__ import annotations
+
+import queue
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
+
+from onward.errors import InvariantBroken
+from onward.store.sqlite.library import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from onward.core.ports import Spawn
+    from onward.store.sqlite.transaction import Session, SqliteTx
+
+    Work = Callable[[SqliteTx], Coroutine[Any, Any, Any]]
+
+JOBS_MOST = 256
+
+
+class Job:
+    """Something to be done in a transaction, and the future of its answer."""
+
+    __slots__ = ("answer", "error", "namespace", "result", "work")
+
+    def __init__(self, work: Work, namespace: str) -> None:
+        self.work = work
+        self.namespace = namespace
+        self.answer: Future[Any] = Future()
+        self.answer.set_running_or_notify_cancel()  # what is asked is done, whoever stops waiting
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def run(self, tx: SqliteTx) -> None:
+        """Do it, and keep the result until the commit."""
+        self.result = self.error = None
+        tx.namespace = self.namespace
+        try:
+            self.result = drive(self.work(tx))
+        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+            self.error = told(error, tx.where) or error
+            if self.error is not error:
+                self.error.__cause__ = error
+
+    def reply(self) -> None:
+        """Tell whoever asked."""
+        if self.error is not None:
+            self.answer.set_exception(self.error)
+        else:
+            self.answer.set_result(self.result)
+
+
+class Worker(Protocol):
+    """What takes jobs."""
+
+    def submit(self, work: Work, namespace: str) -> Future[Any]:
+        """Queue a job and return the future of its answer."""
+        ...
+
+    def close(self) -> None:
+        """Do what is queued, then let go of the connection."""
+        ...
+
+
+class Threaded:
+    """Takes jobs in a thread of its own, as many at a time as have gathered."""
+
+    def __init__(self, session: Callable[[], Session], spawn: Spawn, name: str) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._make_session = session
+        self._thread = spawn(self._work, name=name)
+
+    def submit(self, work: Work, namespace: str) -> Future[Any]:
+        """Queue a job and return the future of its answer."""
+        job = Job(work, namespace)
+        self._jobs.put(job)
+        return job.answer
+
+    def close(self) -> None:
+        """Do what is queued, then let go of the connection."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        session: Session | None = None
+        while (job := self._jobs.get()) is not None:
+            jobs = [job]
+            last = False
+            while len(jobs) < JOBS_MOST and not self._jobs.empty():
+                more = self._jobs.get()
+                if more is None:
+                    last = True
+                    break
+                jobs.append(more)
+            session = self._serve(session, jobs)
+            if last:
+                break
+        if session is not None:
+            session.close()
+
+    def _serve(self, session: Session | None, jobs: list[Job]) -> Session | None:
+        try:
+            session = session or self._make_session()
+            session.run(jobs)
+        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+            for job in jobs:
+                job.error = error
+        for job in jobs:
+            job.reply()
+        return session
+
+
+class Inline:
+    """Takes each job at once, in the caller's thread: for simulations, and for `:memory:` there."""
+
+    def __init__(self, session: Callable[[], Session]) -> None:
+        self._session = session()
+
+    def submit(self, work: Work, namespace: str) -> Future[Any]:
+        """Do a job and return the future of its answer, which is there."""
+        job = Job(work, namespace)
+        try:
+            self._session.run([job])
+        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+            job.error = error
+        job.reply()
+        return job.answer
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._session.close()
+
+
+def drive(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that never waits to its end."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    work.close()
+    raise InvariantBroken("a store function waited for something other than its transaction")

@@ -1,0 +1,354 @@
+"""The store: one set of functions over SQLite and Postgres, and the group commit before them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+from onward.core.lease import LEASE, Fate
+from onward.errors import NotFound
+from onward.store.address import SqliteAddress, parse
+from onward.store.clock import SystemChance, SystemClock, new_uid, spawn_thread
+from onward.store.commit import Commit, fold
+from onward.store.hints import queue_subject, run_subject
+from onward.store.lane import Lane
+from onward.store.rows import (
+    InboxRow,
+    Message,
+    Move,
+    NewRun,
+    RecordRow,
+    RunEnd,
+    RunRow,
+    Sent,
+    Started,
+)
+from onward.store.sqlite.database import SqliteDatabase
+from onward.telemetry.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
+    from types import TracebackType
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Chance, Clock, Spawn
+    from onward.store.database import Database, Tx, Wanted
+    from onward.store.hints import Ear
+    from onward.store.rows import Claimed
+    from onward.store.within import Within
+
+T = TypeVar("T")
+
+SWEEP_MOST = 500
+
+
+class Outcome(NamedTuple):
+    """What became of a commit, and the database's time at which it was written."""
+
+    fate: Fate
+    at: Instant
+
+
+class Store:
+    """A namespace in a database. Open it with `async with`.
+
+    Every call is safe to repeat: ids are made by the client, and every statement recognises its
+    own result. Cancelling the task that waits for a call does not undo or damage it.
+    """
+
+    def __init__(self, database: Database, namespace: str, clock: Clock, chance: Chance) -> None:
+        self.database = database
+        self.namespace = namespace
+        self._clock = clock
+        self._chance = chance
+        self._starts: Lane[NewRun, Started] = Lane(self._write_starts, name="onward starts")
+        self._sends: Lane[Message, Sent] = Lane(self._write_messages, name="onward messages")
+        self._writers: dict[str, Writer] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.database.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._starts.close()
+        await self._sends.close()
+        for writer in self._writers.values():
+            await writer.close()
+        await self.database.close()
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    def new_uid(self) -> str:
+        """Return a fresh id that sorts by time."""
+        return new_uid(self._clock, self._chance)
+
+    async def start(self, run: NewRun) -> Started:
+        """Start a run, unless one of that id is there; the answer says which it is."""
+        return await self._starts.submit(run)
+
+    async def send(self, message: Message) -> Sent:
+        """Put a message into a run's inbox; a message id that is there already does nothing."""
+        return await self._sends.submit(message)
+
+    async def run(self, uid: str) -> RunRow:
+        """Return a run as it stands.
+
+        Raises:
+            NotFound: there is none of that uid.
+        """
+        rows = await self.read(lambda tx: tx.fetch("run_by_uid", uid=uid))
+        if not rows:
+            raise NotFound("run", uid, self.namespace)
+        return RunRow._make(rows[0])
+
+    async def newest(self, id: str) -> RunRow:  # noqa: A002 - it is the user's word
+        """Return the newest run of an id.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        rows = await self.read(lambda tx: tx.fetch("newest_run", id=id))
+        if not rows:
+            raise NotFound("run", id, self.namespace)
+        return RunRow._make(rows[0])
+
+    async def end(self, uid: str) -> RunEnd:
+        """Return what a run was given and what came of it.
+
+        Raises:
+            NotFound: there is none of that uid.
+        """
+        rows = await self.read(lambda tx: tx.fetch("run_end", uid=uid))
+        if not rows:
+            raise NotFound("run", uid, self.namespace)
+        return RunEnd._make(rows[0])
+
+    async def counts(self) -> dict[str, int]:
+        """Return how many runs are in each state."""
+        rows = await self.read(lambda tx: tx.fetch("counts"))
+        return {row[0]: row[1] for row in rows}
+
+    async def now(self) -> Instant:
+        """Return the database's time."""
+        rows = await self.read(lambda tx: tx.fetch("clock"))
+        at: Instant = rows[0][0]
+        return at
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    async def take_lease(self, worker: str, length: Duration = LEASE) -> Instant | None:
+        """Begin a worker's lease and return its end; `None` if that worker has one."""
+        return await self.database.take_lease(worker, length)
+
+    async def renew_lease(self, worker: str, length: Duration = LEASE) -> Instant | None:
+        """Prolong a worker's lease and return its end; `None` means that it is lost."""
+        failpoint("renew.before")
+        until = await self.database.renew_lease(worker, length)
+        failpoint("renew.after")
+        return until
+
+    async def drop_lease(self, worker: str) -> None:
+        """End a worker's lease: whatever it still has may be claimed by others."""
+        await self.database.drop_lease(worker)
+
+    async def claim(self, wanted: Wanted) -> list[Claimed]:
+        """Make runs the worker's own: ready ones, due ones, and those whose worker vanished."""
+        failpoint("claim.before")
+        claimed = await self.database.claim(wanted)
+        failpoint("claim.after")
+        return claimed
+
+    def writer(self, worker: str) -> Writer:
+        """Return the group commit of a worker; there is one a worker."""
+        if worker not in self._writers:
+            self._writers[worker] = Writer(self.database, worker)
+        return self._writers[worker]
+
+    async def history(self, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
+        """Return the histories of runs, each in the order of delivery, what is open last."""
+        wanted = list(uids)
+        found: dict[str, list[RecordRow]] = {uid: [] for uid in wanted}
+        for row in await self.read(lambda tx: tx.fetch("history", uids=tx.texts(wanted))):
+            record = RecordRow._make(row)
+            found[record.run].append(record)
+        return found
+
+    async def look(self, uids: Iterable[str]) -> dict[str, list[InboxRow]]:
+        """Return the inboxes of runs, each in the order of arrival."""
+        wanted = list(uids)
+        found: dict[str, list[InboxRow]] = {uid: [] for uid in wanted}
+        for row in await self.read(lambda tx: tx.fetch("look", uids=tx.texts(wanted))):
+            message = InboxRow._make(row)
+            found[message.run].append(message)
+        return found
+
+    async def owned(self, worker: str) -> dict[str, int]:
+        """Return the runs in a worker's name, with their fences: what an audit compares."""
+        rows = await self.read(lambda tx: tx.fetch("runs_of_worker", worker=worker))
+        return {row[0]: row[1] for row in rows}
+
+    async def audit(self, worker: str, known: Container[str]) -> list[str]:
+        """Release the runs in a worker's name that it does not know, and return them.
+
+        A claim whose reply was lost leaves such runs. The worker must not be claiming meanwhile.
+        """
+        strays = [
+            (uid, fence) for uid, fence in (await self.owned(worker)).items() if uid not in known
+        ]
+        writer = self.writer(worker)
+        for uid, fence in strays:
+            await writer.commit(Commit(uid, fence, move=Move("ready")))
+        return [uid for uid, _ in strays]
+
+    async def next_due(self) -> Instant | None:
+        """Return when the next waiting run is due."""
+        rows = await self.read(lambda tx: tx.fetch("next_due"))
+        due: Instant | None = rows[0][0]
+        return due
+
+    async def sweep(self) -> int:
+        """Deliver messages that callers wrote in transactions of their own; say how many."""
+        rows = await self.read(lambda tx: tx.fetch("marks_waiting"))
+        if not rows[0][0]:
+            return 0
+        sent = await self.database.sweep(SWEEP_MOST)
+        self.database.tell(_heard(sent))
+        return len(sent)
+
+    # --- both ------------------------------------------------------------------------------------
+
+    async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`, which only reads."""
+        return await self.database.read(work)
+
+    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`, which only reads, with all its statements seeing the same moment."""
+        return await self.database.view(work)
+
+    async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` in a transaction; it may be run again, whole, so it must only use its `Tx`."""
+        return await self.database.write(work)
+
+    def within(self, connection: object) -> Within:
+        """Return the store as seen from a caller's open transaction: its writes join the caller's.
+
+        Raises:
+            StoreUnusable: the connection is not one to this database.
+        """
+        return self.database.within(connection)
+
+    def ear(self, subjects: Iterable[str]) -> Ear:
+        """Return an ear for hints on these subjects."""
+        return self.database.exchange.ear(subjects)
+
+    async def _write_starts(self, runs: list[NewRun]) -> Sequence[Started]:
+        failpoint("start.before")
+        answers = await self.database.start(runs)
+        failpoint("start.after")
+        self.database.tell({queue_subject(run.queue) for run in runs})
+        return answers
+
+    async def _write_messages(self, messages: list[Message]) -> Sequence[Sent]:
+        failpoint("send.before")
+        answers = await self.database.send(messages)
+        failpoint("send.after")
+        self.database.tell(_heard(answers))
+        return answers
+
+
+class Writer:
+    """The group commit of one worker: all that its runs write goes through here.
+
+    A run always uses the same lane, so its commits keep their order. Where the database is another
+    process, a second lane lets one batch be made while another is being written.
+    """
+
+    def __init__(self, database: Database, worker: str) -> None:
+        self._database = database
+        self._worker = worker
+        self.lanes: list[Lane[Commit, Outcome]] = [
+            Lane(self._apply, name=f"onward writer {worker} {number}")
+            for number in range(database.lanes)
+        ]
+
+    async def close(self) -> None:
+        """Wait until everything is written."""
+        for lane in self.lanes:
+            await lane.close()
+
+    async def commit(self, commit: Commit) -> Outcome:
+        """Write a commit, together with whatever else has gathered, and say what became of it."""
+        lanes = self.lanes
+        return await lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
+
+    async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
+        batch, taken = fold(commits)
+        written = await self._database.commit(self._worker, batch)
+        outcomes = {fate: Outcome(fate, written.at) for fate in Fate}
+        subjects = {queue_subject(queue) for queue in written.queues}
+        answers: list[Outcome | None] = []
+        for commit, is_in in zip(commits, taken, strict=True):
+            if not is_in:
+                answers.append(None)
+                continue
+            fate = written.fates[commit.run]
+            answers.append(outcomes[fate])
+            if fate is Fate.DONE and not commit.is_plain:
+                subjects.update(_touched(commit))
+        if subjects:
+            self._database.tell(subjects)
+        return answers
+
+
+def open_store(
+    url: str,
+    *,
+    namespace: str = "default",
+    clock: Clock | None = None,
+    chance: Chance | None = None,
+    spawn: Spawn | None = spawn_thread,
+) -> Store:
+    """Return the store at an address; enter it to connect.
+
+    Args:
+        url: A file name, `:memory:`, or `postgresql://…`.
+        namespace: The tenant; nothing is read or written outside it.
+        clock: Where time is read; on Postgres the database's own clock unless given.
+        chance: Where ids come from.
+        spawn: How threads are started. `None` makes SQLite work in the caller's thread, so that a
+            simulation decides every turn.
+
+    Raises:
+        BadStoreUrl: the address cannot be understood.
+    """
+    address = parse(url)
+    real_clock = clock or SystemClock()
+    database: Database
+    if isinstance(address, SqliteAddress):
+        database = SqliteDatabase(address, namespace, real_clock, spawn)
+    else:
+        from onward.store.postgres.database import PostgresDatabase
+
+        database = PostgresDatabase(address, namespace, clock)
+    return Store(database, namespace, real_clock, chance or SystemChance())
+
+
+def _touched(commit: Commit) -> Iterable[str]:
+    if commit.move is not None:
+        yield run_subject(commit.run)
+    for run in commit.starts:
+        yield queue_subject(run.queue)
+    for message in commit.messages:
+        yield run_subject(message.target)
+
+
+def _heard(answers: Iterable[Sent]) -> set[str]:
+    subjects: set[str] = set()
+    for sent in answers:
+        if sent.fate == "delivered" and sent.uid is not None:
+            subjects |= {run_subject(sent.uid), queue_subject(sent.queue)}
+    return subjects

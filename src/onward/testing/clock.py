@@ -1,0 +1,141 @@
+"""Time that a test moves: a clock, and an event loop that jumps from timer to timer.
+
+    clock = VirtualClock()
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        runner.run(asyncio.sleep(30 * 24 * 3600))  # returns at once; the clock is a month older
+
+Everything on such a loop happens in one thread and in an order that depends on nothing outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
+
+from onward.core.instant import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from _typeshed import FileDescriptorLike
+
+    from onward.core.instant import Duration, Instant
+
+_T = TypeVar("_T")
+_Arguments = TypeVarTuple("_Arguments")
+
+EPOCH: Instant = 1_767_225_600 * SECOND
+"""Where a virtual clock starts unless told otherwise: the first moment of 2026."""
+
+
+class VirtualClock:
+    """A clock that stands still until it is moved.
+
+    The wall clock and the monotonic clock start far apart, so that code which takes one for the
+    other is found out, and can be moved apart further.
+    """
+
+    def __init__(self, wall: Instant = EPOCH) -> None:
+        self._wall = wall
+        self._monotonic = 0
+
+    def wall(self) -> Instant:
+        """Return the instant now, in microseconds UTC."""
+        return self._wall
+
+    def monotonic(self) -> int:
+        """Return the microseconds that have passed since the clock was made."""
+        return self._monotonic
+
+    def advance(self, duration: Duration) -> None:
+        """Let time pass, as both clocks see it."""
+        _check_forward(duration)
+        self._wall += duration
+        self._monotonic += duration
+
+    def jump(self, duration: Duration) -> None:
+        """Put the wall clock forward, as an administrator would; no time passes."""
+        _check_forward(duration)
+        self._wall += duration
+
+    def set_back(self, duration: Duration) -> None:
+        """Put the wall clock back, as an administrator would; no time passes."""
+        _check_forward(duration)
+        self._wall -= duration
+
+
+def _check_forward(duration: Duration) -> None:
+    if duration < 0:
+        raise ValueError(f"duration {duration} is negative; set_back moves the wall clock back")
+
+
+# --- the event loop -------------------------------------------------------------------------------
+
+
+class Deadlock(Exception):
+    """No callback is ready, no timer is set, and tasks still wait."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on virtual time: when nothing is ready, the clock jumps to the next timer.
+
+    There is no outside on it. Threads and sockets raise, because virtual time could not wait for
+    them; a wait that nothing can end raises `Deadlock` with the names of the tasks.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._selector_of_time = _TimeSelector(self)
+        super().__init__(self._selector_of_time)
+        self._selector_of_time.closed_to_newcomers = True
+
+    def time(self) -> float:
+        """Return the clock's monotonic time in seconds."""
+        return self._clock.monotonic() / SECOND
+
+    def run_in_executor(
+        self, _executor: Executor | None, func: Callable[[*_Arguments], _T], *_: *_Arguments
+    ) -> asyncio.Future[_T]:
+        """Refuse: virtual time cannot wait for a thread."""
+        raise RuntimeError(f"there are no threads in virtual time; call {func!r} directly")
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the clock go on, rounded up: a timer may fire late by a microsecond, never early."""
+        self._clock.advance(max(1, math.ceil(seconds * SECOND)))
+
+
+class _TimeSelector(selectors.SelectSelector):
+    """Where a loop waits for the outside: here the clock moves instead."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.closed_to_newcomers = False
+
+    def register(
+        self, fileobj: FileDescriptorLike, events: int, data: Any = None
+    ) -> selectors.SelectorKey:
+        if self.closed_to_newcomers:
+            raise RuntimeError("there are no sockets in virtual time")
+        return super().register(fileobj, events, data)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            waiting = sorted(map(_told, asyncio.all_tasks(self._loop)))
+            raise Deadlock("nothing can happen any more; waiting: " + "; ".join(waiting))
+        if timeout > 0:
+            self._loop.pass_time(timeout)
+        return []
+
+
+def _told(task: asyncio.Task[Any]) -> str:
+    """Name a task and the innermost line it waits at."""
+    where, coroutine = "?", cast("object", task.get_coro())
+    while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:
+        where = f"{coroutine.cr_code.co_filename}:{coroutine.cr_frame.f_lineno}"
+        coroutine = coroutine.cr_await
+    return f"{task.get_name()} at {where}"

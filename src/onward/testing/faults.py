@@ -1,0 +1,70 @@
+"""Failpoints armed inside a test.
+
+    with armed("commit.after", raising(ConnectionResetError())):
+        await store.commit(batch)
+
+For a process of its own, set `ONWARD_FAILPOINTS`: see `onward.telemetry.failpoints`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onward.telemetry.failpoints import arm, disarm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onward.telemetry.failpoints import Action
+
+
+@dataclass
+class Armed:
+    """How often an armed failpoint has acted so far."""
+
+    name: str
+    fired: int = 0
+
+
+@contextmanager
+def armed(
+    name: str, action: Action, hit: int | None = 1, *, must_fire: bool = True
+) -> Iterator[Armed]:
+    """Let `action` happen when the failpoint is passed while the block runs.
+
+    A block that ends without reaching the failpoint fails: it would have proven nothing.
+
+    Args:
+        name: A name from `FAILPOINTS`.
+        action: Called at the failpoint, in the thread that passes it; it may raise.
+        hit: Which pass acts, counted from 1; `None` means every pass.
+        must_fire: Pass `False` where a sweep may miss the failpoint.
+
+    Raises:
+        BadInput: no such failpoint, or it is armed already.
+        AssertionError: the failpoint was never reached.
+    """
+    point = Armed(name)
+
+    def counted() -> None:
+        point.fired += 1
+        action()
+
+    arm(name, counted, hit=hit)
+    try:
+        yield point
+    finally:
+        disarm(name)
+    if must_fire and not point.fired:
+        raise AssertionError(f"failpoint {name!r} was armed and never reached (hit {hit})")
+
+
+def raising(error: BaseException) -> Action:
+    """Return an action that raises `error`."""
+
+    def action() -> None:
+        raise error
+
+    return action

@@ -1,0 +1,37 @@
+"""What every test gets: the Postgres fixtures, and `async def` tests that leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+pytest_plugins = ["onward.testing.fixtures", "pytester"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    with asyncio.Runner(debug=False) as runner:
+        runner.run(_alone(pyfuncitem.obj(**arguments)))
+    return True
+
+
+async def _alone(test: Awaitable[None]) -> None:
+    unheard: list[dict[str, Any]] = []  # what asyncio would only log
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(told))
+    await test
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        pytest.fail("the test left tasks behind: " + ", ".join(sorted(map(repr, left))))
+    if unheard:
+        pytest.fail("errors that nobody heard: " + ", ".join(map(repr, unheard)))

@@ -1,0 +1,311 @@
+"""The effect: never sent without proof that sending is safe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onward.core.decision import Ignored, Moved, Refused
+from onward.core.effect import (
+    FINAL,
+    START_WITHIN,
+    UNCERTAIN,
+    Answer,
+    Approved,
+    Effect,
+    EffectState,
+    Fact,
+    Inherited,
+    Judged,
+    Lost,
+    RaisedNotApplied,
+    Reconciled,
+    Rejected,
+    Returned,
+    Sent,
+    Terms,
+    Verdict,
+    Window,
+    advance,
+    consumer_effect_key,
+    effect_key,
+    planned,
+    settled,
+    window,
+)
+from onward.core.instant import MINUTE, SECOND
+from onward.core.retry import Retry
+
+NOW = 1_000 * SECOND
+WITH_RECONCILER = Terms(timeout=30 * SECOND, settle=10 * SECOND, reconciles=True)
+WITHOUT = replace(WITH_RECONCILER, reconciles=False)
+OPENS = NOW + START_WITHIN + 40 * SECOND
+
+PLANNED = planned()
+UNAPPROVED = planned(approve=True)
+FLYING = Effect(EffectState.IN_FLIGHT, attempt=1, start_by=NOW + START_WITHIN, settle_until=OPENS)
+ASKING = replace(FLYING, state=EffectState.NEEDS_RECONCILE, due=NOW)
+STUCK = replace(FLYING, state=EffectState.INDETERMINATE)
+TRYING = replace(FLYING, state=EffectState.FAILED, due=NOW)
+FAILED = replace(FLYING, state=EffectState.FAILED)
+REJECTED = replace(UNAPPROVED, state=EffectState.FAILED)
+APPLIED = replace(FLYING, state=EffectState.APPLIED)
+SKIPPED = replace(FLYING, state=EffectState.SKIPPED)
+
+EFFECTS = {
+    "planned": PLANNED,
+    "unapproved": UNAPPROVED,
+    "in flight": FLYING,
+    "asking": ASKING,
+    "stuck": STUCK,
+    "trying": TRYING,
+    "failed": FAILED,
+    "rejected": REJECTED,
+    "applied": APPLIED,
+    "skipped": SKIPPED,
+}
+FACTS: dict[str, Fact] = {
+    "approved": Approved(),
+    "rejected": Rejected(),
+    "sent": Sent(),
+    "returned": Returned(),
+    "not applied": RaisedNotApplied(),
+    "lost": Lost(),
+    **{f"reconciler: {answer}": Reconciled(answer) for answer in Answer},
+    **{f"verdict: {verdict}": Judged(verdict) for verdict in Verdict},
+    "inherited": Inherited(),
+}
+
+# What moves before the window has closed, with a reconciler. All else is ignored or refused.
+EARLY: dict[tuple[str, str], EffectState] = {
+    ("unapproved", "approved"): EffectState.PLANNED,
+    ("unapproved", "rejected"): EffectState.FAILED,
+    ("planned", "sent"): EffectState.IN_FLIGHT,
+    ("trying", "sent"): EffectState.IN_FLIGHT,
+    **{(name, "returned"): EffectState.APPLIED for name in ("in flight", "asking", "stuck")},
+    **{(name, "not applied"): EffectState.FAILED for name in ("in flight", "asking", "stuck")},
+    ("in flight", "lost"): EffectState.NEEDS_RECONCILE,
+    ("asking", "reconciler: applied"): EffectState.APPLIED,
+    ("asking", "reconciler: not_applied"): EffectState.NEEDS_RECONCILE,
+    ("asking", "reconciler: unknown"): EffectState.NEEDS_RECONCILE,
+    **{(name, "verdict: applied"): EffectState.APPLIED for name in ("asking", "stuck")},
+    **{
+        (name, "verdict: skip"): EffectState.SKIPPED
+        for name in ("planned", "unapproved", "asking", "stuck", "trying")
+    },
+    **{(name, "verdict: ask_again"): EffectState.NEEDS_RECONCILE for name in ("asking", "stuck")},
+    ("trying", "inherited"): EffectState.FAILED,
+    ("failed", "inherited"): EffectState.FAILED,
+    ("rejected", "inherited"): EffectState.PLANNED,
+}
+LATE = EARLY | {
+    ("asking", "reconciler: not_applied"): EffectState.FAILED,
+    ("asking", "verdict: not_applied"): EffectState.FAILED,
+    ("stuck", "verdict: not_applied"): EffectState.FAILED,
+    ("in flight", "verdict: applied"): EffectState.APPLIED,
+    ("in flight", "verdict: not_applied"): EffectState.FAILED,
+    ("in flight", "verdict: skip"): EffectState.SKIPPED,
+    ("in flight", "verdict: ask_again"): EffectState.NEEDS_RECONCILE,
+}
+
+
+@pytest.mark.parametrize(("now", "moves"), [(OPENS - 1, EARLY), (OPENS, LATE)])
+@pytest.mark.parametrize(("effect", "fact"), list(product(EFFECTS, FACTS)))
+def test_every_fact_about_every_effect_is_decided(
+    effect: str, fact: str, now: int, moves: dict[tuple[str, str], EffectState]
+) -> None:
+    before = EFFECTS[effect]
+
+    decision = advance(before, FACTS[fact], WITH_RECONCILER, now=now)
+
+    if (effect, fact) in moves:
+        assert isinstance(decision, Moved)
+        assert decision.to.state is moves[effect, fact]
+        assert decision.to.version == before.version + 1
+    else:
+        assert isinstance(decision, Ignored | Refused)
+
+
+def moved(effect: Effect, fact: Fact, terms: Terms = WITH_RECONCILER, now: int = NOW) -> Effect:
+    decision = advance(effect, fact, terms, now=now)
+    assert isinstance(decision, Moved)
+    return decision.to
+
+
+def test_a_send_is_recorded_with_the_window_in_which_it_can_arrive() -> None:
+    sent = moved(PLANNED, Sent())
+
+    assert sent == Effect(
+        EffectState.IN_FLIGHT,
+        version=1,
+        attempt=1,
+        start_by=NOW + START_WITHIN,
+        settle_until=OPENS,
+    )
+
+
+def test_the_window_of_the_sender_ends_before_that_of_the_ledger() -> None:
+    assert window(WITHOUT, at=0) == Window(
+        START_WITHIN, START_WITHIN + 30 * SECOND, START_WITHIN + 40 * SECOND
+    )
+
+
+def test_an_uncertain_effect_without_a_reconciler_waits_for_a_verdict() -> None:
+    assert moved(FLYING, Lost(), WITHOUT).state is EffectState.INDETERMINATE
+
+
+def test_an_uncertain_effect_is_asked_about_at_once() -> None:
+    assert moved(FLYING, Lost()).due == NOW
+
+
+def test_the_reconciler_is_asked_five_times_with_growing_waits() -> None:
+    effect, waits = moved(FLYING, Lost()), []
+    while effect.due is not None:
+        now = effect.due
+        effect = moved(effect, Reconciled(Answer.UNKNOWN), now=now)
+        waits.append(None if effect.due is None else (effect.due - now) // SECOND)
+
+    assert waits == [10, 20, 40, 80, None]
+    assert (effect.state, effect.asks) == (EffectState.INDETERMINATE, 5)
+
+
+def test_too_early_a_not_applied_is_asked_again_when_it_counts_and_not_held_against_it() -> None:
+    asked = moved(ASKING, Reconciled(Answer.NOT_APPLIED), now=OPENS - 1)
+
+    assert (asked.state, asked.due, asked.asks) == (EffectState.NEEDS_RECONCILE, OPENS, 0)
+
+
+def test_proof_that_it_did_not_happen_sends_it_again_at_most_three_times() -> None:
+    effect, now = PLANNED, NOW
+    for _ in range(3):
+        effect = moved(effect, Sent(), now=now)
+        effect = moved(effect, Lost(), now=now)
+        now += 10 * MINUTE
+        effect = moved(effect, Reconciled(Answer.NOT_APPLIED), now=now)
+
+    assert (effect.state, effect.attempt, effect.due) == (EffectState.FAILED, 3, None)
+    assert isinstance(advance(effect, Sent(), WITH_RECONCILER, now=now), Refused)
+
+
+def test_a_raised_not_applied_is_tried_again_as_the_retry_says() -> None:
+    terms = replace(WITH_RECONCILER, retry=Retry(attempts=2, first="5s"))
+
+    first = moved(FLYING, RaisedNotApplied(), terms)
+    last = moved(replace(FLYING, attempt=2), RaisedNotApplied(), terms)
+
+    assert first.due == NOW + 5 * SECOND
+    assert last.due is None
+
+
+def test_a_raised_not_applied_may_say_when_to_come_again() -> None:
+    assert moved(FLYING, RaisedNotApplied(after=3 * SECOND)).due == NOW + 3 * SECOND
+
+
+def test_an_effect_that_is_to_be_tried_later_is_not_sent_yet() -> None:
+    later = replace(TRYING, due=NOW + 1)
+
+    assert advance(later, Sent(), WITHOUT, now=NOW) == Refused(
+        "it is not to be sent yet", until=NOW + 1
+    )
+
+
+def test_an_effect_that_waits_for_approval_is_not_sent() -> None:
+    assert isinstance(advance(UNAPPROVED, Sent(), WITHOUT, now=NOW), Refused)
+
+
+def test_an_approved_effect_is_sent() -> None:
+    assert moved(moved(UNAPPROVED, Approved()), Sent()).state is EffectState.IN_FLIGHT
+
+
+def test_a_rejected_effect_is_settled_and_a_retry_asks_for_approval_again() -> None:
+    rejected = moved(UNAPPROVED, Rejected())
+    assert settled(rejected)
+
+    again = moved(rejected, Inherited())
+
+    assert isinstance(advance(again, Sent(), WITHOUT, now=NOW), Refused)
+    assert moved(moved(again, Approved()), Sent()).attempt == 1
+
+
+def test_too_early_a_verdict_of_not_applied_is_refused_with_the_time_from_which_it_counts() -> None:
+    for effect in (FLYING, ASKING, STUCK):
+        refused = advance(effect, Judged(Verdict.NOT_APPLIED), WITHOUT, now=OPENS - 1)
+        assert isinstance(refused, Refused)
+        assert refused.until == OPENS
+        assert "1970-01-01T00:17:35Z" in refused.why
+
+
+def test_there_is_nobody_to_ask_again_without_a_reconciler() -> None:
+    assert isinstance(advance(STUCK, Judged(Verdict.ASK_AGAIN), WITHOUT, now=OPENS), Refused)
+
+
+def test_asking_again_begins_to_count_anew() -> None:
+    again = moved(replace(STUCK, asks=5), Judged(Verdict.ASK_AGAIN))
+
+    assert (again.state, again.asks, again.due) == (EffectState.NEEDS_RECONCILE, 0, NOW)
+
+
+def test_of_two_operators_who_saw_the_same_row_one_wins() -> None:
+    decided = moved(replace(STUCK, version=4), Judged(Verdict.ASK_AGAIN, version=4))
+
+    late = advance(decided, Judged(Verdict.APPLIED, version=4), WITH_RECONCILER, now=NOW)
+
+    assert isinstance(late, Refused)
+
+
+def test_a_verdict_on_a_settled_effect_changes_nothing() -> None:
+    for effect in (APPLIED, SKIPPED, FAILED):
+        decision = advance(effect, Judged(Verdict.NOT_APPLIED), WITH_RECONCILER, now=OPENS)
+        assert isinstance(decision, Ignored)
+
+
+def test_a_retry_of_the_run_gets_attempts_of_its_own_and_keeps_what_is_applied() -> None:
+    again = moved(replace(FAILED, attempt=3), Inherited())
+
+    assert moved(again, Sent()).attempt == 1
+    assert isinstance(advance(APPLIED, Inherited(), WITHOUT, now=NOW), Ignored)
+    assert isinstance(advance(STUCK, Inherited(), WITHOUT, now=NOW), Ignored)
+
+
+@settings(max_examples=300)
+@given(
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(sorted(FACTS)), st.integers(0, 5 * MINUTE)), max_size=30),
+)
+def test_nothing_is_sent_again_before_proof_and_a_settled_change_stays(
+    approve: bool, reconciles: bool, facts: list[tuple[str, int]]
+) -> None:
+    terms = replace(WITH_RECONCILER, reconciles=reconciles)
+    effect, now = planned(approve=approve), NOW
+    for name, passed in facts:
+        now += passed
+        fact = FACTS[name]
+        decision = advance(effect, fact, terms, now=now)
+        if isinstance(decision, Moved):
+            to = decision.to
+            assert effect.state not in FINAL
+            if to.attempt > effect.attempt:
+                assert effect.state in (EffectState.PLANNED, EffectState.FAILED)
+            if effect.state in UNCERTAIN and to.state is EffectState.FAILED:
+                early = effect.settle_until is not None and now < effect.settle_until
+                assert isinstance(fact, RaisedNotApplied) or not early
+            effect = to
+
+
+def test_a_key_is_stable_and_depends_on_root_and_identity() -> None:
+    assert effect_key("root", ":charge#1") == "590fcad5c00cd682483e4183358fed39"
+    assert effect_key("root", ":charge#2") != effect_key("root", ":charge#1")
+    assert effect_key("ab", "c") != effect_key("a", "bc")
+
+
+def test_the_key_of_a_consumer_depends_on_its_events_and_not_on_their_order() -> None:
+    assert consumer_effect_key("mail/add", ["b", "a"]) == consumer_effect_key(
+        "mail/add", ["a", "b"]
+    )
+    assert consumer_effect_key("mail/add", ["ab"]) != consumer_effect_key("mail/add", ["a", "b"])
+    assert consumer_effect_key("a", ["b"]) != effect_key("a", "b")

@@ -1,0 +1,142 @@
+"""The lease: who may write, and what became of a write."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from onward.core.decision import Decision, Ignored, Moved, Refused
+from onward.core.instant import SECOND
+from onward.core.lease import (
+    LEASE,
+    LOOP_STALL_MOST,
+    RENEW_EVERY,
+    Fact,
+    Fate,
+    Lease,
+    Left,
+    Renewed,
+    Row,
+    TakenOver,
+    Write,
+    adoptable,
+    advance,
+    expired,
+    fate,
+    may_renew,
+    may_write,
+    taken,
+    unknown,
+)
+from onward.core.run import RunState
+
+NOW = 100 * SECOND
+HELD = Lease(NOW)
+LATE = Lease(NOW - 1)
+
+DECISIONS: dict[tuple[Lease | None, Fact], Decision[Lease | None]] = {
+    (HELD, Renewed()): Moved(Lease(NOW + LEASE)),
+    (HELD, TakenOver()): Refused("its worker is alive", until=NOW + 1),
+    (HELD, Left()): Moved(None),
+    (LATE, Renewed()): Moved(Lease(NOW + LEASE)),
+    (LATE, TakenOver()): Moved(None),
+    (LATE, Left()): Moved(None),
+    (None, Renewed()): Refused("it was taken over"),
+    (None, TakenOver()): Ignored("it is gone"),
+    (None, Left()): Ignored("it is gone"),
+}
+
+
+@pytest.mark.parametrize(
+    ("lease", "fact"), list(product([HELD, LATE, None], [Renewed(), TakenOver(), Left()]))
+)
+def test_every_fact_about_every_lease_is_decided(lease: Lease | None, fact: Fact) -> None:
+    assert advance(lease, fact, now=NOW) == DECISIONS[lease, fact]
+
+
+def test_renewing_counts_from_now_and_does_not_pile_up() -> None:
+    assert advance(Lease(NOW + LEASE), Renewed(), now=NOW) == Moved(taken(now=NOW))
+
+
+def test_a_refused_takeover_succeeds_at_the_instant_it_names() -> None:
+    refused = advance(HELD, TakenOver(), now=NOW)
+    assert isinstance(refused, Refused)
+    assert refused.until is not None
+
+    assert not expired(HELD, now=refused.until - 1)
+    assert advance(HELD, TakenOver(), now=refused.until) == Moved(None)
+
+
+def test_a_worker_renews_twice_within_its_lease() -> None:
+    assert 2 * RENEW_EVERY < LEASE
+
+
+def test_a_worker_stops_renewing_for_a_loop_that_stands_still() -> None:
+    assert may_renew(last_tick=NOW, now=NOW + LOOP_STALL_MOST - 1)
+    assert not may_renew(last_tick=NOW, now=NOW + LOOP_STALL_MOST)
+
+
+@pytest.mark.parametrize(("state", "leased"), list(product(RunState, [False, True])))
+def test_only_a_running_run_of_a_worker_without_a_lease_is_adopted(
+    state: RunState, leased: bool
+) -> None:
+    assert adoptable(state, leased=leased) is (state is RunState.RUNNING and not leased)
+
+
+def test_an_audit_releases_what_the_worker_does_not_know() -> None:
+    assert unknown(["c", "a", "b"], {"a"}) == ("c", "b")
+
+
+def test_only_the_holder_of_the_fence_and_of_a_lease_may_write() -> None:
+    row = Row(RunState.RUNNING, fence=2, inbox=0)
+
+    assert may_write(row, 2, leased=True)
+    assert not may_write(row, 1, leased=True)
+    assert not may_write(row, 2, leased=False)
+    assert not may_write(None, 2, leased=True)
+
+
+RUNNING = Row(RunState.RUNNING, fence=2, inbox=5)
+RECORD = Write(fence=2)
+PARK = Write(fence=2, moves=True, seen=5)
+PARK_TOO_SOON = Write(fence=2, moves=True, seen=4)
+FINISH = Write(fence=2, moves=True)
+WRITES = [RECORD, PARK, PARK_TOO_SOON, FINISH]
+
+
+@pytest.mark.parametrize(
+    ("write", "answer"),
+    [
+        (RECORD, Fate.DONE),
+        (PARK, Fate.DONE),
+        (PARK_TOO_SOON, Fate.BUSY),
+        (FINISH, Fate.DONE),
+    ],
+)
+def test_the_owner_of_a_running_run_writes_unless_it_parks_over_a_message(
+    write: Write, answer: Fate
+) -> None:
+    assert fate(RUNNING, write, leased=True) is answer
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_worker_without_a_lease_writes_nothing(write: Write) -> None:
+    assert fate(RUNNING, write, leased=False) is Fate.LOST
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_run_that_is_gone_or_has_another_fence_is_lost(write: Write) -> None:
+    assert fate(None, write, leased=True) is Fate.LOST
+    assert fate(Row(RunState.RUNNING, fence=3, inbox=5), write, leased=True) is Fate.LOST
+    assert fate(Row(RunState.WAITING, fence=1, inbox=5), write, leased=True) is Fate.LOST
+
+
+@pytest.mark.parametrize("state", [state for state in RunState if state is not RunState.RUNNING])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_repeated_move_finds_itself_done_and_a_record_finds_itself_lost(
+    state: RunState, write: Write
+) -> None:
+    row = Row(state, fence=2, inbox=9)
+
+    assert fate(row, write, leased=True) is (Fate.DONE if write.moves else Fate.LOST)

