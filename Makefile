@@ -27,8 +27,8 @@ BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{printf "%-16s%s\n", $$1, $$2}'
 
-demo: $(LIGHT) ## Show what there is.
-	@$(BIN)/python examples/ground.py $(ARGS)
+demo: $(LIGHT) ## Watch a workflow outlive its worker.
+	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(FULL) ## Run the tests: ARGS="-k lease" picks some, JOBS=0 uses one process.
 	$(BIN)/python -m pytest -q -n $(JOBS) --durations=10 --durations-min=0.5 $(ARGS)

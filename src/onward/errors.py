@@ -10,19 +10,24 @@
     │   ├── NotFound           nothing has that id here
     │   ├── BadStoreUrl        the address of the store cannot be understood
     │   ├── StoreUnusable      the store is there, but cannot be used as it is
-    │   └── SchemaTooNew       the database was migrated by a newer Onward
+    │   ├── SchemaTooNew       the database was migrated by a newer Onward
+    │   ├── NotInBody          a workflow body does what only a step may do
+    │   ├── NoWorker           nobody serves the queue of a run
+    │   ├── RunCancelled       the run whose result is wanted was stopped
+    │   └── RunPaused          the run whose result is wanted waits for somebody
     ├── Unavailable            nobody: the store is away or busy, try again
     ├── LeaseLost              nobody: another worker has the run, drop it
     └── InvariantBroken        us: a bug in Onward, please report it
         └── Rejected           the database refuses a write that we let through
 
 Each error has a stable `code`, and a message that names the thing, the fact and the next move.
-Errors that user code raises (`Retryable`, `Fatal`, …) live beside the things they steer.
+
+`Retryable` and `Fatal` are raised by user code, to tell the engine what to do about a failure.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
@@ -37,9 +42,7 @@ class OnwardError(Exception):
         return _rebuild, (type(self), vars(self).copy(), self.args)
 
 
-def _rebuild(
-    kind: type[OnwardError], state: dict[str, Any], args: tuple[Any, ...]
-) -> OnwardError:
+def _rebuild(kind: type[OnwardError], state: dict[str, Any], args: tuple[Any, ...]) -> OnwardError:
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(state)
@@ -50,8 +53,8 @@ class _Told(OnwardError):
     """An error made of fields, whose message is built from them."""
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))  # type: ignore[arg-type]
-        return f"{type(self).__name__}({shown})"
+        told = vars(self) or {"message": str(self)}
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in told.items())})"
 
 
 # --- you ------------------------------------------------------------------------------------------
@@ -195,6 +198,62 @@ class SchemaTooNew(UserError):
         )
 
 
+@dataclass(eq=False, repr=False)
+class NotInBody(UserError, RuntimeError):
+    """A workflow body does something that would not be the same when it is replayed."""
+
+    code: ClassVar[str] = "not_in_body"
+    what: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.what} in a workflow body {self.fact}. {self.advice}."
+
+
+@dataclass(eq=False, repr=False)
+class NoWorker(UserError):
+    """A run was started, but nobody serves its queue."""
+
+    code: ClassVar[str] = "no_worker"
+    run: str
+    queue: str
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} is started and waits, but no worker serves queue {self.queue!r}. "
+            "Start one: async with app.worker(): ..."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class RunCancelled(UserError):
+    """The run has no result: it was stopped."""
+
+    code: ClassVar[str] = "run_cancelled"
+    run: str
+    state: str
+    reason: str
+
+    def __str__(self) -> str:
+        why = f" ({self.reason})" if self.reason else ""
+        return f"run {self.run} has no result: it is {self.state}{why}. Start another if need be."
+
+
+@dataclass(eq=False, repr=False)
+class RunPaused(UserError):
+    """The run has no result yet: it waits for somebody."""
+
+    code: ClassVar[str] = "run_paused"
+    run: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} is paused ({self.reason}). See its history, then resume or cancel it."
+        )
+
+
 # --- nobody ---------------------------------------------------------------------------------------
 
 
@@ -246,3 +305,23 @@ class Rejected(InvariantBroken):
             f"the database refused a write: {self.fact}. Only this write is affected; "
             "please report it with this line."
         )
+
+
+# --- raised by user code --------------------------------------------------------------------------
+
+
+class Retryable(Exception):
+    """Raise it in a step that should be tried again, as far as its policy has attempts left.
+
+    Args:
+        message: What happened.
+        after: How long to wait, in microseconds; by default what the policy says.
+    """
+
+    def __init__(self, message: str = "", *, after: int | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Fatal(Exception):
+    """Raise it in a step that must not be tried again, whatever its policy says."""

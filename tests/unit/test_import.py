@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CPU_SECONDS_MOST = 0.120
 RUNS = 7
 
@@ -29,9 +31,10 @@ def output_of(code: str) -> str:
     ).stdout
 
 
-def test_import_loads_no_extra() -> None:
-    loaded = output_of("import onward, sys; print(*sys.modules)").split()
-    assert "onward" in loaded
+@pytest.mark.parametrize("module", ["onward", "onward.codec", "onward.store"])
+def test_import_loads_no_extra(module: str) -> None:
+    loaded = output_of(f"import {module}, sys; print(*sys.modules)").split()
+    assert module in loaded
     assert EXTRAS.intersection(loaded) == set()
 
 

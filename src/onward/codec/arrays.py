@@ -58,7 +58,7 @@ def lift_items(shape: Shape, data: list[Any]) -> list[Any]:
         for item in data:
             lifted.append(shape.lift(item))  # noqa: PERF401 - its length is the place
     except Misfit as wrong:
-        raise wrong.under(f"[{len(lifted)}]") from wrong.__cause__
+        raise wrong.under(f"[{len(lifted)}]") from None
     return lifted
 
 
@@ -94,8 +94,8 @@ class Unordered(Shape):
             raise misfit(data, self.name)
         try:
             return self._kind(lift_items(self._item, data))
-        except TypeError as error:
-            raise Misfit("has an item that a set cannot hold") from error
+        except TypeError:
+            raise Misfit("has an item that a set cannot hold") from None
 
 
 class Fixed(Shape):
@@ -137,5 +137,5 @@ class Fixed(Shape):
             for shape, item in zip(self._items, data, strict=True):
                 lifted.append(shape.lift(item))
         except Misfit as wrong:
-            raise wrong.under(f"[{len(lifted)}]") from wrong.__cause__
+            raise wrong.under(f"[{len(lifted)}]") from None
         return tuple(lifted)

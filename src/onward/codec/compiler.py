@@ -6,8 +6,8 @@ shape that refuses values, so it is an error of the call that needs it and not o
 
 from __future__ import annotations
 
-import dataclasses
 from collections import abc
+from dataclasses import InitVar
 from enum import Enum
 from types import UnionType
 from typing import (
@@ -31,9 +31,12 @@ from onward.codec.hints import (
     NONE_GIVEN,
     Unresolved,
     describe,
+    either,
     hint_of_alias,
     hints_of_class,
     strip,
+    unresolved_name,
+    without_metadata,
     wrapper_of,
 )
 from onward.codec.mapping import Dict, NamedKeys
@@ -54,7 +57,7 @@ def shape_of(annotation: Any) -> Shape:
     """Return the shape of an annotation; the same one for the same annotation."""
     try:
         found = _shapes.get(annotation)
-    except TypeError:  # Annotated[int, []] has no hash
+    except TypeError:  # no hash
         return _Compiler().shape(annotation)
     if found is None:
         if len(_shapes) >= SHAPES_MOST:
@@ -89,10 +92,11 @@ class _Compiler:
 
     def shape(self, annotation: Any) -> Shape:
         annotation = strip(annotation)
-        try:
-            made = self._made.get(annotation)
-        except TypeError:  # Literal[[]]: not a type, but possible
-            return Shapeless(describe(annotation))
+        if not _has_hash(annotation):
+            annotation = without_metadata(annotation)
+            if not _has_hash(annotation):  # Literal[[]]: not a type, but possible
+                return Shapeless(describe(annotation))
+        made = self._made.get(annotation)
         if made is None:
             made = self._made[annotation] = self._build(annotation)
         return made
@@ -102,8 +106,8 @@ class _Compiler:
             return _ANY
         if annotation is NONE_GIVEN:
             return _NO_HINT
-        if isinstance(annotation, Unresolved | ForwardRef):
-            return _unresolved(annotation)
+        if isinstance(annotation, Unresolved | ForwardRef | str):
+            return _unresolved(unresolved_name(annotation))
         if annotation is LiteralString:
             annotation = str
         if annotation in SCALAR_TYPES:
@@ -144,12 +148,7 @@ class _Compiler:
 
     def _union(self, name: str, members: list[Shape]) -> Shape:
         unlike = dict.fromkeys(members)
-        able = [member for member in unlike if not isinstance(member, Shapeless)]
-        scalars = [member for member in able if isinstance(member, Scalars)]
-        if len(scalars) > 1:
-            types = frozenset[type]().union(*(member.types or () for member in scalars))
-            merged = Scalars(" | ".join(member.name for member in scalars), types)
-            able = [merged, *(member for member in able if member not in scalars)]
+        able = _merged([member for member in unlike if not isinstance(member, Shapeless)])
         if len(able) < 2:
             return able[0] if able else Shapeless(name)
         if len({label_in(member, able) for member in able}) < len(able):
@@ -180,7 +179,7 @@ class _Compiler:
             return Shapeless(name)
         self._made[annotation] = record
         hints = hints_of_class(kind, arguments)
-        if dataclasses.InitVar in map(type, hints.values()):
+        if any(hint is InitVar or type(hint) is InitVar for hint in hints.values()):
             return Shapeless(name, "which has an InitVar that is not kept")
         record.fill({name: self.shape(hints.get(name, NONE_GIVEN)) for name in record.field_names})
         return record
@@ -201,6 +200,28 @@ class _Compiler:
         return shape
 
 
+def _merged(members: list[Shape]) -> list[Shape]:
+    """Return the members of a union, those of plain data as one, because JSON tells them apart."""
+    anything = [member for member in members if isinstance(member, Anything)]
+    if anything:
+        return [anything[0], *(member for member in members if not member.plain)]
+    scalars = [member for member in members if isinstance(member, Scalars)]
+    if not scalars:
+        return members
+    types = frozenset[type]().union(*(member.types or () for member in scalars))
+    plain = Scalars(either(member.name for member in scalars), types)
+    covered = {m for m in members if isinstance(m, Literals) and m.types and m.types <= types}
+    return [plain, *(m for m in members if m not in scalars and m not in covered)]
+
+
+def _has_hash(annotation: Any) -> bool:
+    try:
+        hash(annotation)
+    except TypeError:  # Annotated[int, []]
+        return False
+    return True
+
+
 class _Later(Shape):
     """A type alias that names itself, while it is being built."""
 
@@ -217,8 +238,7 @@ class _Later(Shape):
         return self.target.lift(data)
 
 
-def _unresolved(annotation: Unresolved | ForwardRef) -> Shape:
-    text = annotation.text if isinstance(annotation, Unresolved) else annotation.__forward_arg__
+def _unresolved(text: str) -> Shape:
     return Anything(
         text,
         fact=f"the annotation there, {text}, cannot be resolved at run time",

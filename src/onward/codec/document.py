@@ -25,10 +25,10 @@ def read(data: bytes | str) -> Any:
     """
     try:
         return _read(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Misfit("is not JSON") from error
-    except RecursionError as error:
-        raise Misfit("is nested beyond reason") from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Misfit("is not JSON") from None
+    except RecursionError:
+        raise Misfit("is nested beyond reason") from None
 
 
 def surrogate(tree: Any) -> Refused:

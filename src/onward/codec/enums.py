@@ -48,8 +48,8 @@ class ByValue(Shape):
             raise Misfit(f"is no value of {self.name}")
         try:
             return self._enum(data)
-        except ValueError as error:
-            raise Misfit(f"is no value of {self.name}") from error
+        except ValueError:
+            raise Misfit(f"is no value of {self.name}") from None
 
 
 class ByName(Shape):
@@ -97,5 +97,5 @@ class Flags(Shape):
             raise Misfit(f"is no value of {self.name}")
         try:
             return self._enum(data)
-        except ValueError as error:
-            raise Misfit(f"is no value of {self.name}") from error
+        except ValueError:
+            raise Misfit(f"is no value of {self.name}") from None

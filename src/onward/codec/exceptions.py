@@ -30,6 +30,8 @@ FAILURES_MOST: Final = 50
 FRAMES_MOST: Final = 400
 ERROR_BYTES_MOST: Final = 512 * 1024
 
+_UNREADABLE: Final = Failure("an exception", "<it could not be read>")
+
 _write: Final = msgspec.json.Encoder().encode
 _read: Final = msgspec.json.Decoder(Failure).decode
 
@@ -39,7 +41,7 @@ def encode_error(error: BaseException) -> Payload:
 
     Never fails because of the exception, and never gives more than 512 KiB.
     """
-    failure = _Teller().tell(error, CHAIN_MOST)
+    failure = _safely(lambda: _Teller().tell(error, CHAIN_MOST), _UNREADABLE)
     data = _write(failure)
     if len(data) > ERROR_BYTES_MOST:
         data = _write(msgspec.structs.replace(failure, cause=None, context=None, members=()))
@@ -56,8 +58,8 @@ def read_error(payload: Payload) -> Failure:
         raise unknown_tag(payload.tag, "an error")
     try:
         return _read(payload.data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Undecodable("an error", "value is no stored error") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Undecodable("an error", "value is no stored error") from None
 
 
 def decode_error(payload: Payload) -> BaseException:
@@ -127,7 +129,7 @@ def _head(error: BaseException) -> tuple[str, str, str]:
 
 
 def _message(error: BaseException) -> str:
-    return _safely(lambda: str.__str__(str(error)), "<it has no message: its __str__ fails>")
+    return _safely(lambda: str(error), "<it has no message: its __str__ fails>")
 
 
 def _frames(error: BaseException) -> str:
@@ -139,7 +141,7 @@ def _frames(error: BaseException) -> str:
 
 def _notes(error: BaseException) -> tuple[str, ...]:
     notes: list[Any] = _safely(lambda: list(getattr(error, "__notes__", ())), [])
-    texts = [str.__str__(note) for note in notes[:NOTES_MOST] if isinstance(note, str)]
+    texts = [note for note in notes[:NOTES_MOST] if isinstance(note, str)]
     return tuple(_clip(text, NOTE_CHARS_MOST) for text in texts)
 
 
@@ -166,6 +168,7 @@ def _safely(read: Callable[[], T], otherwise: T) -> T:
 
 def _clip(text: str, most: int) -> str:
     """Return text that is Unicode and at most a little longer than `most`, with both its ends."""
+    text = str.__str__(text)  # of a subclass, nothing can be trusted
     if len(text) > most:
         half = most // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"

@@ -7,10 +7,11 @@ and a broken one becomes `Unresolved` and is reported only when a value depends 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from dataclasses import dataclass
 from functools import partial
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -27,7 +28,7 @@ from typing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
 
 NONE_GIVEN: Final = inspect.Parameter.empty
 
@@ -98,30 +99,39 @@ def globals_of(fn: Any) -> dict[str, Any]:
     if isinstance(fn, partial):
         return globals_of(fn.func)
     if isinstance(fn, type):
-        return globals_of(fn.__init__)
+        return globals_of(vars(fn).get("__init__", fn.__new__))
     written = fn if hasattr(fn, "__globals__") else type(fn).__call__
     found: dict[str, Any] = getattr(written, "__globals__", {})
     return found
 
 
-def namespace_around(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Return the local names that a function defined inside another can mean.
+def namespace_around(fn: Any) -> dict[str, Any]:
+    """Return the local names that the annotations of a function defined inside another can mean.
 
     The functions and class bodies around it are still running while it is decorated, so they are
-    on the stack; what it uses itself is in its closure.
+    on the stack. Only what the annotations mention is taken, so that nothing else is kept alive.
     """
     qualified = getattr(fn, "__qualname__", "")
-    globals_ = globals_of(fn)
     if "<locals>" not in qualified:
         return {}
+    mentioned = _words_in_annotations(fn)
+    globals_ = globals_of(fn)
     names: dict[str, Any] = {}
     frame = inspect.currentframe()
     while frame is not None:
-        around = frame.f_code.co_qualname
-        if frame.f_globals is globals_ and qualified.startswith(f"{around}."):
-            names = {**frame.f_locals, **names}
+        if frame.f_globals is globals_ and qualified.startswith(f"{frame.f_code.co_qualname}."):
+            local = frame.f_locals
+            names = {name: local[name] for name in mentioned if name in local} | names
         frame = frame.f_back
     return names
+
+
+def _words_in_annotations(fn: Any) -> set[str]:
+    try:
+        annotations = getattr(inspect.unwrap(fn), "__annotations__", {})
+    except NameError:  # Python 3.14 evaluates them here, with the local names at hand
+        return set()
+    return set(re.findall(r"\w+", " ".join(map(str, annotations.values()))))
 
 
 def strip(annotation: Any) -> Any:
@@ -135,6 +145,19 @@ def strip(annotation: Any) -> Any:
             annotation = get_args(annotation)[0]
         else:
             return annotation
+
+
+def without_metadata(annotation: Any) -> Any:
+    """Return the annotation without `Annotated` at any depth; its metadata may have no hash."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return without_metadata(arguments[0])
+    if origin is None or origin is Literal:
+        return annotation
+    bare = tuple(map(without_metadata, arguments))
+    if origin is Union or origin is UnionType:
+        return Union[bare]  # noqa: UP007 - a tuple known only at run time
+    return GenericAlias(origin, bare)
 
 
 def wrapper_of(annotation: Any) -> str:
@@ -155,24 +178,22 @@ def bind(annotation: Any, variables: Mapping[Any, Any]) -> Any:
     parameters = getattr(annotation, "__parameters__", ())
     if not parameters or isinstance(annotation, type):
         return annotation
-    try:
-        return annotation[tuple(variables.get(parameter, parameter) for parameter in parameters)]
-    except TypeError:  # a parameter pack
-        return Unresolved(describe(annotation))
+    if not all(isinstance(parameter, TypeVar) for parameter in parameters):
+        return Unresolved(describe(annotation))  # a pack stands for any number of types
+    return annotation[tuple(variables.get(parameter, parameter) for parameter in parameters)]
 
 
 def describe(annotation: Any) -> str:
     """Return an annotation as people write it, without modules."""
     if annotation is None or annotation is type(None):
         return "None"
-    if isinstance(annotation, ForwardRef):
-        return annotation.__forward_arg__
+    if isinstance(annotation, str | ForwardRef | Unresolved):
+        return unresolved_name(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return describe(arguments[0])
     if origin is Union or origin is UnionType:
-        names = sorted(map(describe, arguments), key=lambda name: (name == "None", name))
-        return " | ".join(names)  # sorted, because `int | str` equals `str | int`
+        return either(map(describe, arguments))
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, arguments))}]"
     own = origin if origin is not None else annotation
@@ -180,6 +201,18 @@ def describe(annotation: Any) -> str:
     if origin is None or not hasattr(annotation, "__args__"):
         return name
     return f"{name}[{', '.join(map(_describe_argument, arguments))}]"
+
+
+def either(names: Iterable[str]) -> str:
+    """Return the name of a union: in one order, because `int | str` equals `str | int`."""
+    return " | ".join(sorted(names, key=lambda name: (name == "None", name)))
+
+
+def unresolved_name(annotation: str | ForwardRef | Unresolved) -> str:
+    """Return the text of an annotation that is still text."""
+    if isinstance(annotation, str):
+        return annotation
+    return annotation.text if isinstance(annotation, Unresolved) else annotation.__forward_arg__
 
 
 def _describe_argument(argument: Any) -> str:

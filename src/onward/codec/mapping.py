@@ -74,7 +74,7 @@ class Dict(Shape):
             try:
                 lifted[key] = self._item.lift(item)
             except Misfit as wrong:
-                raise wrong.under(key_step(text, len(lifted))) from wrong.__cause__
+                raise wrong.under(key_step(text, len(lifted))) from None
         return lifted
 
     def _lift_key(self, text: str) -> Any:
@@ -82,9 +82,9 @@ class Dict(Shape):
             key = self._key.lift(text if self._text_keys else document.read(text))
             hash(key)
         except Misfit as wrong:
-            raise wrong.under("{key}") from wrong.__cause__
-        except TypeError as error:
-            raise Misfit("has a key that a dict cannot hold") from error
+            raise wrong.under("{key}") from None
+        except TypeError:
+            raise Misfit("has a key that a dict cannot hold") from None
         return key
 
 
@@ -141,7 +141,7 @@ class NamedKeys(Shape):
             try:
                 lifted[key] = shape.lift(item)
             except Misfit as wrong:
-                raise wrong.under(f".{key}") from wrong.__cause__
+                raise wrong.under(f".{key}") from None
         for name in sorted(self._required):
             if name not in lifted:
                 raise Misfit(f"lacks {name}")

@@ -11,7 +11,7 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _ORDINARY: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
@@ -32,7 +32,7 @@ class Parameters:
             name for name, p in by_name.items() if p.default is Parameter.empty
         )
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Parameter]:
         return iter(self._signature.parameters.values())
 
     def assign(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

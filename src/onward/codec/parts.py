@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -38,12 +39,19 @@ class Parts:
         Raises:
             Exception: a part cannot be stored, or the rest would have another message.
         """
-        common = shape_of(_COMMON)
+        attributes = dict(_attributes(error))
+        names = {id(value): name for name, value in attributes.items()}
         data = {
-            "args": [common.lower(arg, 0) for arg in _args(error)],
             "attributes": {
-                name: self._shape(name).lower(value, 0) for name, value in _attributes(error)
+                name: self._shape(name).lower(value, 0) for name, value in attributes.items()
             },
+            # An arg that is an attribute too, as in a dataclass, has the annotation of that one.
+            "args": [
+                {"same_as": names[id(arg)]}
+                if id(arg) in names
+                else {"value": shape_of(_COMMON).lower(arg, 0)}
+                for arg in _args(error)
+            ],
         }
         if str(self.put_together(data)) != str(error):
             raise ValueError("the parts do not make the same exception")
@@ -55,15 +63,25 @@ class Parts:
         Raises:
             Exception: the data does not fit the type as it is now.
         """
-        args = [shape_of(_COMMON).lift(arg) for arg in data["args"]]
+        attributes = {
+            name: self._shape(name).lift(item) for name, item in data["attributes"].items()
+        }
+        args = [
+            attributes[arg["same_as"]] if "same_as" in arg else shape_of(_COMMON).lift(arg["value"])
+            for arg in data["args"]
+        ]
         error = self._kind.__new__(self._kind, *args)
         _built_in_init(self._kind)(error, *args)
-        for name, item in data["attributes"].items():
-            object.__setattr__(error, name, self._shape(name).lift(item))
+        for name, value in attributes.items():
+            object.__setattr__(error, name, value)
         return error
 
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return hints_of_class(self._kind)
+
     def _shape(self, name: str) -> Shape:
-        return shape_of(hints_of_class(self._kind).get(name, _COMMON))
+        return shape_of(self._hints.get(name, _COMMON))
 
 
 def _args(error: BaseException) -> tuple[Any, ...]:

@@ -123,11 +123,15 @@ class Anything(Shape):
             raise refused.under(f"[{at}]", value) from None
 
     def _refusal(self, value: object) -> Refused:
-        back = _comes_back_as(value)
+        back, advice = _comes_back_as(value), self._advice
         if back is None:
-            return no_shape(value)
+            base = next((base for base in _PLAIN_BASES if isinstance(value, base)), None)
+            if base is None:
+                return no_shape(value)
+            back = f"a plain {base.__name__}"
+            advice = f"Pass {back}."  # no annotation would help
         return Refused(
-            f"is {a_value(value)}, but {self._fact}: it would come back as {back}", self._advice
+            f"is {a_value(value)}, but {self._fact}: it would come back as {back}", advice
         )
 
     def _key_refusal(self, value: dict[Any, Any]) -> Refused:
@@ -161,6 +165,7 @@ _PLAIN_BASES: Final = (str, int, float, list, dict)
 
 
 def _comes_back_as(value: object) -> str | None:
+    """Return what a value would come back as that an annotation could keep."""
     if isinstance(value, type):
         return None
     if isinstance(value, Enum):
@@ -169,10 +174,7 @@ def _comes_back_as(value: object) -> str | None:
         return "text"
     if isinstance(value, tuple | set | frozenset):
         return "a list"
-    if _is_record(type(value)):
-        return "a dict"
-    base = next((base for base in _PLAIN_BASES if isinstance(value, base)), None)
-    return base and f"a plain {base.__name__}"
+    return "a dict" if _is_record(type(value)) else None
 
 
 def _is_record(kind: type) -> bool:

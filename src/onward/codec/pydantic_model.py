@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from onward.codec import document
 from onward.codec.plain import Anything
-from onward.codec.refusal import Misfit, Refused, mismatch, with_article
+from onward.codec.refusal import Misfit, Refused, key_step, mismatch, with_article
 from onward.codec.shape import ALL_KINDS, Kind, Shape
 
 _PLAIN: Final = Anything()
@@ -45,13 +45,13 @@ class Model(Shape):
             tree = _dump(value)
             # Checked as plain data first: a big int or deep nesting has a place to tell.
             _PLAIN.lower(tree, depth)
-            same = self._validate(tree) == value
+            same = bool(self._validate(tree) == value)
         except Refused:
             raise
         except UnicodeEncodeError:
             raise document.surrogate(tree) from None
-        except Exception as error:  # its serialisers and validators may raise anything
-            raise self._not_inverse(f" ({type(error).__name__})") from error
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            raise self._not_inverse(f" ({type(error).__name__})") from None
         if not same:
             raise self._not_inverse("")
         return tree
@@ -67,8 +67,18 @@ class Model(Shape):
         """Return the model that was written."""
         try:
             return self._validate(data)
-        except Exception as error:  # its validators may raise anything
-            raise Misfit(f"was refused by {self.name} ({type(error).__name__})") from error
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            raise self._refused_by_model(error) from None
+
+    def _refused_by_model(self, error: Exception) -> Misfit:
+        listed = getattr(error, "errors", None)
+        if listed is None:
+            return Misfit(f"was refused by {self.name} ({type(error).__name__})")
+        first = listed(include_input=False, include_url=False, include_context=False)[0]
+        wrong = Misfit(f"was refused by {self.name} ({first['type']})")
+        for part in reversed(first["loc"]):
+            wrong.under(f"[{part}]" if type(part) is int else key_step(part, 0))
+        return wrong
 
     def _validate(self, tree: Any) -> Any:
         # JSON and not Python data, because a strict model takes text for a datetime only there.

@@ -99,13 +99,13 @@ class Record(Shape):
                 try:
                     lifted[field.name] = lift(data[field.name])
                 except Misfit as wrong:
-                    raise wrong.under(f".{field.name}") from wrong.__cause__
+                    raise wrong.under(f".{field.name}") from None
             elif field.default is None:
                 raise Misfit(f"lacks {field.name}")
         try:
             return self._build(lifted)
-        except Exception as error:  # a post-init hook may raise anything
-            raise Misfit(f"was refused by {self.name} ({type(error).__name__})") from error
+        except Exception as error:  # noqa: BLE001 - a hook may raise anything
+            raise Misfit(f"was refused by {self.name} ({type(error).__name__})") from None
 
 
 def _label(kind: type) -> str:

@@ -2,7 +2,8 @@
 
 The walk itself keeps no path, because nearly every value is fine. When one is not, the innermost
 shape raises, and every container on the way out adds its own step. What users gave is never part
-of the text: only types, field names, positions and keys that look like field names.
+of the text: only types, field names, positions and keys that look like field names. Nor is it in
+a cause: foreign errors quote what they could not read, so they are named and cut off.
 """
 
 from __future__ import annotations

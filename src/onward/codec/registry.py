@@ -7,7 +7,7 @@ something else than what was raised.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from onward.codec import document
 from onward.codec.compiler import shape_of
@@ -61,6 +61,10 @@ _by_type: dict[type[BaseException], Registered] = {}
 _by_name: dict[str, Registered] = {}
 
 
+class _Decorator(Protocol):
+    def __call__(self, kind: type[E], /) -> type[E]: ...
+
+
 @overload
 def register_error(
     kind: type[E],
@@ -76,9 +80,9 @@ def register_error(
 def register_error(
     *,
     name: str | None = None,
-    to_data: Callable[[E], Any] | None = None,
-    from_data: Callable[[Any], E] | None = None,
-) -> Callable[[type[E]], type[E]]: ...
+    to_data: Callable[[Any], Any] | None = None,
+    from_data: Callable[[Any], BaseException] | None = None,
+) -> _Decorator: ...
 
 
 def register_error(

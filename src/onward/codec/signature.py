@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union, Unpack, get_args, get_
 from onward.codec import document
 from onward.codec.compiler import shape_of
 from onward.codec.fingerprint import fingerprint_of
-from onward.codec.hints import NONE_GIVEN, globals_of, namespace_around, resolve
+from onward.codec.hints import (
+    NONE_GIVEN,
+    Unresolved,
+    globals_of,
+    namespace_around,
+    resolve,
+    without_metadata,
+)
 from onward.codec.parameters import Parameters
 from onward.codec.payload import PAYLOAD_MOST, Payload
-from onward.codec.refusal import Misfit, Refused
+from onward.codec.refusal import Refused, key_step
 from onward.codec.values import lift, lower, pack, unpack
 from onward.errors import Undecodable, Unencodable
 
@@ -44,7 +51,10 @@ def signature_of(fn: Callable[..., Any], *, method: bool = False) -> CallShape:
 
 
 class Arguments:
-    """The arguments of one call, checked and ready to be stored or compared."""
+    """The arguments of one call, checked and ready to be stored or compared.
+
+    It holds what the caller gave and copies nothing, so ask it before the caller goes on.
+    """
 
     __slots__ = ("_defaults", "_path", "_tree")
 
@@ -72,15 +82,15 @@ class Arguments:
             Unencodable: some text has a lone surrogate.
         """
         defaults = self._defaults
-        told = {
-            name: item
-            for name, item in self._tree.items()
-            if name not in defaults or not _same(item, defaults[name])
-        }
         try:
+            told = {
+                name: item
+                for name, item in self._tree.items()
+                if name not in defaults or not _same(item, defaults[name])
+            }
             return fingerprint_of(told)
         except UnicodeEncodeError:
-            broken = document.surrogate(told)
+            broken = document.surrogate(self._tree)
             raise Unencodable(broken.place(self._path), broken.fact, broken.advice) from None
 
 
@@ -110,7 +120,7 @@ class CallShape:
                     tree[name] = shape.lower(given[name], 0)
         except Refused as refused:
             path = f"{self.name}({refused.place(name)})"
-            raise Unencodable(path, refused.fact, refused.advice) from refused.__cause__
+            raise Unencodable(path, refused.fact, refused.advice) from None
         return Arguments(f"{self.name}(…)", tree, resolved.defaults)
 
     def encode(
@@ -137,7 +147,7 @@ class CallShape:
         try:
             return self._resolved.parameters.spread(values)
         except TypeError as error:
-            raise Undecodable(where, str(error)) from error
+            raise Undecodable(where, str(error)) from None
 
     def encode_result(self, value: object, *, limit: int = PAYLOAD_MOST) -> Payload:
         """Return a result as bytes, by the return annotation.
@@ -162,11 +172,8 @@ class CallShape:
     def _lift(self, name: str, item: Any, where: str) -> Any:
         shape = self._resolved.shapes.get(name)
         if shape is None:
-            raise Undecodable(where, f"there is no parameter {name}")
-        try:
-            return shape.lift(item)
-        except Misfit as wrong:
-            raise Undecodable(where, f"{wrong.place(name)} {wrong.fact}") from wrong.__cause__
+            raise Undecodable(where, f"there is no parameter for {key_step(name, 0)}")
+        return lift(shape, item, where, name)
 
     @cached_property
     def _resolved(self) -> _Resolved:
@@ -176,7 +183,6 @@ class CallShape:
         parameters = signature.parameters.values()
         shapes = {parameter.name: self._parameter_shape(parameter) for parameter in parameters}
         result = shape_of(self._hint(signature.return_annotation))
-        self._around = {}  # the local names are not needed any more
         return _Resolved(
             Parameters(self.name, signature), shapes, result, _defaults(parameters, shapes)
         )
@@ -189,8 +195,9 @@ class CallShape:
             return shape_of(GenericAlias(tuple, (hint, ...)))
         if parameter.kind is Parameter.VAR_KEYWORD:
             return shape_of(GenericAlias(dict, (str, hint)))
-        if parameter.default is None and hint is not NONE_GIVEN:
-            return shape_of(Union[hint, None])  # noqa: UP007 - what `name: str = None` means
+        if parameter.default is None and not isinstance(hint, Unresolved):
+            # What `name: str = None` means.
+            return shape_of(Union[without_metadata(hint), None])  # noqa: UP007 - a variable
         return shape_of(hint)
 
     def _hint(self, raw: Any) -> Any:
@@ -214,8 +221,10 @@ def _defaults(parameters: Any, shapes: dict[str, Shape]) -> dict[str, Any]:
     for parameter in parameters:
         if parameter.default is not Parameter.empty:
             try:
-                trees[parameter.name] = shapes[parameter.name].lower(parameter.default, 0)
-            except Refused:
+                tree = shapes[parameter.name].lower(parameter.default, 0)
+                # A copy, because the function may change a default that is a list.
+                trees[parameter.name] = document.read(document.write(tree))
+            except (Refused, UnicodeEncodeError):
                 continue
     return trees
 

@@ -48,17 +48,15 @@ class Text(Shape):
             raise misfit(data, self.name)
         try:
             return self._read(data)
-        # A zone that this machine does not know is a KeyError, a bad decimal an ArithmeticError.
-        except (ValueError, ArithmeticError, KeyError) as error:
-            raise Misfit(f"is text that does not read as {self.name}") from error
+        # A bad decimal is an ArithmeticError; a zone may be unknown or the name of a folder.
+        except (ValueError, ArithmeticError, KeyError, OSError):
+            raise Misfit(f"is text that does not read as {self.name}") from None
 
 
 def _write_moment(value: datetime) -> str:
     zone = value.tzinfo
-    if zone is None:
+    if zone is None or type(zone) is timezone:
         _refuse_fold(value)
-        return value.isoformat()
-    if type(zone) is timezone:
         return value.isoformat()
     if type(zone) is ZoneInfo and zone.key:
         return f"{value.isoformat()}[{zone.key}]"
@@ -93,7 +91,7 @@ def _write_time(value: time) -> str:
 
 
 def _refuse_fold(value: datetime | time) -> None:
-    if value.fold:
+    if value.fold and value.tzinfo is None:
         raise Refused("has fold=1 without a zone to give it a meaning", "Use an aware datetime.")
 
 

@@ -25,7 +25,7 @@ OF: Final = "of"
 class Union(Shape):
     """One of several shapes."""
 
-    __slots__ = ("_by_kind", "_by_label", "_by_type", "_members", "_open", "_wrapped")
+    __slots__ = ("_by_kind", "_by_label", "_by_type", "_labels", "_members", "_open", "_wrapped")
 
     def __init__(self, name: str, members: tuple[Shape, ...]) -> None:
         times = Counter(kind for member in members for kind in member.kinds)
@@ -41,7 +41,8 @@ class Union(Shape):
         self._wrapped = frozenset(wrapped)
         self._by_type = {kind: self._of_type(kind) for kind in _known_types(members)}
         self._by_kind = {kind: _of_kind(members, kind) for kind in Kind}
-        self._by_label = {label_in(member, members): member for member in members}
+        self._labels = {member: label_in(member, members) for member in members}
+        self._by_label = {label: member for member, label in self._labels.items()}
 
     def lower(self, value: Any, depth: int) -> Any:
         """Return what the right member gives, in an envelope if others give the like."""
@@ -65,7 +66,7 @@ class Union(Shape):
     def _wrap(self, member: Shape, lowered: Any) -> Any:
         if KIND_OF[type(lowered)] not in self._wrapped:
             return lowered
-        return {MEMBER: label_in(member, self._members), OF: lowered}
+        return {MEMBER: self._labels[member], OF: lowered}
 
     def lift(self, data: Any) -> Any:
         """Return what the member gives that had lowered the value."""

@@ -65,17 +65,17 @@ def lower(shape: Shape, value: object, path: str) -> Any:
     try:
         return shape.lower(value, 0)
     except Refused as refused:
-        raise Unencodable(refused.place(path), refused.fact, refused.advice) from refused.__cause__
+        raise Unencodable(refused.place(path), refused.fact, refused.advice) from None
 
 
-def lift(shape: Shape, tree: Any, name: str) -> Any:
+def lift(shape: Shape, tree: Any, name: str, path: str = "value") -> Any:
     """Return the value in plain data, or say where it does not fit."""
     try:
         return shape.lift(tree)
     except Misfit as wrong:
-        raise Undecodable(name, f"{wrong.place('value')} {wrong.fact}") from wrong.__cause__
-    except RecursionError as error:
-        raise Undecodable(name, "value is nested beyond reason") from error
+        raise Undecodable(name, f"{wrong.place(path)} {wrong.fact}") from None
+    except RecursionError:
+        raise Undecodable(name, f"{path} is nested beyond reason") from None
 
 
 def pack(tree: Any, path: str, limit: int) -> Payload:
@@ -97,4 +97,4 @@ def unpack(payload: Payload, name: str) -> Any:
     try:
         return document.read(payload.data)
     except Misfit as wrong:
-        raise Undecodable(name, f"value {wrong.fact}") from wrong.__cause__
+        raise Undecodable(name, f"value {wrong.fact}") from None

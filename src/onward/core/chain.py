@@ -6,13 +6,13 @@ back at the old one; the id is the name of the newest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from onward.core.decision import Decision, Moved, Refused
 from onward.core.replay.record import RecordKind, RecordState
 from onward.core.run import TERMINAL, Returned, Run, RunState, Superseded, advance
+from onward.core.value import Value
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class Carried(StrEnum):
     DEADLINE = "deadline"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Value):
     """One run of a chain; the first follows nobody."""
 
     uid: str

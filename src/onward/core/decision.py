@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
@@ -11,22 +12,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Moved(Generic[T]):
+class Moved(Value, Generic[T]):
     """The fact counts: write `to`."""
 
     to: T
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Value):
     """The fact is true but changes nothing: it came too late, or says what is known."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Value):
     """The fact may not happen in this state; nothing is written.
 
     `until` is the instant from which it would count, where time is all that is missing.

@@ -6,7 +6,6 @@ It is never released while the effect that was made of it may have happened.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
@@ -14,6 +13,7 @@ from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.effect import UNCERTAIN, EffectState
 from onward.core.replay.record import RecordKind, RecordState
 from onward.core.run import OPEN, Reason, RunState
+from onward.core.value import Value, changed
 
 if TYPE_CHECKING:
     from onward.core.replay.record import Record
@@ -38,8 +38,7 @@ class SkipReason(StrEnum):
     QUARANTINED = "quarantined"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Value):
     """An event in the eyes of one consumer.
 
     `attempt` rises each time it becomes pending again; `releases` counts only the times that a run
@@ -56,50 +55,43 @@ class Delivery:
 # --- facts ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(Value):
     """A run's preparation pins the event."""
 
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
+class Consumed(Value):
     """The run that holds it has committed."""
 
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class EffectSkipped:
+class EffectSkipped(Value):
     """The run that holds it has committed, after an operator skipped its effect."""
 
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Value):
     """The run that holds it gives it back; `blamed` if the event may be at fault."""
 
     run: str
     blamed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class HandedOver:
+class HandedOver(Value):
     """A retry takes the event over from the run that it follows."""
 
     run: str
     to: str
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedByOperator:
+class SkippedByOperator(Value):
     """An operator takes the event out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Value):
     """An operator wants the event to be handled again."""
 
 
@@ -129,7 +121,7 @@ def advance(delivery: Delivery, fact: Fact) -> Decision[Delivery]:
 
 def _reserved(delivery: Delivery, run: str) -> Decision[Delivery]:
     if delivery.state is DeliveryState.PENDING:
-        return Moved(replace(delivery, state=DeliveryState.RESERVED, run=run))
+        return Moved(changed(delivery, state=DeliveryState.RESERVED, run=run))
     if delivery.state is DeliveryState.RESERVED and delivery.run == run:
         return Ignored("the run holds it already")
     return Refused(f"it is {delivery.state}")
@@ -155,21 +147,21 @@ def _replayed(delivery: Delivery) -> Decision[Delivery]:
 def _let_go(delivery: Delivery, fact: Consumed | EffectSkipped | Released | HandedOver) -> Delivery:
     match fact:
         case Consumed():
-            return replace(delivery, state=DeliveryState.CONSUMED)
+            return changed(delivery, state=DeliveryState.CONSUMED)
         case EffectSkipped():
             return _set_aside(delivery, SkipReason.EFFECT_SKIPPED)
         case HandedOver(to=to):
-            return replace(delivery, run=to)
+            return changed(delivery, run=to)
         case Released(blamed=blamed):
             releases = delivery.releases + blamed
             if releases >= RELEASES_MOST:
-                return _set_aside(replace(delivery, releases=releases), SkipReason.QUARANTINED)
+                return _set_aside(changed(delivery, releases=releases), SkipReason.QUARANTINED)
             return Delivery(attempt=delivery.attempt + 1, releases=releases)
     assert_never(fact)
 
 
 def _set_aside(delivery: Delivery, reason: SkipReason) -> Delivery:
-    return replace(delivery, state=DeliveryState.SKIPPED, reason=reason)
+    return changed(delivery, state=DeliveryState.SKIPPED, reason=reason)
 
 
 def _not_held(

@@ -7,12 +7,12 @@ lies there until the owner looks.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from onward.core.decision import Moved
 from onward.core.run import PAUSES, Reason, Run, RunState, Woken, advance
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,8 +66,7 @@ def wake(
 # --- waits ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Value):
     """A message as the owner reads it; `seq` is its inbox number, `id` was made by the sender."""
 
     seq: int
@@ -75,8 +74,7 @@ class Message:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Value):
     """An open wait for a message of one name, in the order the body asked."""
 
     identity: str
@@ -84,16 +82,14 @@ class Wait:
     due: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(Value):
     """The wait ends with this message."""
 
     wait: Wait
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOut:
+class TimedOut(Value):
     """The wait ends without a message; one that comes later stays in the inbox."""
 
     wait: Wait

@@ -6,13 +6,13 @@ whoever deletes the row takes the right to write away, and every batch of writes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.instant import MINUTE, SECOND
 from onward.core.run import RunState
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -25,25 +25,21 @@ AUDIT_EVERY: Duration = 30 * SECOND
 LOOP_STALL_MOST: Duration = 5 * MINUTE
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Value):
     """A worker's lease row; None stands for a row that is not there."""
 
     until: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(Value):
     """The worker says that it lives."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakenOver:
+class TakenOver(Value):
     """Someone wants the runs of a worker that seems gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Value):
     """The worker leaves by itself."""
 
 
@@ -102,8 +98,7 @@ class Fate(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Value):
     """The run's row as a commit found it."""
 
     state: RunState
@@ -111,8 +106,7 @@ class Row:
     inbox: int
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Value):
     """What an owner wanted to commit for one run.
 
     `moves` says that it changes the run's own state; `seen` is the inbox number it had seen, where

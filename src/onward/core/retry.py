@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from onward.core.instant import DurationLike, duration, show
+from onward.core.value import Value
 from onward.errors import BadInput, InvariantBroken
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Retry:
         object.__setattr__(self, "only_names", _names("only", self.only))
         object.__setattr__(self, "never_names", _names("never", self.never))
 
-    def delay(self, attempt: int, *, chance: float) -> Duration:
+    def delay(self, attempt: int, chance: float) -> Duration:
         """Return the wait after the failure of `attempt` (from 1); `chance` is from 0 to 1."""
         if attempt < 1 or not 0 <= chance <= 1:
             raise InvariantBroken(f"a wait after attempt {attempt} with chance {chance}")
@@ -135,8 +136,7 @@ REPAIRS = Retry(attempts=3, first="0s")
 # --- the decision ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Value):
     """What a policy must know of an error.
 
     `names` are its type and the bases of that; `fatal` and `retryable` say that the code which
@@ -158,15 +158,13 @@ class Why(StrEnum):
     EXHAUSTED = "exhausted"
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Value):
     """Try again after this long."""
 
     after: Duration
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Value):
     """Do not try again."""
 
     why: Why
@@ -187,7 +185,7 @@ def _lineage(kinds: Iterable[type]) -> tuple[str, ...]:
     return tuple(error_name(kind) for kind in kinds if issubclass(kind, BaseException))
 
 
-def decide(policy: Retry, attempt: int, error: Failure, *, chance: float) -> Again | GiveUp:
+def decide(policy: Retry, attempt: int, error: Failure, chance: float) -> Again | GiveUp:
     """Return whether to try again after `attempt` (from 1) failed with `error`."""
     if error.fatal:
         return GiveUp(Why.FATAL)

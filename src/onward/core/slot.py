@@ -7,12 +7,12 @@ When cron fires is not known here: its slots come in as an iterator.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from onward.core.digest import digest
 from onward.core.instant import MINUTE, show
+from onward.core.value import Value
 from onward.errors import BadInput, InvariantBroken
 
 if TYPE_CHECKING:
@@ -52,12 +52,11 @@ class Disposition(StrEnum):
     PAUSED = "paused"
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Value):
     """How a schedule treats slots; `cap` bounds `CatchUp.ALL`."""
 
     catch_up: CatchUp = CatchUp.LATEST
-    overlap: Overlap = Overlap.SKIP
+    overlap: Overlap = Overlap.ALLOW
     cap: int = 100
 
     def __post_init__(self) -> None:
@@ -72,8 +71,7 @@ class Rules:
 # --- which slots have passed ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Value):
     """The slots that have passed and have no disposition yet.
 
     A month of missed seconds is a number here, not a list: only the newest are spelled out.
@@ -125,8 +123,7 @@ def due_interval(*, anchor: Instant, every: Duration, since: Instant, now: Insta
 # --- what becomes of them -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Value):
     """Neighbouring slots with the same disposition, from `first` to `last`."""
 
     first: Instant
@@ -135,8 +132,7 @@ class Span:
     disposition: Disposition
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Value):
     """What to write for a schedule, oldest slot first.
 
     `held` is a slot that waits for the open run to end; it and what follows are looked at again

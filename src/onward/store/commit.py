@@ -5,8 +5,9 @@ and attachments are written together or not at all. Folding is pure: it takes co
 they came and says which of them go together, under the rules that make one statement possible:
 
 - a run has one place in a batch, however many commits it made;
-- a run is never moved and woken in one batch, and attaches once, for one statement may not change
-  a row twice;
+- a run is never moved and woken in one batch, and nothing is attached to twice, for one statement
+  may not change a row twice;
+- a commit that may be refused goes without the others of its run, for they would be refused with it;
 - what is left for the next batch keeps its order within a run.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from onward.store.rows import (
         DeliveryMove,
@@ -41,6 +42,12 @@ class Attachments:
     deliveries: tuple[DeliveryMove, ...] = ()
     published: tuple[Publish, ...] = ()
     states: tuple[HandlerState, ...] = ()
+
+    def touched(self) -> Iterator[tuple[str, ...]]:
+        """Yield a key for each row that this changes if it is as expected."""
+        yield from (("effect", effect.key) for effect in self.effects)
+        yield from (("delivery", move.handler, move.event) for move in self.deliveries)
+        yield from (("state", saved.handler, saved.key) for saved in self.states)
 
 
 NOTHING_ATTACHED = Attachments()
@@ -73,11 +80,24 @@ class Commit:
         """The inbox number that the run must still have if it is to move."""
         return None if self.move is None else self.move.seen
 
+    @property
+    def may_be_refused(self) -> bool:
+        """Say whether this relies on more than that its run is still its own."""
+        return self.seen is not None or self.attached is not NOTHING_ATTACHED
+
     def latest_records(self) -> Collection[NewRecord]:
-        """Return the records, each identity once: a record opened and closed here is closed."""
+        """Return the records, each identity once: a record opened and closed here is closed.
+
+        What comes out is what the database would hold had they been written one after the other.
+        """
         if len(self.records) < 2:
             return self.records
-        return {(record.identity, record.attempt): record for record in self.records}.values()
+        latest: dict[tuple[str, int], NewRecord] = {}
+        for record in self.records:
+            before = latest.setdefault((record.identity, record.attempt), record)
+            if before is not record and before.state == "open":
+                latest[record.identity, record.attempt] = _closed(before, record)
+        return latest.values()
 
     def weigh(self) -> tuple[int, int]:
         """Return about how many rows and how many bytes of payload this writes."""
@@ -94,7 +114,7 @@ class Commit:
         return 1 + len(self.records) + len(self.messages) + len(self.starts), size
 
     def then(self, later: Commit) -> Commit:
-        """Return this and a later commit of the same run as one."""
+        """Return this and a later commit of the same run, neither of which attaches, as one."""
         return Commit(
             self.run,
             self.fence,
@@ -102,8 +122,22 @@ class Commit:
             later.move,
             self.messages + later.messages,
             self.starts + later.starts,
-            later.attached if self.attached is NOTHING_ATTACHED else self.attached,
         )
+
+
+def _closed(opened: NewRecord, later: NewRecord) -> NewRecord:
+    """Return an open record as a later one of the same attempt leaves it."""
+    times = (later.due, later.due_in)
+    due, due_in = (opened.due, opened.due_in) if times == (None, None) else times
+    return opened._replace(
+        seq=later.seq,
+        state=later.state,
+        due=due,
+        due_in=due_in,
+        message=later.message,
+        payload=later.payload,
+        error=later.error,
+    )
 
 
 class Batch:
@@ -112,6 +146,7 @@ class Batch:
     def __init__(self) -> None:
         self.runs: dict[str, Commit] = {}
         self._woken: set[str] = set()
+        self._touched: set[tuple[str, ...]] = set()
         self._rows = 0
         self._size = 0
 
@@ -128,6 +163,7 @@ class Batch:
         self.runs[commit.run] = commit if mine is None else mine.then(commit)
         for message in commit.messages:
             self._woken.add(message.target)
+        self._touched.update(commit.attached.touched())
         self._rows, self._size = rows, size
         return True
 
@@ -135,10 +171,13 @@ class Batch:
         if mine is not None and (
             mine.fence != commit.fence
             or mine.move is not None
-            or NOTHING_ATTACHED not in (mine.attached, commit.attached)
+            or mine.may_be_refused
+            or commit.may_be_refused
         ):
             return False
         if commit.move is not None and commit.run in self._woken:
+            return False
+        if self._touched and not self._touched.isdisjoint(commit.attached.touched()):
             return False
         return not any(self._moves(message.target, commit) for message in commit.messages)
 

@@ -80,6 +80,11 @@ class Database(Protocol):
         ...
 
     @property
+    def is_private(self) -> bool:
+        """Whether nobody else can reach it: a database in memory."""
+        ...
+
+    @property
     def lanes(self) -> int:
         """How many batches of one worker may be under way at a time."""
         ...

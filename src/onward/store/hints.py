@@ -42,6 +42,7 @@ class Ear:
         self.loop = asyncio.get_running_loop()
         self._exchange = exchange
         self._heard: set[str] = set()
+        self._poked = False
         self._bell = asyncio.Event()
 
     def __enter__(self) -> Self:
@@ -63,10 +64,15 @@ class Ear:
             self._heard |= heard
             self._bell.set()
 
+    def poke(self) -> None:
+        """End the wait, or the next one, although nothing was heard."""
+        self._poked = True
+        self._bell.set()
+
     async def wait(self, seconds: float) -> set[str]:
         """Return what was heard since the last wait, waiting at most `seconds` for it."""
         deadline = self.loop.time() + seconds
-        while not self._heard and (left := deadline - self.loop.time()) > 0:
+        while not (self._heard or self._poked) and (left := deadline - self.loop.time()) > 0:
             foreign = self._exchange.foreign_change
             step = left if foreign is None else min(left, FOREIGN_LOOK_SECONDS)
             try:
@@ -77,6 +83,7 @@ class Ear:
                     self._exchange.ring({ANYTHING})
                     self._heard.add(ANYTHING)
         self._bell.clear()
+        self._poked = False
         heard, self._heard = self._heard, set()
         return heard
 

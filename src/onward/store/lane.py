@@ -2,8 +2,8 @@
 
 There are no timers. A lone write goes out at once; a thousand concurrent ones go out in a few
 batches. A batch that fails because of one member is halved until the culprit is alone, so that
-only it is refused. What the caller of a write does meanwhile (be cancelled, go away) changes
-nothing about the write.
+only it is refused; one that somebody's lock holds up goes on apart, so that no other waits for it.
+What the caller of a write does meanwhile (be cancelled, go away) changes nothing about the write.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from onward.errors import Rejected
+from onward.errors import Rejected, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+APART_SECONDS = 10.0
+"""How long a write that somebody's lock holds up is tried before it is given up."""
+
+_APART_DELAY_SECONDS = 0.1
+
+
+class Contended(Unavailable):
+    """Somebody holds a lock that one member of a batch needs; the others need not wait."""
 
 
 class Lane(Generic[Item, Answer]):
@@ -26,8 +35,10 @@ class Lane(Generic[Item, Answer]):
     Args:
         apply: Writes what it can of the items, all or nothing, and returns an answer per item, or
             `None` for one that has to wait for the next batch; the first is never put off. It
-            raises `Rejected` when an item cannot be written, and `Unavailable` when nothing can.
+            raises `Rejected` when an item cannot be written, `Contended` when somebody's lock is
+            in the way of one, and `Unavailable` when nothing can be written.
         name: Names the task, for people who look at a stack dump.
+        key: Tells what an item is about. Items of one key are written in the order they came.
         most: How many items are looked at together.
     """
 
@@ -36,29 +47,42 @@ class Lane(Generic[Item, Answer]):
         apply: Callable[[list[Item]], Awaitable[Sequence[Answer | None]]],
         *,
         name: str,
+        key: Callable[[Item], object] = id,
         most: int = 500,
     ) -> None:
         self._apply = apply
         self._name = name
+        self._key = key
         self._most = most
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._apart: dict[object, list[tuple[Item, asyncio.Future[Answer]]]] = {}
+        self._one_apart = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.batches = 0
         self.items = 0
 
     def submit(self, item: Item) -> asyncio.Future[Answer]:
         """Queue a write and return the future of its answer."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Answer] = loop.create_future()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
-        if self._task is None:
-            self._task = loop.create_task(self._drain(), name=self._name)
+        self._start()
         return answer
 
     async def close(self) -> None:
         """Wait until everything that was submitted has its answer."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = self._spawn(self._drain())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _drain(self) -> None:
         try:
@@ -66,30 +90,90 @@ class Lane(Generic[Item, Answer]):
                 batch = self._waiting[: self._most]
                 self._waiting = self._waiting[self._most :]
                 self._waiting = await self._write(batch) + self._waiting
+        except asyncio.CancelledError as end:  # the loop ends: nobody may be left waiting
+            _fail(self._waiting, end)
+            raise
         finally:
             self._task = None
 
     async def _write(self, batch: list[_Waiting]) -> list[_Waiting]:
         """Write a batch and return those of its members that have to wait for the next one."""
+        batch = [waiting for waiting in batch if not self._follows(waiting)]
+        if not batch:
+            return []
         try:
             answers = await self._apply([item for item, _ in batch])
-        except Rejected as refusal:
-            if len(batch) == 1:
+        except (Rejected, Contended) as refusal:
+            if len(batch) > 1:
+                return await self._halve(batch)
+            if isinstance(refusal, Contended):
+                self._set_apart(batch[0])
+            else:
                 _fail(batch, refusal)
-                return []
-            middle = len(batch) // 2
-            left = await self._write(batch[:middle])
-            return left + await self._write(batch[middle:])
+            return []
         except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
             _fail(batch, error)
             return []
-        except asyncio.CancelledError as end:  # the loop ends: nobody may be left waiting
-            _fail([*batch, *self._waiting], end)
-            self._waiting.clear()
+        except asyncio.CancelledError as end:
+            _fail(batch, end)
             raise
         self.batches += 1
         self.items += len(batch)
         return _answer(batch, answers)
+
+    async def _halve(self, batch: list[_Waiting]) -> list[_Waiting]:
+        middle = len(batch) // 2
+        try:
+            left = await self._write(batch[:middle])
+            put_off = {self._key(item) for item, _ in left}
+            left += [waiting for waiting in batch[middle:] if self._key(waiting[0]) in put_off]
+            rest = [waiting for waiting in batch[middle:] if self._key(waiting[0]) not in put_off]
+            return left + await self._write(rest)
+        except asyncio.CancelledError as end:
+            _fail(batch, end)
+            raise
+
+    # --- what somebody's lock holds up ------------------------------------------------------------
+
+    def _follows(self, waiting: _Waiting) -> bool:
+        """Say whether a member has to stay behind one that was set apart."""
+        before = self._apart.get(self._key(waiting[0]))
+        if before is None:
+            return False
+        before.append(waiting)
+        return True
+
+    def _set_apart(self, waiting: _Waiting) -> None:
+        self._apart[self._key(waiting[0])] = []
+        self._spawn(self._insist(waiting))
+
+    async def _insist(self, waiting: _Waiting) -> None:
+        """Write a member alone, for as long as that may take, then let its followers go on."""
+        try:
+            await self._write_alone(waiting)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its caller must hear of it
+            _fail([waiting], error)
+        except asyncio.CancelledError as end:
+            _fail([waiting, *self._apart.pop(self._key(waiting[0]))], end)
+            raise
+        self._waiting = self._apart.pop(self._key(waiting[0])) + self._waiting
+        if self._waiting:
+            self._start()
+
+    async def _write_alone(self, waiting: _Waiting) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + APART_SECONDS
+        while True:
+            try:
+                async with self._one_apart:  # each takes up a connection for as long as it waits
+                    answers = await self._apply([waiting[0]])
+            except Contended:
+                if loop.time() > end:
+                    raise
+            else:
+                _answer([waiting], answers)
+                return
+            await asyncio.sleep(_APART_DELAY_SECONDS)
 
 
 _Waiting = tuple[Any, "asyncio.Future[Any]"]

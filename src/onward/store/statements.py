@@ -73,7 +73,8 @@ class Dialect:
             sql = re.sub(r"(?<![:\w]):now\b", clock, sql)
             if not self.skip_locked:
                 sql = sql.replace(" SKIP LOCKED", "")
-        names = [given for given in order if not (given == "now" and self.database_time)]
+        # Only SQLite is given rows as they are; Postgres refuses a parameter that no text uses.
+        names = [] if self.postgres else list(order)
 
         def numbered(match: re.Match[str]) -> str:
             if match[1] not in names:

@@ -26,6 +26,7 @@ from onward.store.sqlite.database import SqliteDatabase
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
     from types import TracebackType
 
@@ -60,8 +61,12 @@ class Store:
         self.namespace = namespace
         self._clock = clock
         self._chance = chance
-        self._starts: Lane[NewRun, Started] = Lane(self._write_starts, name="onward starts")
-        self._sends: Lane[Message, Sent] = Lane(self._write_messages, name="onward messages")
+        self._starts: Lane[NewRun, Started] = Lane(
+            self._write_starts, name="onward starts", key=lambda run: run.id
+        )
+        self._sends: Lane[Message, Sent] = Lane(
+            self._write_messages, name="onward messages", key=lambda message: message.target
+        )
         self._writers: dict[str, Writer] = {}
 
     async def __aenter__(self) -> Self:
@@ -131,6 +136,23 @@ class Store:
         """Return how many runs are in each state."""
         rows = await self.read(lambda tx: tx.fetch("counts"))
         return {row[0]: row[1] for row in rows}
+
+    async def list_runs(
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        queue: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRow]:
+        """Return runs, newest first; `before` is the uid of the last one of the page before."""
+        rows = await self.read(
+            lambda tx: tx.fetch(
+                "list_runs", name=name, state=state, queue=queue, limit=limit, before=before
+            )
+        )
+        return [RunRow._make(row) for row in rows]
 
     async def now(self) -> Instant:
         """Return the database's time."""
@@ -210,6 +232,25 @@ class Store:
         due: Instant | None = rows[0][0]
         return due
 
+    async def register(self, worker: dict[str, object]) -> None:
+        """Let operators see a worker."""
+        await self.write(lambda tx: tx.fetch("register_worker", **worker))
+
+    async def unregister(self, worker: str) -> None:
+        """Let operators see that a worker has left."""
+        await self.write(lambda tx: tx.fetch("unregister_worker", worker=worker))
+
+    async def served_queues(self) -> set[str]:
+        """Return the queues that some live worker serves."""
+        rows = await self.read(lambda tx: tx.fetch("live_queues"))
+        return {queue for row in rows for queue in row[0].split(" ")}
+
+    async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
+        """Return those of the runs that are over or paused, with what came of them."""
+        wanted = list(uids)
+        rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.texts(wanted)))
+        return [RunEnd._make(row) for row in rows]
+
     async def sweep(self) -> int:
         """Deliver messages that callers wrote in transactions of their own; say how many."""
         rows = await self.read(lambda tx: tx.fetch("marks_waiting"))
@@ -271,7 +312,7 @@ class Writer:
         self._database = database
         self._worker = worker
         self.lanes: list[Lane[Commit, Outcome]] = [
-            Lane(self._apply, name=f"onward writer {worker} {number}")
+            Lane(self._apply, name=f"onward writer {worker} {number}", key=lambda c: c.run)
             for number in range(database.lanes)
         ]
 
@@ -282,8 +323,12 @@ class Writer:
 
     async def commit(self, commit: Commit) -> Outcome:
         """Write a commit, together with whatever else has gathered, and say what became of it."""
+        return await self.submit(commit)
+
+    def submit(self, commit: Commit) -> asyncio.Future[Outcome]:
+        """Queue a commit and return the future of its outcome."""
         lanes = self.lanes
-        return await lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
+        return lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
 
     async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
         batch, taken = fold(commits)

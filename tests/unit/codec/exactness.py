@@ -17,8 +17,8 @@ def exact(value: Any) -> Any:
         return kind, value.hex()
     if isinstance(value, Decimal):
         return kind, value.as_tuple()
-    if isinstance(value, datetime):
-        return kind, value.isoformat(), value.fold, str(value.tzinfo), type(value.tzinfo)
+    if isinstance(value, datetime):  # where a fold means something, it is in the offset
+        return kind, value.isoformat(), str(value.tzinfo), type(value.tzinfo)
     if isinstance(value, dict):
         return kind, [(exact(key), exact(item)) for key, item in value.items()]
     if isinstance(value, set | frozenset):

@@ -50,7 +50,10 @@ def test_it_is_128_bits_as_text() -> None:
         (of(1), of(1, 2)),
         (of(1), of(1, b=2, c=None, d=None, e=())),
         (of(1, d={"x": 1, "y": [2]}), of(1, d={"y": [2], "x": 1})),
-        (of(1, c=Options({"a", "b"}, {"x": 1, "y": 2})), of(1, c=Options({"b", "a"}, {"y": 2, "x": 1}))),
+        (
+            of(1, c=Options({"a", "b"}, {"x": 1, "y": 2})),
+            of(1, c=Options({"b", "a"}, {"y": 2, "x": 1})),
+        ),
     ],
     ids=["keyword", "order", "default", "all defaults", "keys", "set"],
 )
@@ -107,6 +110,18 @@ def test_a_default_equal_in_python_but_not_in_json_is_an_argument() -> None:
 
     assert shape.fingerprint(([1],), {}) == shape.fingerprint((), {})
     assert shape.fingerprint(([True],), {}) != shape.fingerprint((), {})
+
+
+def test_a_default_that_the_function_changes_stays_what_it_was() -> None:
+    default: list[int] = []
+
+    def call(rows: list[int] = default) -> None: ...
+
+    shape = signature_of(call)
+    before = shape.fingerprint(([1],), {})
+    default.append(1)
+
+    assert shape.fingerprint(([1],), {}) == before
 
 
 def test_the_fingerprint_of_a_payload_ignores_the_order_of_keys() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -74,6 +75,7 @@ def misfit(text: str | bytes, annotation: Any) -> str:
         ('"soon"', datetime, "value is text that does not read as datetime"),
         ('"2026-01-01T00:00:00+01:00[Not/There]"', datetime, "value is text that does not read as"),
         ('"2026-01-01T00:00:00+01:00[../etc]"', datetime, "value is text that does not read as"),
+        ('"2026-01-01T00:00:00+01:00[Europe]"', datetime, "value is text that does not read as"),
         ('"1"', date, "value is text that does not read as date"),
         ('"x"', time, "value is text that does not read as time"),
         ('"P1D"', timedelta, "value is text that does not read as timedelta"),
@@ -132,6 +134,25 @@ def test_the_message_names_the_annotation_and_the_next_move() -> None:
         "value is an object, not a list[Point] | None. "
         "Widen the annotation so that it takes what older code wrote."
     )
+
+
+@dataclass
+class Guarded:
+    name: str
+
+    def __post_init__(self) -> None:
+        raise ValueError(self.name)
+
+
+@pytest.mark.parametrize(
+    "annotation", [datetime, date, Decimal, UUID, Colour, int, Literal["a"], Guarded, bytes]
+)
+def test_stored_data_is_not_shown_by_any_error_in_the_chain(annotation: Any) -> None:
+    text = '{"name": "hunter2"}' if annotation is Guarded else '"hunter2"'
+    with pytest.raises(Undecodable) as caught:
+        decode(stored(text), annotation)
+
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -39,22 +38,23 @@ from onward.core.effect import (
 )
 from onward.core.instant import MINUTE, SECOND
 from onward.core.retry import Retry
+from onward.core.value import changed
 
 NOW = 1_000 * SECOND
 WITH_RECONCILER = Terms(timeout=30 * SECOND, settle=10 * SECOND, reconciles=True)
-WITHOUT = replace(WITH_RECONCILER, reconciles=False)
+WITHOUT = changed(WITH_RECONCILER, reconciles=False)
 OPENS = NOW + START_WITHIN + 40 * SECOND
 
 PLANNED = planned()
 UNAPPROVED = planned(approve=True)
 FLYING = Effect(EffectState.IN_FLIGHT, attempt=1, start_by=NOW + START_WITHIN, settle_until=OPENS)
-ASKING = replace(FLYING, state=EffectState.NEEDS_RECONCILE, due=NOW)
-STUCK = replace(FLYING, state=EffectState.INDETERMINATE)
-TRYING = replace(FLYING, state=EffectState.FAILED, due=NOW)
-FAILED = replace(FLYING, state=EffectState.FAILED)
-REJECTED = replace(UNAPPROVED, state=EffectState.FAILED)
-APPLIED = replace(FLYING, state=EffectState.APPLIED)
-SKIPPED = replace(FLYING, state=EffectState.SKIPPED)
+ASKING = changed(FLYING, state=EffectState.NEEDS_RECONCILE, due=NOW)
+STUCK = changed(FLYING, state=EffectState.INDETERMINATE)
+TRYING = changed(FLYING, state=EffectState.FAILED, due=NOW)
+FAILED = changed(FLYING, state=EffectState.FAILED)
+REJECTED = changed(UNAPPROVED, state=EffectState.FAILED)
+APPLIED = changed(FLYING, state=EffectState.APPLIED)
+SKIPPED = changed(FLYING, state=EffectState.SKIPPED)
 
 EFFECTS = {
     "planned": PLANNED,
@@ -192,10 +192,10 @@ def test_proof_that_it_did_not_happen_sends_it_again_at_most_three_times() -> No
 
 
 def test_a_raised_not_applied_is_tried_again_as_the_retry_says() -> None:
-    terms = replace(WITH_RECONCILER, retry=Retry(attempts=2, first="5s"))
+    terms = changed(WITH_RECONCILER, retry=Retry(attempts=2, first="5s"))
 
     first = moved(FLYING, RaisedNotApplied(), terms)
-    last = moved(replace(FLYING, attempt=2), RaisedNotApplied(), terms)
+    last = moved(changed(FLYING, attempt=2), RaisedNotApplied(), terms)
 
     assert first.due == NOW + 5 * SECOND
     assert last.due is None
@@ -206,7 +206,7 @@ def test_a_raised_not_applied_may_say_when_to_come_again() -> None:
 
 
 def test_an_effect_that_is_to_be_tried_later_is_not_sent_yet() -> None:
-    later = replace(TRYING, due=NOW + 1)
+    later = changed(TRYING, due=NOW + 1)
 
     assert advance(later, Sent(), WITHOUT, now=NOW) == Refused(
         "it is not to be sent yet", until=NOW + 1
@@ -244,13 +244,13 @@ def test_there_is_nobody_to_ask_again_without_a_reconciler() -> None:
 
 
 def test_asking_again_begins_to_count_anew() -> None:
-    again = moved(replace(STUCK, asks=5), Judged(Verdict.ASK_AGAIN))
+    again = moved(changed(STUCK, asks=5), Judged(Verdict.ASK_AGAIN))
 
     assert (again.state, again.asks, again.due) == (EffectState.NEEDS_RECONCILE, 0, NOW)
 
 
 def test_of_two_operators_who_saw_the_same_row_one_wins() -> None:
-    decided = moved(replace(STUCK, version=4), Judged(Verdict.ASK_AGAIN, version=4))
+    decided = moved(changed(STUCK, version=4), Judged(Verdict.ASK_AGAIN, version=4))
 
     late = advance(decided, Judged(Verdict.APPLIED, version=4), WITH_RECONCILER, now=NOW)
 
@@ -264,7 +264,7 @@ def test_a_verdict_on_a_settled_effect_changes_nothing() -> None:
 
 
 def test_a_retry_of_the_run_gets_attempts_of_its_own_and_keeps_what_is_applied() -> None:
-    again = moved(replace(FAILED, attempt=3), Inherited())
+    again = moved(changed(FAILED, attempt=3), Inherited())
 
     assert moved(again, Sent()).attempt == 1
     assert isinstance(advance(APPLIED, Inherited(), WITHOUT, now=NOW), Ignored)
@@ -280,7 +280,7 @@ def test_a_retry_of_the_run_gets_attempts_of_its_own_and_keeps_what_is_applied()
 def test_nothing_is_sent_again_before_proof_and_a_settled_change_stays(
     approve: bool, reconciles: bool, facts: list[tuple[str, int]]
 ) -> None:
-    terms = replace(WITH_RECONCILER, reconciles=reconciles)
+    terms = changed(WITH_RECONCILER, reconciles=reconciles)
     effect, now = planned(approve=approve), NOW
     for name, passed in facts:
         now += passed

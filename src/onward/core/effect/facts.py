@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
+
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from onward.core.instant import Duration
@@ -27,57 +28,48 @@ class Verdict(StrEnum):
     ASK_AGAIN = "ask_again"
 
 
-@dataclass(frozen=True, slots=True)
-class Approved:
+class Approved(Value):
     """An operator lets a planned effect go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Value):
     """An operator forbids a planned effect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Value):
     """The run is about to make the call; the intent is committed first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Value):
     """The call returned."""
 
 
-@dataclass(frozen=True, slots=True)
-class RaisedNotApplied:
+class RaisedNotApplied(Value):
     """The call itself says that it changed nothing, and perhaps when to come again."""
 
     after: Duration | None = None
     chance: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Value):
     """The call timed out, raised anything else, or its worker vanished."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciled:
+class Reconciled(Value):
     """The reconciler answered; raising counts as `unknown`."""
 
     answer: Answer
     chance: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Value):
     """An operator's verdict; `version` is that of the row which the operator saw."""
 
     verdict: Verdict
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
+class Inherited(Value):
     """A retry of the run takes the row over."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.core.retry import STEPS, Retry
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
@@ -33,8 +33,7 @@ UNCERTAIN = frozenset(
 FINAL = frozenset({EffectState.APPLIED, EffectState.SKIPPED})
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Value):
     """A row of the ledger, as far as its machine decides on it.
 
     `attempt` counts the sends of the run that holds the row, `asks` those of the reconciler since
@@ -51,8 +50,7 @@ class Effect:
     due: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Value):
     """What the author of an effect stated about it."""
 
     timeout: Duration
@@ -66,8 +64,7 @@ def settled(effect: Effect) -> bool:
     return effect.state in FINAL or (effect.state is EffectState.FAILED and effect.due is None)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Value):
     """When a send may begin, may still go out, and can no longer arrive.
 
     The ledger keeps it in the database's time, from the commit of the intent. The sender keeps its

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
@@ -23,6 +22,7 @@ from onward.core.effect.facts import (
 from onward.core.effect.ledger import UNCERTAIN, Effect, EffectState, Terms, settled, window
 from onward.core.instant import instant_text
 from onward.core.retry import RECONCILING, RESENDING, Again, Failure, Retry, decide
+from onward.core.value import changed
 
 if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
@@ -37,7 +37,7 @@ def advance(effect: Effect, fact: Fact, terms: Terms, *, now: Instant) -> Decisi
     """Return the ledger row after `fact`, with its version raised if it moved."""
     match _decided(effect, fact, terms, now):
         case Moved(to):
-            return Moved(replace(to, version=effect.version + 1))
+            return Moved(changed(to, version=effect.version + 1))
         case other:
             return other
 
@@ -63,8 +63,8 @@ def _approval(effect: Effect, fact: Approved | Rejected, now: Instant) -> Decisi
     if effect.state is not EffectState.PLANNED or effect.approved:
         return Ignored(f"it is {effect.state} and waits for no approval")
     if isinstance(fact, Approved):
-        return Moved(replace(effect, approved=True, due=now))
-    return Moved(replace(effect, state=EffectState.FAILED))
+        return Moved(changed(effect, approved=True, due=now))
+    return Moved(changed(effect, state=EffectState.FAILED))
 
 
 def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
@@ -76,7 +76,7 @@ def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
         return Refused("it is not to be sent yet", until=effect.due)
     frame = window(terms, at=now)
     return Moved(
-        replace(
+        changed(
             effect,
             state=EffectState.IN_FLIGHT,
             attempt=effect.attempt + 1,
@@ -97,7 +97,7 @@ def _answered(
         return Ignored(f"it is {effect.state}: the answer comes too late")
     match fact:
         case Returned():
-            return Moved(replace(effect, state=EffectState.APPLIED, due=None))
+            return Moved(changed(effect, state=EffectState.APPLIED, due=None))
         case RaisedNotApplied(after, chance):
             return Moved(_failed(effect, terms.retry, now, after=after, chance=chance))
         case Lost() if effect.state is not EffectState.IN_FLIGHT:
@@ -109,8 +109,8 @@ def _answered(
 
 def _uncertain(effect: Effect, terms: Terms, now: Instant) -> Effect:
     if terms.reconciles:
-        return replace(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
-    return replace(effect, state=EffectState.INDETERMINATE, due=None)
+        return changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
+    return changed(effect, state=EffectState.INDETERMINATE, due=None)
 
 
 def _failed(
@@ -123,25 +123,25 @@ def _failed(
 ) -> Effect:
     again = decide(policy, effect.attempt, Failure(after=after), chance=chance)
     due = now + again.after if isinstance(again, Again) else None
-    return replace(effect, state=EffectState.FAILED, due=due)
+    return changed(effect, state=EffectState.FAILED, due=due)
 
 
 def _reconciled(effect: Effect, fact: Reconciled, now: Instant) -> Decision[Effect]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
         return Ignored(f"it is {effect.state}: nobody waits for the reconciler")
     if fact.answer is Answer.APPLIED:
-        return Moved(replace(effect, state=EffectState.APPLIED, due=None))
+        return Moved(changed(effect, state=EffectState.APPLIED, due=None))
     opens = _proof_opens(effect, now)
     if fact.answer is Answer.NOT_APPLIED and opens is None:
         return Moved(_failed(effect, RESENDING, now))
     if fact.answer is Answer.NOT_APPLIED:
         # Too early to be proof, but no sign that the reconciler cannot know: it is not counted.
-        return Moved(replace(effect, due=opens))
-    asked = replace(effect, asks=effect.asks + 1)
+        return Moved(changed(effect, due=opens))
+    asked = changed(effect, asks=effect.asks + 1)
     again = decide(RECONCILING, asked.asks, Failure(), chance=fact.chance)
     if isinstance(again, Again):
-        return Moved(replace(asked, due=now + again.after))
-    return Moved(replace(asked, state=EffectState.INDETERMINATE, due=None))
+        return Moved(changed(asked, due=now + again.after))
+    return Moved(changed(asked, state=EffectState.INDETERMINATE, due=None))
 
 
 def _judged(effect: Effect, fact: Judged, terms: Terms, now: Instant) -> Decision[Effect]:
@@ -151,7 +151,7 @@ def _judged(effect: Effect, fact: Judged, terms: Terms, now: Instant) -> Decisio
         return Refused(f"it has changed since: version {effect.version}, not {fact.version}")
     if effect.state in (EffectState.PLANNED, EffectState.FAILED):
         if fact.verdict is Verdict.SKIP:
-            return Moved(replace(effect, state=EffectState.SKIPPED, due=None))
+            return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
         return Refused(f"it is {effect.state}: there is nothing uncertain about it")
     opens = _proof_opens(effect, now)
     if effect.state is EffectState.IN_FLIGHT and opens is not None:
@@ -164,9 +164,9 @@ def _judged_uncertain(
 ) -> Decision[Effect]:
     match verdict:
         case Verdict.APPLIED:
-            return Moved(replace(effect, state=EffectState.APPLIED, due=None))
+            return Moved(changed(effect, state=EffectState.APPLIED, due=None))
         case Verdict.SKIP:
-            return Moved(replace(effect, state=EffectState.SKIPPED, due=None))
+            return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
         case Verdict.NOT_APPLIED if opens is not None:
             return Refused(f"it may still be sent until {instant_text(opens)}", until=opens)
         case Verdict.NOT_APPLIED:
@@ -188,5 +188,5 @@ def _inherited(effect: Effect, now: Instant) -> Decision[Effect]:
     if effect.state is EffectState.FAILED and not effect.approved:
         return Moved(planned(approve=True))  # it was rejected: the retry has to ask again
     if effect.state is EffectState.FAILED:
-        return Moved(replace(effect, attempt=0, asks=0, due=now))
+        return Moved(changed(effect, attempt=0, asks=0, due=now))
     return Ignored(f"it is {effect.state} for the retry as well")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
+
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from onward.core.replay.record import Record, RecordKind
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Value):
     """A durable call that the body makes. `compare=False` waives the comparison of arguments."""
 
     branch: str
@@ -25,15 +25,13 @@ class Ask:
 # --- to an ask ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Value):
     """It is in history and closed; it will be delivered in its turn."""
 
     identity: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Value):
     """It is in history and goes on: an open wait, a sent effect, an attempt to be repeated.
 
     Before the frontier nothing may be done about it; there it is released once more.
@@ -42,22 +40,19 @@ class Resume:
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Value):
     """It is not in history, and replay is not at its frontier: it must wait until it is."""
 
     identity: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(Value):
     """It is not in history: do it."""
 
     identity: str
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Value):
     """The same key was asked before: it is the same call.
 
     `record` is there if it was delivered already; otherwise it ends with the first ask.
@@ -67,8 +62,7 @@ class Joined:
     record: Record | None
 
 
-@dataclass(frozen=True, slots=True)
-class Clash:
+class Clash(Value):
     """The same key was asked before with something else: an error of the body."""
 
     identity: str
@@ -86,8 +80,7 @@ class Difference(StrEnum):
     UNREAD = "unread"
 
 
-@dataclass(frozen=True, slots=True)
-class Diverged:
+class Diverged(Value):
     """Code and history do not fit: park the run, nothing was written.
 
     `asked` is None where the code did not ask for what is recorded at all.
@@ -114,8 +107,7 @@ class Diverged:
 Answer: TypeAlias = Read | Resume | Held | Fresh | Joined | Clash | Diverged
 
 
-@dataclass(frozen=True, slots=True)
-class Patched:
+class Patched(Value):
     """Whether the code behind a patch takes the new way.
 
     `identity` is set the first time it does, and must be recorded before anything later.
@@ -128,29 +120,25 @@ class Patched:
 # --- to a quiet body ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(Value):
     """Hand this record over, let the body run until it is quiet, then ask for the next turn."""
 
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(Value):
     """Nobody asked for this record in its turn; it stays readable. Report it."""
 
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Frontier:
+class Frontier(Value):
     """History is read: what was held may be done now, in the order asked."""
 
     released: tuple[Fresh | Resume, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Value):
     """There is nothing to hand over before something new is recorded."""
 
 
@@ -160,8 +148,7 @@ Turn: TypeAlias = Deliver | Passed | Frontier | Wait | Diverged
 # --- to the end of a body -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Value):
     """The run may end. `unread` is what history has and the code did not ask for."""
 
     unread: tuple[Record, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from onward.core.value import Value
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
@@ -51,8 +52,7 @@ class RecordState(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Value):
     """One attempt of one durable call.
 
     `seq` is the position at which it is handed over, None while it has none: an open record, or

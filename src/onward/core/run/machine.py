@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.run.state import CANCELS, FAILURES, PAUSES, TERMINAL, Reason, RunState
+from onward.core.value import Value, changed
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ SUSPECT_AT = 2
 CRASHES_MOST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Value):
     """The part of a run that its machine decides on.
 
     `due` is when a waiting or transiently paused run may go on, and since when a ready one could.
@@ -33,8 +32,7 @@ class Run:
 # --- facts ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Value):
     """A worker asks for the run.
 
     `vanished`: the worker that had it has no lease any more. `other_code`: the asking worker has
@@ -45,78 +43,66 @@ class Claimed:
     other_code: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Value):
     """The owner wrote a new record: the run gets on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(Value):
     """Nothing can move before a message comes or `due` has passed."""
 
     due: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(Value):
     """The owner stops here for `reason`; only a transient one ends by itself, at `due`."""
 
     reason: Reason
     due: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Value):
     """The owner gives the run back unfinished: it drains."""
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Value):
     """The body returned; `continued` when it goes on as a new run."""
 
     continued: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Value):
     """The body, or the engine in it, raised what nobody caught."""
 
     reason: Reason = Reason.LOGIC
 
 
-@dataclass(frozen=True, slots=True)
-class Unwound:
+class Unwound(Value):
     """A cancelled body has run its cleanup, or the grace for it is over."""
 
     why: Reason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Disowned:
+class Disowned(Value):
     """A worker found the run in its name but does not know it: the reply to its claim was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Woken:
+class Woken(Value):
     """A message arrived; it ends any wait, and a pause for one of the reasons in `stirs`."""
 
     stirs: frozenset[Reason] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class CancelAsked:
+class CancelAsked(Value):
     """Someone wants the run to stop, with cleanup; a deadline is a cancel too."""
 
     why: Reason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelForced:
+class CancelForced(Value):
     """Someone ends the run at once, without cleanup."""
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Value):
     """A retry or a fork takes the run's place."""
 
 
@@ -161,7 +147,7 @@ def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:
         case _ if run.state is not RunState.RUNNING:
             return Refused(f"it is {run.state}: whoever reports this does not own it")
         case Disowned():
-            return Moved(replace(run, state=RunState.READY, due=now, fence=run.fence + 1))
+            return Moved(changed(run, state=RunState.READY, due=now, fence=run.fence + 1))
         case _:
             return Moved(_reported(run, fact, now))
 
@@ -172,9 +158,9 @@ def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
             return Refused("its worker is alive")
         case RunState.RUNNING if run.crashes + 1 >= CRASHES_MOST:
             ended = _ended(run, RunState.FAILED, Reason.CRASHED)
-            return Moved(replace(ended, crashes=run.crashes + 1))
+            return Moved(changed(ended, crashes=run.crashes + 1))
         case RunState.RUNNING:
-            return Moved(_taken(replace(run, crashes=run.crashes + 1)))
+            return Moved(_taken(changed(run, crashes=run.crashes + 1)))
         case RunState.PAUSED if run.reason is Reason.DIVERGENCE and fact.other_code:
             return Moved(_taken(run))
         case RunState.PAUSED if run.reason is not Reason.TRANSIENT:
@@ -213,7 +199,7 @@ def _superseded(run: Run) -> Decision[Run]:
 def _reported(run: Run, fact: OwnFact, now: Instant) -> Run:
     match fact:
         case Recorded():
-            return replace(run, crashes=0)
+            return changed(run, crashes=0)
         case Parked(due):
             return _put(run, RunState.WAITING, due=due)
         case Paused(reason, due):
@@ -244,11 +230,11 @@ def _cancelled(run: Run, why: Reason | None) -> Run:
 def _put(
     run: Run, state: RunState, reason: Reason | None = None, due: Instant | None = None
 ) -> Run:
-    return replace(run, state=state, reason=reason, due=due)
+    return changed(run, state=state, reason=reason, due=due)
 
 
 def _taken(run: Run) -> Run:
-    return replace(run, state=RunState.RUNNING, reason=None, due=None, fence=run.fence + 1)
+    return changed(run, state=RunState.RUNNING, reason=None, due=None, fence=run.fence + 1)
 
 
 def _ended(run: Run, state: RunState, reason: Reason) -> Run:

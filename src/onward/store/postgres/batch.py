@@ -126,7 +126,7 @@ async def start(tx: PostgresTx, runs: Sequence[NewRun]) -> list[Started]:
         for uid, made, there, name, args_hash, state in rows:
             if made:
                 run = by_uid[uid]
-                answers[uid] = Started(uid, bool(made), run.name, run.args_hash, "ready")
+                answers[uid] = Started(uid, True, run.name, run.args_hash, made)  # noqa: FBT003
             elif there is not None:
                 answers[uid] = Started(there, there == uid, name, args_hash, state)
         # Neither made nor seen: another start of that id came in between, and is there now.
@@ -138,20 +138,33 @@ async def start(tx: PostgresTx, runs: Sequence[NewRun]) -> list[Started]:
 
 async def send(tx: PostgresTx, messages: Sequence[Message]) -> list[Sent]:
     """Put messages into the inboxes of runs."""
-    rows = await tx.fetch("send", **_columns("", Message._fields, messages))
-    return [_sent(*row[1:]) for row in rows]
+    answers: dict[int, Sent] = {}
+    asked = list(enumerate(messages))
+    for _ in range(_TRIES):
+        columns = _columns("", Message._fields, [message for _, message in asked])
+        rows = await tx.fetch("send", **columns)
+        for (place, _), row in zip(asked, rows, strict=True):
+            sent = _sent(*row[1:])
+            if sent is not None:
+                answers[place] = sent
+        asked = [(place, message) for place, message in asked if place not in answers]
+        if not asked:
+            return [answers[place] for place in range(len(messages))]
+    raise Unavailable(tx.where, "keeps changing under a batch of messages")
 
 
 def _sent(
     uid: str | None, state: str | None, new: int | None, there: int | None, queue: str | None
-) -> Sent:
+) -> Sent | None:
     if uid is None:
         return Sent(None, None, "", "absent")
     if new is not None:
         return Sent(uid, new, queue or "", "delivered")
-    if there is not None or state not in TERMINAL:
+    if there is not None:
         return Sent(uid, there, "", "duplicate")
-    return Sent(uid, None, "", "ended")
+    if state in TERMINAL:
+        return Sent(uid, None, "", "ended")
+    return None  # the same message was sent twice at once, and is there now
 
 
 async def sweep(tx: PostgresTx, most: int) -> list[Sent]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
@@ -20,6 +21,7 @@ from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECTIONS_MOST = 6
+_RENEW_SECONDS = 4.0  # a renewal that is not answered is sent again well within its lease
 _MIGRATION_LOCK = 7_166_273_214  # any number, the same everywhere
 
 
@@ -41,6 +44,7 @@ class PostgresDatabase:
     """
 
     def __init__(self, address: PostgresAddress, namespace: str, clock: Clock | None) -> None:
+        self.is_private = False
         self.lanes = 2
         self.capabilities = Capabilities(listen=not address.pooled, prepared=not address.pooled)
         self.exchange = Exchange()
@@ -51,12 +55,18 @@ class PostgresDatabase:
         self._dialect = Dialect(postgres=True, schema=address.schema, database_time=clock is None)
         self._statements = self._dialect.statements()
         self._pool = Pool(address, CONNECTIONS_MOST)
-        self._renewals = Pool(address, 1)
+        self._renewals = Pool(address, 1, _RENEW_SECONDS)
         self._listener: Listener | None = None
 
     async def open(self) -> None:
         """Connect, migrate, and begin to listen."""
-        await self._pool.run(self._migrate)
+        self._pool.open()
+        self._renewals.open()
+        try:
+            await self._pool.run(self._migrate)
+        except BaseException:  # nobody will close what was never opened
+            await self._pool.abandon()
+            raise
         if self.capabilities.listen:
             self._listener = Listener(self._address, self._namespace, self.exchange)
             self._listener.start()
@@ -84,7 +94,12 @@ class PostgresDatabase:
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work`; a single statement is one consistent view by itself."""
-        return await self._pool.run(lambda connection: work(self._tx(connection)))
+
+        async def run(connection: Any) -> T:
+            async with self._pinned(connection):
+                return await work(self._tx(connection))
+
+        return await self._pool.run(run)
 
     async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` with all its statements seeing the same moment."""
@@ -97,15 +112,15 @@ class PostgresDatabase:
 
     async def commit(self, worker: str, writes: Batch) -> Written:
         """Write a batch of owners' commits."""
-        return await self._single(lambda tx: batch.write(tx, worker, writes))
+        return await self._single(lambda tx: batch.write(tx, worker, writes), splits=True)
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         """Start runs that are not there yet."""
-        return await self._single(lambda tx: batch.start(tx, runs))
+        return await self._single(lambda tx: batch.start(tx, runs), splits=True)
 
     async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
         """Put messages into the inboxes of runs."""
-        return await self._single(lambda tx: batch.send(tx, messages))
+        return await self._single(lambda tx: batch.send(tx, messages), splits=True)
 
     async def sweep(self, most: int) -> Sequence[Sent]:
         """Deliver messages that callers wrote in transactions of their own."""
@@ -117,17 +132,26 @@ class PostgresDatabase:
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
         """Begin a worker's lease; `None` means that one of that name is there."""
-        return await self._lease("take_lease", worker, length)
+        tries = 0
+
+        async def take(tx: PostgresTx) -> Sequence[Sequence[Any]]:
+            nonlocal tries
+            tries += 1
+            rows = await tx.fetch("take_lease", worker=worker, length=length)
+            if rows or tries == 1:
+                return rows
+            # Names of workers are never used twice, so it is ours: a reply was lost.
+            return await tx.fetch("lease_here", worker=worker)
+
+        return await self._lease(take)
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
         """Prolong a worker's lease on a connection of its own; `None` means that it is lost."""
-        return await self._lease("renew_lease", worker, length)
+        return await self._lease(lambda tx: tx.fetch("renew_lease", worker=worker, length=length))
 
     async def drop_lease(self, worker: str) -> None:
         """End a worker's lease."""
-        await self._renewals.run(
-            lambda connection: self._tx(connection).fetch("drop_lease", worker=worker)
-        )
+        await self._lease(lambda tx: tx.fetch("drop_lease", worker=worker))
 
     def within(self, connection: object) -> Within:
         """Return the store as seen from a caller's open transaction, on an asyncpg connection."""
@@ -145,30 +169,50 @@ class PostgresDatabase:
     def _tx(self, connection: Any) -> PostgresTx:
         return PostgresTx(connection, self._statements, self._namespace, self.where, self._clock)
 
-    async def _single(self, work: Callable[[PostgresTx], Awaitable[T]]) -> T:
+    async def _single(
+        self, work: Callable[[PostgresTx], Awaitable[T]], *, splits: bool = False
+    ) -> T:
         """Run work that is one statement, and so a transaction by itself."""
 
         async def run(connection: Any) -> T:
-            failpoint("commit.before")
-            result = await work(self._tx(connection))
+            async with self._pinned(connection):
+                failpoint("commit.before")
+                result = await work(self._tx(connection))
             failpoint("commit.after")
             return result
 
-        return await self._pool.run(run)
+        return await self._pool.run(run, splits=splits)
 
-    async def _lease(self, name: str, worker: str, length: Duration) -> Instant | None:
-        rows = await self._renewals.run(
-            lambda connection: self._tx(connection).fetch(name, worker=worker, length=length)
-        )
+    async def _lease(
+        self, work: Callable[[PostgresTx], Awaitable[Sequence[Sequence[Any]]]]
+    ) -> Instant | None:
+        """Run a statement about a lease and return the first value of its first row."""
+
+        async def run(connection: Any) -> Sequence[Sequence[Any]]:
+            async with self._pinned(connection):
+                return await work(self._tx(connection))
+
+        rows = await self._renewals.run(run)
         return rows[0][0] if rows else None
 
+    def _pinned(self, connection: Any) -> AbstractAsyncContextManager[Any]:
+        """Keep a statement on one server.
+
+        Without a name it is prepared in one trip and executed in the next. Between them a pooler
+        may hand the connection to another server, unless they are in one transaction.
+        """
+        return nullcontext() if self.capabilities.prepared else connection.transaction()
+
     async def _migrate(self, connection: Any) -> None:
-        if not missing(await self._schema(connection), self.where):
+        async with self._pinned(connection):
+            found = await self._schema(connection)
+        if not missing(found, self.where):
             return
         failpoint("migrate.before")
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._address.schema}")
+            if not await connection.fetchval("SELECT to_regnamespace($1)", self._address.schema):
+                await connection.execute(f"CREATE SCHEMA {self._address.schema}")
             for number, text in missing(await self._schema(connection), self.where):
                 for statement in self._dialect.script(text):
                     await connection.execute(statement)

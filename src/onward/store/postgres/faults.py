@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from onward.errors import OnwardError, Rejected, StoreUnusable, Unavailable
+from onward.store.lane import Contended
 
 _SET_UP = {
     "28P01": ("refused the password", "Check user and password in the address"),
@@ -19,8 +20,6 @@ _SET_UP = {
 _AGAIN = ("08", "40", "53", "57")
 _READ_ONLY = "25006"
 _LOCK_TIMEOUT = "55P03"
-# A batch that would change one row twice: its members have to be written one by one.
-_TWICE = "21000"
 _LOST = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
@@ -29,10 +28,6 @@ _LOST = (
     TimeoutError,
     EOFError,
 )
-
-
-class Contended(Unavailable):
-    """Somebody holds a lock that one member of a batch needs; the others need not wait."""
 
 
 def told(error: BaseException, where: str) -> OnwardError | None:
@@ -56,8 +51,3 @@ def _from_server(error: asyncpg.PostgresError, where: str) -> OnwardError:
         return Unavailable(where, f"cannot write now ({state} {type(error).__name__})")
     # The detail of a server error may quote values, so it stays out of the message.
     return Rejected(f"{state} {type(error).__name__}")
-
-
-def is_member_fault(error: OnwardError) -> bool:
-    """Say whether an error is about one member of a batch, so that halving will find it."""
-    return isinstance(error, Rejected | Contended)

@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from onward.errors import Unavailable
+from onward.errors import OnwardError
 from onward.store.hints import ANYTHING
 from onward.store.lane import Lane
 from onward.store.postgres.pool import Pool, connect
@@ -39,11 +39,11 @@ class Listener:
         self._pool = Pool(address, 1)
         self._out: Lane[frozenset[str], bool] = Lane(self._notify, name="onward hints")
         self._task: asyncio.Task[None] | None = None
-        self._own: int | None = None
         self.ready = asyncio.Event()
 
     def start(self) -> None:
         """Begin to listen."""
+        self._pool.open()
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="onward listener")
 
     async def close(self) -> None:
@@ -86,7 +86,7 @@ class Listener:
         payload = "\n".join(sorted(frozenset().union(*told)))
         if len(payload.encode()) > _PAYLOAD_MOST:
             payload = ANYTHING
-        with contextlib.suppress(Unavailable):  # a hint that is lost costs time, nothing else
+        with contextlib.suppress(OnwardError):  # a hint that is lost costs time, nothing else
             await self._pool.run(
                 lambda connection: connection.execute(
                     "SELECT pg_notify($1, $2)", self._channel, payload

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from onward.errors import Unavailable
-from onward.store.postgres.faults import Contended, told
+from onward.store.lane import Contended
+from onward.store.postgres.faults import told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -25,10 +26,12 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 10.0
 """How long a call tries before it says that the database is away."""
 
+CONNECT_SECONDS = 5.0
+COMMAND_SECONDS = 30.0
+"""How long a server may take over one statement before it counts as away."""
+
 _FIRST_DELAY_SECONDS = 0.02
 _MOST_DELAY_SECONDS = 0.5
-_CONNECT_SECONDS = 5.0
-_COMMAND_SECONDS = 30.0
 
 _SETTINGS = {
     "application_name": "onward",
@@ -43,7 +46,7 @@ _SETTINGS = {
 
 async def connect(address: PostgresAddress) -> Any:
     """Open a connection, set as the store needs it."""
-    options: dict[str, Any] = {"timeout": _CONNECT_SECONDS, "command_timeout": _COMMAND_SECONDS}
+    options: dict[str, Any] = {"timeout": CONNECT_SECONDS, "command_timeout": COMMAND_SECONDS}
     if address.pooled:
         options |= {"statement_cache_size": 0}
     else:
@@ -63,25 +66,60 @@ class Pool:
         self._free: list[Any] = []
         self._places = asyncio.Semaphore(most)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_open = False
 
-    async def run(
-        self, work: Callable[[Any], Awaitable[T]], *, patience: float = PATIENCE_SECONDS
-    ) -> T:
+    def open(self) -> None:
+        """Let work begin; nothing connects before there is some."""
+        self._is_open = True
+
+    async def run(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """Run `work` with a connection, again if it is lost or the server asks for it.
 
         Raises:
-            Unavailable: it did not succeed for as long as `patience`.
+            Unavailable: it did not succeed for as long as our patience lasts.
         """
-        return await self._shielded(self._insist(work, patience))
+        return await self._shielded(self._insist(work))
+
+    async def run_quick(self, work: Callable[[Any], Awaitable[T]], *, splits: bool = False) -> T:
+        """Run `work` that takes no time by itself: it is given up when our patience ends.
+
+        Args:
+            work: What to do; it may be done again, whole.
+            splits: The caller can do better than wait for somebody's lock, so tell it at once.
+
+        Raises:
+            Contended: somebody's lock is in the way, and the caller `splits`.
+            Unavailable: it did not succeed for as long as our patience lasts.
+        """
+
+        async def bounded() -> T:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await self._insist(work, splits=splits)
+    
+        return await self._shielded(bounded())
+
+    async def run_once(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Run `work` that is not worth a second try."""
+        return await self._shielded(self._once(work))
 
     async def close(self) -> None:
         """Wait for what is under way, then close all connections."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        while self._free:
-            connection = self._free.pop()
-            with contextlib.suppress(Exception):
-                await connection.close(timeout=1)
+        self._is_open = False
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            while self._free:
+                with contextlib.suppress(Exception):
+                    await self._free.pop().close(timeout=1)
+        finally:
+            while self._free:
+                self._free.pop().terminate()
+
+    async def abandon(self) -> None:
+        """Give up what is under way, then close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await self.close()
 
     async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(work)
@@ -94,7 +132,9 @@ class Pool:
         if not task.cancelled():
             task.exception()  # nobody may be waiting any more: it counts as seen
 
-    async def _insist(self, work: Callable[[Any], Awaitable[T]], patience: float) -> T:
+    async def _insist(
+        self, work: Callable[[Any], Awaitable[T]], patience: float, *, splits: bool
+    ) -> T:
         loop = asyncio.get_running_loop()
         end = loop.time() + patience
         delay = _FIRST_DELAY_SECONDS
@@ -105,15 +145,17 @@ class Pool:
                 meaning = told(error, str(self._address))
                 if meaning is None:
                     raise
-                away = isinstance(meaning, Unavailable) and not isinstance(meaning, Contended)
-                if not away or loop.time() + delay > end:
+                passes = isinstance(meaning, Unavailable)
+                if splits and isinstance(meaning, Contended):
+                    passes = False
+                if not passes or loop.time() + delay > end:
                     raise meaning from error
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MOST_DELAY_SECONDS)
 
     async def _once(self, work: Callable[[Any], Awaitable[T]]) -> T:
         async with self._places:
-            connection = self._free.pop() if self._free else await connect(self._address)
+            connection = await self._take()
             try:
                 result = await work(connection)
             except asyncpg.PostgresError:
@@ -125,8 +167,15 @@ class Pool:
             self._put_back(connection)
             return result
 
+    async def _take(self) -> Any:
+        while self._free:
+            connection = self._free.pop()
+            if not connection.is_closed():  # a server that restarted has hung up on all of them
+                return connection
+        return await connect(self._address, self._command_seconds)
+
     def _put_back(self, connection: Any) -> None:
-        if connection.is_closed() or connection.is_in_transaction():
+        if not self._is_open or connection.is_closed() or connection.is_in_transaction():
             connection.terminate()
         else:
             self._free.append(connection)

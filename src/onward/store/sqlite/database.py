@@ -56,7 +56,7 @@ class File:
         self.statements = DIALECT.statements()
         self._connections = [connect(path)]
         self._foreign: sqlite3.Connection | None = None
-        self._version = 0
+        self._looked = (0, 0)
         migrate(self._connections[0], self.where, self.locks)
         self.writer = self._worker(spawn, "onward-writer", writes=True)
         self.readers: list[Worker] = []
@@ -89,11 +89,14 @@ class File:
         self.exchange.foreign_change = self._changed
 
     def _changed(self) -> bool:
-        """Say whether somebody committed since the last look; costs a few microseconds."""
+        """Say whether another process committed since the last look; takes a few microseconds.
+
+        While our own writer commits nobody can tell; but then this process is awake anyhow.
+        """
         assert self._foreign is not None
         [[version]] = self._foreign.execute("PRAGMA data_version")
-        before, self._version = self._version, int(version)
-        return before != self._version
+        before, self._looked = self._looked, (int(version), self.time.commits)
+        return before[0] != self._looked[0] and before[1] == self._looked[1]
 
 
 _files: dict[str, File] = {}
@@ -106,6 +109,7 @@ class SqliteDatabase:
     def __init__(
         self, address: SqliteAddress, namespace: str, clock: Clock, spawn: Spawn | None
     ) -> None:
+        self.is_private = address.path is None
         self.lanes = 1
         self.capabilities = Capabilities(listen=False)
         self.where = str(address)

@@ -24,6 +24,8 @@ class HighWater:
         self._clock = clock
         self._mark = 0
         self._kept = 0
+        self.commits = 0
+        """How often this process has written."""
 
     def now(self) -> Instant:
         """Return the instant now; never less than ever before."""

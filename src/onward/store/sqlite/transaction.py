@@ -130,6 +130,7 @@ class Session:
             failpoint("commit.before")
         execute("COMMIT")
         if self._writes:
+            self._time.commits += 1
             failpoint("commit.after")
 
     def _read_time(self) -> Instant:

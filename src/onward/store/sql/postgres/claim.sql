@@ -2,11 +2,15 @@
 -- One trip: take leases that ran out away from their workers, pick what may be claimed by short
 -- index scans, and make it this worker's. The runs of a worker that vanished just now are seen by
 -- the next claim, for all parts of a statement see one snapshot. Without a lease of its own a
--- worker claims nothing. Suspects are handed out apart, few at a time.
-WITH gone AS (
+-- worker claims nothing, and whoever claims lives. Suspects are handed out apart, few at a time.
+--
+-- Who vanished is settled before a run is locked, and a run is locked by the name of its worker: a
+-- lock is taken on the newest version of a row, and a NOT EXISTS would not be asked again for it, so
+-- that a run which another claim has just adopted would be taken from its new owner.
+WITH RECURSIVE gone AS (
     DELETE FROM onward_lease WHERE (namespace, worker) IN (
         SELECT namespace, worker FROM onward_lease
-        WHERE namespace = :namespace AND until < :now
+        WHERE namespace = :namespace AND until < :now AND worker <> :worker
         FOR UPDATE SKIP LOCKED)
 ), me AS MATERIALIZED (
     SELECT worker FROM onward_lease WHERE namespace = :namespace AND worker = :worker
@@ -27,22 +31,33 @@ WITH gone AS (
       AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
     ORDER BY due LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED
+), owner AS (
+    -- Every worker that has runs, one step down the index each.
+    (SELECT worker FROM onward_run WHERE namespace = :namespace AND state = 'running'
+     ORDER BY worker LIMIT 1)
+    UNION ALL
+    SELECT n.worker FROM owner o, LATERAL (
+        SELECT worker FROM onward_run
+        WHERE namespace = :namespace AND state = 'running' AND worker > o.worker
+        ORDER BY worker LIMIT 1) n
+), vanished AS MATERIALIZED (
+    SELECT worker FROM owner o
+    WHERE NOT EXISTS (SELECT 1 FROM onward_lease l
+                      WHERE l.namespace = :namespace AND l.worker = o.worker)
 ), orphan AS (
-    SELECT uid, priority, 0 AS due FROM onward_run r
-    WHERE namespace = :namespace AND state = 'running' AND crashes < 2
-      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
-      AND (version IS NULL OR version = :version::text)
-      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
-      AND NOT EXISTS (SELECT 1 FROM onward_lease l
-                      WHERE l.namespace = r.namespace AND l.worker = r.worker)
-    LIMIT :limit::bigint
-    FOR UPDATE SKIP LOCKED
+    SELECT r.uid, r.priority, 0 AS due FROM vanished v, LATERAL (
+        SELECT uid, priority FROM onward_run
+        WHERE namespace = :namespace AND state = 'running' AND worker = v.worker AND crashes < 2
+          AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+          AND (version IS NULL OR version = :version::text)
+          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+        LIMIT :limit::bigint
+        FOR UPDATE SKIP LOCKED) r
 ), suspect AS (
-    SELECT uid, priority, 0 AS due FROM onward_run r
+    SELECT uid, priority, 0 AS due FROM onward_run
     WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
       AND (state = 'ready' OR state = 'waiting' AND due <= :now
-           OR state = 'running' AND NOT EXISTS (
-               SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))
+           OR state = 'running' AND worker = ANY (ARRAY(SELECT worker FROM vanished)))
       AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
       AND (version IS NULL OR version = :version::text)
       AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])

@@ -14,8 +14,10 @@ WITH me AS MATERIALIZED (
     SELECT worker FROM onward_lease
     WHERE namespace = :namespace::text AND worker = :worker::text
     FOR KEY SHARE
+), patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', '2000', true)  -- behind a pooler nothing else sets it
 ), given AS (
-    SELECT * FROM unnest(
+    SELECT g.* FROM patience, unnest(
         :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
         :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :result::bytea[],
         :error::bytea[])
@@ -90,7 +92,7 @@ WITH me AS MATERIALIZED (
     SELECT r.* FROM (
         SELECT uid FROM given WHERE state IS NOT NULL UNION SELECT target FROM message
         ORDER BY uid) k, LATERAL (
-        SELECT uid, state, fence, inbox FROM onward_run
+        SELECT uid, state, reason, fence, inbox FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 ), moved AS (
     UPDATE onward_run r
@@ -143,30 +145,36 @@ WITH me AS MATERIALIZED (
         closed_at = excluded.closed_at
     WHERE t.state = 'open'
 
--- Whom they wake.
+-- Whom they wake. A message that is there already, as when the reply was lost, raises nothing.
 ), post AS (
-    SELECT m.*, row_number() OVER (PARTITION BY m.target ORDER BY m.place) AS k
-    FROM message m JOIN own o ON o.uid = m.run
+    SELECT m.*, row_number() OVER (PARTITION BY m.target ORDER BY m.place) AS k FROM (
+        SELECT DISTINCT ON (m.target, m.message) m.* FROM message m JOIN own o ON o.uid = m.run
+        WHERE NOT EXISTS (SELECT 1 FROM onward_inbox i
+                          WHERE i.namespace = :namespace::text AND i.run = m.target
+                            AND i.message = m.message LIMIT 1)
+        ORDER BY m.target, m.message, m.place) m
 ), woken AS (
     UPDATE onward_run r
     SET inbox = r.inbox + x.n,
-        reason = CASE WHEN r.state = 'running' OR r.state = 'paused' AND strpos(x.stirs, ',' || r.reason || ',') = 0
-                      THEN r.reason END,
-        due = CASE WHEN r.state = 'waiting' OR r.state = 'paused' AND strpos(x.stirs, ',' || r.reason || ',') > 0
-                   THEN :now ELSE r.due END,
-        state = CASE WHEN r.state = 'waiting' OR r.state = 'paused' AND strpos(x.stirs, ',' || r.reason || ',') > 0
-                     THEN 'ready' ELSE r.state END,
+        state = CASE WHEN r.state = x.asleep THEN 'ready' ELSE r.state END,
+        reason = CASE WHEN r.state = x.asleep THEN NULL ELSE r.reason END,
+        due = CASE WHEN r.state = x.asleep THEN :now ELSE r.due END,
         updated_at = :now
-    FROM (SELECT target, count(*) AS n, string_agg(stirs, '') AS stirs FROM post GROUP BY target) x
-    JOIN locked l ON l.uid = x.target
+    FROM (
+        -- The state that it is woken from. It is compared with the row's, because the checks of a
+        -- table are made on a row as the statement first saw it, too.
+        SELECT l.uid, p.n, CASE
+                   WHEN l.fence = 0 THEN NULL
+                   WHEN l.state = 'waiting' THEN l.state
+                   WHEN l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0
+                   THEN l.state END AS asleep
+        FROM (SELECT target, count(*) AS n, string_agg(stirs, '') AS stirs
+              FROM post GROUP BY target) p
+        JOIN locked l ON l.uid = p.target
+        WHERE l.state IN ('ready', 'running', 'waiting', 'paused')) x
     WHERE r.namespace = :namespace::text AND r.uid = ANY (ARRAY(SELECT target FROM post))
-      AND r.uid = x.target AND l.state IN ('ready', 'running', 'waiting', 'paused')
+      AND r.uid = x.uid
     RETURNING r.uid, r.inbox - x.n AS base, r.queue, r.state
-), mail AS (
-    INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-    SELECT :namespace::text, p.target, w.base + p.k, p.message, p.kind, p.name, p.payload, :now
-    FROM post p JOIN woken w ON w.uid = p.target
-    ON CONFLICT DO NOTHING
 
 -- Whom they start.
 ), child AS (
@@ -181,17 +189,23 @@ WITH me AS MATERIALIZED (
 ), born AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
-        deadline, parent, parent_identity, root, retry_of, handler, created_at, updated_at)
+        deadline, parent, parent_identity, root, retry_of, handler, inbox, created_at, updated_at)
     SELECT :namespace::text, c.uid, id, kind, name, version, queue, priority, flow_key, tags,
            CASE WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
            coalesce(due, :now) + delay_in, deadline, parent, parent_identity, root, retry_of,
-           handler, :now, :now
+           handler, (SELECT count(*) FROM post p WHERE p.target = c.uid), :now, :now
     FROM child c JOIN own o ON o.uid = c.run ORDER BY c.id
     ON CONFLICT DO NOTHING
     RETURNING uid
 ), born_data AS (
     INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
     SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace FROM child c JOIN born USING (uid)
+), mail AS (
+    INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
+    SELECT :namespace::text, p.target, w.base + p.k, p.message, p.kind, p.name, p.payload, :now
+    FROM post p
+    JOIN (SELECT uid, base FROM woken UNION ALL SELECT uid, 0 FROM born) w ON w.uid = p.target
+    ON CONFLICT DO NOTHING
 
 -- Their ledger rows and attachments.
 ), ledger AS (

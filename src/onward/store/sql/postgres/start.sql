@@ -1,8 +1,12 @@
 -- name: start
 -- Many starts in one trip. A run that is there already is left alone; the answer tells both.
 -- A run that appeared between the snapshot and the insert is in neither: the caller asks again.
-WITH given AS (
-    SELECT * FROM unnest(
+-- Nothing here waits for anybody but a stranger who started a run of the same id in a transaction
+-- that is still open, and that may take long: whoever meets one is told soon.
+WITH patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', '100', true)
+), given AS (
+    SELECT g.* FROM patience, unnest(
         :uid::text[], :id::text[], :name::text[], :input::bytea[], :args_hash::text[],
         :kind::text[], :queue::text[], :version::text[], :priority::bigint[], :flow_key::text[],
         :tags::text[], :delay_in::bigint[], :due::bigint[], :deadline::bigint[], :parent::text[],
@@ -20,12 +24,13 @@ WITH given AS (
            handler, :now, :now
     FROM given ORDER BY id
     ON CONFLICT DO NOTHING
-    RETURNING uid
+    RETURNING uid, state
 ), data AS (
     INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
-    SELECT :namespace::text, uid, input, args_hash, trace FROM given JOIN made USING (uid)
+    SELECT :namespace::text, g.uid, g.input, g.args_hash, g.trace
+    FROM given g JOIN made m ON m.uid = g.uid
 )
-SELECT g.uid, m.uid IS NOT NULL, r.uid, r.name, d.args_hash, r.state
+SELECT g.uid, m.state, r.uid, r.name, d.args_hash, r.state
 FROM given g
 LEFT JOIN made m ON m.uid = g.uid
 LEFT JOIN LATERAL (

@@ -12,3 +12,10 @@ SELECT i.run, i.seq, i.message, i.kind, i.name, i.payload, i.sent_at
 FROM json_each(:uids) j
 CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = j.value
 ORDER BY i.run, i.seq;
+
+-- name: run_ends
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
+JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');

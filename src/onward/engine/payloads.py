@@ -1,0 +1,23 @@
+"""Payloads as the store keeps them: one run of bytes that begins with the codec's tag."""
+
+from __future__ import annotations
+
+from onward.codec import Payload
+
+_JSON = "json"
+_JSON_MARK = b"json:"
+
+
+def pack(payload: Payload) -> bytes:
+    """Return a payload as the store keeps it."""
+    if payload.tag == _JSON:
+        return _JSON_MARK + payload.data
+    return payload.tag.encode() + b":" + payload.data
+
+
+def unpack(kept: bytes) -> Payload:
+    """Return the payload that the store kept."""
+    if kept.startswith(_JSON_MARK):
+        return Payload(_JSON, kept[len(_JSON_MARK) :])
+    tag, _, data = kept.partition(b":")
+    return Payload(tag.decode(), data)

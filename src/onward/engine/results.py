@@ -1,0 +1,79 @@
+"""Waiting for the ends of runs: one look for everybody who waits, not one loop each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from onward.core.run import TERMINAL
+from onward.errors import Unavailable
+from onward.store.hints import run_subject
+
+if TYPE_CHECKING:
+    from onward.store.hints import Ear
+    from onward.store.rows import RunEnd
+    from onward.store.store import Store
+
+POLL_SECONDS = 1.0
+_IDLE_SECONDS = 3600.0
+
+
+class Results:
+    """Hands out the ends of runs to those who wait for them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, set[asyncio.Future[RunEnd]]] = {}
+        self._ear: Ear | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def end_of(self, uid: str, *, also_paused: bool = False) -> RunEnd:
+        """Return what came of a run, as soon as it is over (or paused, if asked)."""
+        loop = asyncio.get_running_loop()
+        if self._task is None:
+            self._task = loop.create_task(self._watch(), name="onward results")
+        while True:
+            answer: asyncio.Future[RunEnd] = loop.create_future()
+            self._waiting.setdefault(uid, set()).add(answer)
+            if self._ear is not None:
+                self._ear.subjects.add(run_subject(uid))
+                self._ear.poke()
+            try:
+                end = await answer
+            finally:
+                self._forget(uid, answer)
+            if end.state in TERMINAL or also_paused:
+                return end
+
+    async def close(self) -> None:
+        """Stop watching; whoever still waits is cancelled."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for answers in self._waiting.values():
+            for answer in answers:
+                answer.cancel()
+
+    async def tick(self) -> None:
+        """Look once at all runs that somebody waits for."""
+        for end in await self._store.ends(list(self._waiting)):
+            for answer in self._waiting.get(end.uid, ()):
+                if not answer.done():
+                    answer.set_result(end)
+
+    async def _watch(self) -> None:
+        with self._store.ear(run_subject(uid) for uid in self._waiting) as self._ear:
+            while True:
+                with contextlib.suppress(Unavailable):
+                    if self._waiting:
+                        await self.tick()
+                await self._ear.wait(POLL_SECONDS if self._waiting else _IDLE_SECONDS)
+
+    def _forget(self, uid: str, answer: asyncio.Future[RunEnd]) -> None:
+        answers = self._waiting.get(uid, set())
+        answers.discard(answer)
+        if not answers:
+            self._waiting.pop(uid, None)
+            if self._ear is not None:
+                self._ear.subjects.discard(run_subject(uid))

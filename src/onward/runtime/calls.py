@@ -1,0 +1,188 @@
+"""The durable calls of a body: what each does when it is new, and what its outcome means.
+
+A call knows how to begin (do it, or register that the run waits for it), how to go on after a
+crash, and how to turn the record of its outcome into what the body is handed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from onward.codec import decode_error
+from onward.core.replay import Record, RecordKind, RecordState
+from onward.engine.payloads import unpack
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from onward.core.instant import Instant
+    from onward.runtime.definition import StepDefinition
+    from onward.runtime.runloop import Handle
+
+    Decoder = Callable[[Any], Any]
+
+
+class Call(ABC):
+    """One durable call of a body, from asking to outcome."""
+
+    kind: RecordKind
+
+    def __init__(self, name: str, args_hash: str | None = None, due: Instant | None = None) -> None:
+        self.name = name
+        self.args_hash = args_hash
+        self.identity = ""
+        self.attempt = 1
+        self.due = due
+        """When the run must look at it again, if nothing happens before."""
+        self.is_kept = False
+        """Whether an open record of it is in history."""
+
+    def take_up(self, record: Record) -> None:
+        """Go on where a record left off: an open wait, or an attempt that failed."""
+        self.attempt = record.attempt
+        if record.state is RecordState.OPEN:
+            self.is_kept = True
+        else:
+            self.attempt += 1
+        if record.due is not None:
+            self.due = record.due
+
+    @abstractmethod
+    def hand_over(self, record: Record) -> None:
+        """Give the body its outcome.
+
+        Raises:
+            Undecodable: the outcome does not fit the code any more.
+        """
+
+    @abstractmethod
+    def is_abandoned(self) -> bool:
+        """Say whether the body has stopped waiting for it."""
+
+    def throw(self, error: BaseException) -> None:  # noqa: B027 - most have nobody to throw it at
+        """End the body's wait with an error that is not in history."""
+
+
+class Awaited(Call):
+    """A call that the body awaits."""
+
+    def __init__(
+        self,
+        name: str,
+        future: asyncio.Future[Any],
+        args_hash: str | None = None,
+        due: Instant | None = None,
+    ) -> None:
+        super().__init__(name, args_hash, due)
+        self.future = future
+        self.followers: list[asyncio.Future[Any]] = []
+
+    def is_abandoned(self) -> bool:
+        """Say whether the body has stopped waiting for it."""
+        return self.future.done() and all(future.done() for future in self.followers)
+
+    def hand_over(self, record: Record) -> None:
+        """Give the body its outcome."""
+        for future in (self.future, *self.followers):
+            if not future.done():
+                self._resolve(future, record)
+
+    def throw(self, error: BaseException) -> None:
+        """End the body's wait with an error that is not in history."""
+        for future in (self.future, *self.followers):
+            if not future.done():
+                future.set_exception(error)
+
+    def _resolve(self, future: asyncio.Future[Any], record: Record) -> None:
+        if record.state is RecordState.SUCCEEDED:
+            future.set_result(self.value(record))
+        elif record.state is RecordState.TIMED_OUT:
+            future.set_exception(TimeoutError(f"nothing came for {self.name!r} in time"))
+        else:
+            future.set_exception(decode_error(unpack(record.payload.error)))
+
+    @abstractmethod
+    def value(self, record: Record) -> Any:
+        """Return what a successful outcome is worth to the body."""
+
+
+class StepCall(Awaited):
+    """A call of a step."""
+
+    kind = RecordKind.STEP
+
+    def __init__(
+        self,
+        definition: StepDefinition,
+        future: asyncio.Future[Any],
+        args_hash: str,
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    ) -> None:
+        super().__init__(definition.name, future, args_hash)
+        self.definition = definition
+        self.arguments = arguments
+        self.task: asyncio.Task[None] | None = None
+
+    def value(self, record: Record) -> Any:
+        """Return the step's result, decoded against its annotation."""
+        return self.definition.shape.decode_result(unpack(record.payload.payload))
+
+
+class SignalCall(Awaited):
+    """A wait for a signal."""
+
+    kind = RecordKind.SIGNAL
+
+    def __init__(
+        self, name: str, future: asyncio.Future[Any], decoder: Decoder, due: Instant | None
+    ) -> None:
+        super().__init__(name, future, due=due)
+        self._decoder = decoder
+
+    def value(self, record: Record) -> Any:
+        """Return what the signal carried."""
+        return self._decoder(unpack(record.payload.payload))
+
+
+class TimerCall(Call):
+    """A timer that the body set: a sleep, or the end of a timeout."""
+
+    kind = RecordKind.TIMER
+
+    def __init__(self, due: Instant, handle: Handle, wake: Callable[[Handle], None]) -> None:
+        super().__init__("sleep", due=due)
+        self._handle = handle
+        self._wake = wake
+
+    def is_abandoned(self) -> bool:
+        """Say whether the timer was cancelled."""
+        return self._handle.cancelled()
+
+    def throw(self, error: BaseException) -> None:
+        """End a sleep with an error that is not in history."""
+        sleeper = self._handle.future()
+        if sleeper is not None and not sleeper.done():
+            sleeper.set_exception(error)
+
+    def hand_over(self, record: Record) -> None:  # noqa: ARG002 - that it came is all it says
+        """Let the timer go off."""
+        self._wake(self._handle)
+
+
+class CancelCall(Call):
+    """The wish of somebody else that the run stops; history keeps when the body heard of it."""
+
+    kind = RecordKind.CANCEL
+
+    def __init__(self, identity: str) -> None:
+        super().__init__("cancel")
+        self.identity = identity
+
+    def is_abandoned(self) -> bool:
+        """Say that nobody waits for it."""
+        return True
+
+    def hand_over(self, record: Record) -> None:
+        """Do nothing: the run cancels its tasks."""

@@ -1,0 +1,186 @@
+"""The pen of a run: what its owner writes into history, and to the run's own row.
+
+Everything is written under the fence of the claim. What is written is told to the replay machine
+only after the commit, so that nothing is ever handed to a body that a crash could take back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.lease import Fate
+from onward.core.replay import Record, RecordKind, RecordState
+from onward.core.run import RunState
+from onward.store.commit import Commit
+from onward.store.rows import Move, NewRecord
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Sequence
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.replay import Replay
+    from onward.runtime.calls import Call
+    from onward.store.rows import Claimed, Message, RecordRow
+    from onward.store.store import Outcome
+
+    Write = Callable[[Commit], asyncio.Future[Outcome]]
+
+
+class Kept(NamedTuple):
+    """What a record holds beyond what the rules need."""
+
+    payload: bytes | None
+    error: bytes | None
+    at: Instant
+
+
+def as_record(row: RecordRow) -> Record:
+    """Return a row of history as the rules know it."""
+    return Record(
+        row.identity,
+        row.attempt,
+        row.seq,
+        RecordKind(row.kind),
+        row.name,
+        RecordState(row.state),
+        row.args_hash,
+        row.version,
+        row.due,
+        Kept(row.payload, row.error, row.closed_at or 0),
+    )
+
+
+class Journal:
+    """Writes for one run.
+
+    Args:
+        claimed: The claim under whose fence it writes.
+        history: What is written already.
+        replay: Is told of every record, once it is written.
+        write: Commits, together with whatever else has gathered.
+        lost: Is called when the run turns out to be another's, or the store is away for good.
+        version: The version of the code, kept with every record.
+    """
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        history: Sequence[RecordRow],
+        replay: Replay,
+        write: Write,
+        lost: Callable[[], None],
+        version: str | None,
+    ) -> None:
+        self._uid = claimed.uid
+        self._fence = claimed.fence
+        self._crashes = claimed.crashes
+        self._last = max((row.seq or 0 for row in history), default=0)
+        self._replay = replay
+        self._commit = write
+        self._lost = lost
+        self._version = version
+        self.writing = 0
+        """How many commits are under way."""
+
+    def own_again(self, claimed: Claimed) -> None:
+        """Write under the fence of a new claim."""
+        self._fence = claimed.fence
+        self._crashes = claimed.crashes
+
+    def close(
+        self,
+        call: Call,
+        state: RecordState,
+        then: Callable[[], None],
+        *,
+        payload: bytes | None = None,
+        error: bytes | None = None,
+        message: int | None = None,
+    ) -> None:
+        """Write the outcome of a call at the next position of history."""
+        row = self._row(call, state, self._replay.take_position())
+        self._record(row._replace(payload=payload, error=error, message=message), then)
+
+    def fail_attempt(
+        self, call: Call, error: bytes, after: Duration, then: Callable[[Instant], None]
+    ) -> None:
+        """Write that an attempt failed, and tell when the next one is due."""
+        row = self._row(call, RecordState.FAILED, None)._replace(error=error, due_in=after)
+        self._record(row, lambda: None, then)
+
+    def park(
+        self, opened: Iterable[Call], due: Instant | None, seen: int, then: Callable[[Fate], None]
+    ) -> None:
+        """Let the run wait, unless something arrived since `seen`; waits are written open."""
+        rows = [self._row(call, RecordState.OPEN, None)._replace(due=call.due) for call in opened]
+        move = Move(RunState.WAITING, due=due, seq=self._last, seen=seen)
+        self._submit(tuple(rows), lambda outcome: then(outcome.fate), move)
+
+    def end(self, move: Move, then: Callable[[], None], messages: tuple[Message, ...] = ()) -> None:
+        """Let the run end, pause, or go back to where it is claimed from."""
+        self._submit((), lambda _: then(), move._replace(seq=self._last), messages)
+
+    def _row(self, call: Call, state: RecordState, seq: int | None) -> NewRecord:
+        return NewRecord(
+            self._uid,
+            call.identity,
+            call.attempt,
+            seq,
+            call.kind,
+            call.name,
+            state,
+            call.args_hash,
+            self._version,
+        )
+
+    def _record(
+        self,
+        row: NewRecord,
+        then: Callable[[], None],
+        when_due: Callable[[Instant], None] | None = None,
+    ) -> None:
+        def written(outcome: Outcome) -> None:
+            due = None if row.due_in is None else outcome.at + row.due_in
+            self._last = row.seq or self._last
+            self._replay.recorded(
+                Record(
+                    row.identity,
+                    row.attempt,
+                    row.seq,
+                    RecordKind(row.kind),
+                    row.name,
+                    RecordState(row.state),
+                    row.args_hash,
+                    row.version,
+                    due,
+                    Kept(row.payload, row.error, outcome.at),
+                )
+            )
+            if when_due is not None and due is not None:
+                when_due(due)
+            then()
+
+        self._submit((row,), written)
+
+    def _submit(
+        self,
+        records: tuple[NewRecord, ...],
+        then: Callable[[Outcome], None],
+        move: Move | None = None,
+        messages: tuple[Message, ...] = (),
+    ) -> None:
+        if move is None and self._crashes:
+            # It gets on: what crashed before counts no more.
+            move, self._crashes = Move(RunState.RUNNING), 0
+        self.writing += 1
+        written = self._commit(Commit(self._uid, self._fence, records, move, messages))
+        written.add_done_callback(lambda done: self._answered(done, then))
+
+    def _answered(self, done: asyncio.Future[Outcome], then: Callable[[Outcome], None]) -> None:
+        self.writing -= 1
+        failed = done.cancelled() or done.exception() is not None
+        if failed or done.result().fate is Fate.LOST:
+            self._lost()
+        else:
+            then(done.result())

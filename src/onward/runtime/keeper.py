@@ -1,0 +1,83 @@
+"""Keeping a worker's lease: renewed from a thread of its own, so that a busy loop does not lose it.
+
+The thread also watches the worker's event loop: when that has not ticked for minutes the worker is
+wedged, and the kindest thing is to let its lease run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from onward.core.lease import LEASE, LOOP_STALL_MOST, RENEW_EVERY
+from onward.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.core.ports import Clock, Spawn, Spawned
+    from onward.store.store import Store
+
+_LOOK_SECONDS = 0.25
+
+
+class Keeper:
+    """Renews one worker's lease until it is told to stop, or finds it lost."""
+
+    def __init__(
+        self,
+        worker: str,
+        open_store: Callable[[], Store],
+        clock: Clock,
+        lost: Callable[[], None],
+    ) -> None:
+        self._worker = worker
+        self._open_store = open_store
+        self._clock = clock
+        self._lost = lost
+        self._stop = threading.Event()
+        self._thread: Spawned | None = None
+        self._ticked = self._renewed = clock.monotonic()
+
+    def start(self, spawn: Spawn) -> None:
+        """Begin to renew, in a thread."""
+        self._thread = spawn(self._work, name=f"onward-lease-{self._worker}")
+
+    def stop(self) -> None:
+        """Renew no more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def loop_ticked(self) -> None:
+        """Take note that the worker's loop is alive."""
+        self._ticked = self._clock.monotonic()
+
+    def _work(self) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._keep())
+
+    async def _keep(self) -> None:
+        async with self._open_store() as store:
+            while not self._stop.is_set():
+                await asyncio.sleep(_LOOK_SECONDS)
+                if self._clock.monotonic() - self._ticked > LOOP_STALL_MOST:
+                    return
+                if not await self.tick(store):
+                    return
+
+    async def tick(self, store: Store) -> bool:
+        """Renew if it is time to, and say whether the lease is still there.
+
+        A database that is away takes no lease from anybody.
+        """
+        if self._clock.monotonic() - self._renewed < RENEW_EVERY:
+            return True
+        self._renewed = self._clock.monotonic()
+        with contextlib.suppress(Unavailable):
+            if await store.renew_lease(self._worker, LEASE) is None:
+                self._lost()
+                return False
+        return True

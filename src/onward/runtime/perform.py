@@ -1,0 +1,88 @@
+"""Running the code of a step: one attempt, its time limit, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from onward.codec import encode_error
+from onward.core.retry import Again, decide, failure
+from onward.engine.payloads import pack
+from onward.errors import Fatal, Retryable
+from onward.runtime.context import StepContext, execution_now, step_now
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from onward.core.ports import Chance
+    from onward.core.retry import Failure
+    from onward.runtime.calls import StepCall
+    from onward.runtime.definition import Limits
+    from onward.runtime.execution import Execution
+
+
+class Performer:
+    """Runs steps for a worker: async ones on its loop, others in its threads."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        threads: Executor | None,
+        chance: Chance,
+        limits: Limits,
+    ) -> None:
+        self._loop = loop
+        self._threads = threads
+        self._chance = chance
+        self._limits = limits
+
+    def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
+        """Start one attempt of a step."""
+        context = copy_context()
+        context.run(execution_now.set, None)
+        context.run(step_now.set, StepContext(execution.uid, call.identity, call.attempt))
+        work = self._attempt(execution, call)
+        return self._loop.create_task(work, context=context, name=f"step {call.name}")
+
+    async def _attempt(self, execution: Execution, call: StepCall) -> None:
+        shape = call.definition.shape
+        try:
+            async with asyncio.timeout(self._limit(call) / 1_000_000):
+                result = await self._call(call)
+            payload = pack(shape.encode_result(result))
+        except asyncio.CancelledError:
+            raise  # the body stopped waiting, or the worker stops: nothing is recorded
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise
+            self._failed(execution, call, error)
+        else:
+            execution.close_step(call, payload=payload)
+
+    async def _call(self, call: StepCall) -> Any:
+        args, kwargs = call.arguments
+        if call.definition.is_async:
+            return await call.definition.fn(*args, **kwargs)
+        work = partial(copy_context().run, call.definition.fn, *args, **kwargs)
+        return await self._loop.run_in_executor(self._threads, work)
+
+    def _limit(self, call: StepCall) -> int:
+        own = call.definition.timeout
+        return self._limits.timeout if own is None else own
+
+    def _failed(self, execution: Execution, call: StepCall, error: BaseException) -> None:
+        policy = call.definition.retry or execution.workflow.retry or self._limits.retry
+        decision = decide(policy, call.attempt, _facts(error), chance=self._chance.random())
+        written = pack(encode_error(error))
+        if isinstance(decision, Again):
+            execution.try_step_again(call, written, decision.after)
+        else:
+            execution.close_step(call, error=written)
+
+
+def _facts(error: BaseException) -> Failure:
+    if isinstance(error, Retryable):
+        return failure(type(error), retryable=True, after=error.after)
+    return failure(type(error), fatal=isinstance(error, Fatal))

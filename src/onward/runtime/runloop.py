@@ -1,0 +1,362 @@
+"""The event loop of one run: small, deterministic, and drained to empty by one call.
+
+A workflow body and its tasks run here, never on the host's loop. There is no waiting in this loop:
+when its queue is empty the body is *quiet*, and everything unfinished waits for something that its
+run will be told. So nested `gather`, `TaskGroup`, `wait`, timeouts and cancellation are ordinary
+asyncio, and happen in the same order in every replay.
+
+Time stands still between two things that the run is told. Timers are durable waits. Sockets,
+threads and processes have no place here: they are refused at the line that asks for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.events
+import sys
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from onward.core.replay import ROOT
+from onward.errors import NotInBody
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import FrameType
+
+    from onward.core.instant import Duration, Instant
+
+T = TypeVar("T")
+
+DRAIN_MOST = 1_000_000
+"""How many callbacks one drain may run; a body that needs more is spinning."""
+
+branch_now: ContextVar[str] = ContextVar("onward_branch", default=ROOT)
+"""The path of the branch that is running."""
+
+_ADVICE = "Put it into a step: steps run on the ordinary event loop, or in a thread"
+
+
+class Spinning(Exception):
+    """A body ran on and on without waiting for anything."""
+
+
+class Handle:
+    """A callback in the queue of a RunLoop, or a timer."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "_on_cancel", "_when")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        when: float = 0.0,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._when = when
+        self._on_cancel: Callable[[], None] | None = None
+
+    def on_cancel(self, told: Callable[[], None]) -> None:
+        """Let `told` be called when a timer is cancelled before its time."""
+        self._on_cancel = told
+
+    def run(self) -> None:
+        """Call it, unless it was cancelled."""
+        if not self._cancelled:
+            self._context.run(self._callback, *self._args)
+
+    def cancel(self) -> None:
+        """Do not call it."""
+        if not self._cancelled:
+            self._cancelled = True
+            if self._on_cancel is not None:
+                self._on_cancel()
+
+    def come(self) -> None:
+        """Take note that the time of a timer has come: cancelling it is no news any more."""
+        self._on_cancel = None
+
+    def cancelled(self) -> bool:
+        """Say whether it was cancelled."""
+        return self._cancelled
+
+    def when(self) -> float:
+        """Return the time of a timer."""
+        return self._when
+
+    def future(self) -> asyncio.Future[Any] | None:
+        """Return the future that a sleeper waits for."""
+        first = self._args[0] if self._args else None
+        return first if isinstance(first, asyncio.Future) else None
+
+
+_Base: Any = asyncio.AbstractEventLoop
+
+
+class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no place here
+    """The loop of one run.
+
+    Args:
+        name_branch: Returns the path of a new task, given its parent's path and its own name.
+        on_timer: Is told of every timer that the body sets: how long from now, and the handle to
+            run when that time has come. Returns what to call when the timer is cancelled.
+    """
+
+    def __init__(
+        self,
+        name_branch: Callable[[str, str | None], str],
+        on_timer: Callable[[Duration, Handle], Callable[[], None]],
+    ) -> None:
+        self._ready: deque[Handle] = deque()
+        self._name_branch = name_branch
+        self._on_timer = on_timer
+        self.now: Instant = 0
+        self._draining = False
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.on_lost_error: Callable[[dict[str, Any]], None] = lambda _: None
+
+    # --- from outside ---------------------------------------------------------------------------
+
+    def start(self, body: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T]:
+        """Start the body itself, which is the root of all branches."""
+        context.run(branch_now.set, ROOT)
+        return self._task(body, None, context)
+
+    def set_time(self, now: Instant) -> None:
+        """Let it be `now` for the body, until the run is told something else."""
+        self.now = max(self.now, now)
+
+    def drain(self) -> None:
+        """Run everything that is ready until nothing is.
+
+        Raises:
+            Spinning: it did not come to rest.
+        """
+        if not self._ready:
+            return
+        host = asyncio.events._get_running_loop()
+        hooks = sys.get_asyncgen_hooks()
+        asyncio.events._set_running_loop(self)
+        sys.set_asyncgen_hooks(None, None)
+        self._draining = True
+        ready = self._ready
+        left = DRAIN_MOST
+        try:
+            while ready:
+                ready.popleft().run()
+                left -= 1
+                if not left:
+                    raise Spinning(self._where_it_spins())
+        finally:
+            self._draining = False
+            sys.set_asyncgen_hooks(*hooks)
+            asyncio.events._set_running_loop(host)
+
+    def cancel_all(self) -> None:
+        """Cancel every task."""
+        for task in list(self.tasks):
+            task.cancel()
+
+    def unwind(self) -> None:
+        """Let all tasks come to their end, now that what they wait for has been ended."""
+        for task in self.tasks:
+            task.add_done_callback(_mark_seen)
+        try:
+            self.drain()
+            self.cancel_all()  # those that are left wait for one another
+            self.drain()
+        except Spinning:
+            self._ready.clear()
+            for task in self.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined] # asyncio's switch
+
+    def _where_it_spins(self) -> str:
+        for task in self.tasks:
+            frames = task.get_stack(limit=1)
+            if frames:
+                code = frames[0].f_code
+                return f"{code.co_qualname} ({code.co_filename}, line {frames[0].f_lineno})"
+        return "a chain of callbacks"
+
+    # --- what asyncio needs ---------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Return the time that the body sees, in seconds."""
+        return self.now / 1_000_000
+
+    def is_running(self) -> bool:
+        """Say whether the body is running just now."""
+        return self._draining
+
+    def is_closed(self) -> bool:
+        """Say whether it was closed; it never is, it is dropped."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+    def get_debug(self) -> bool:
+        """Say that asyncio's debug mode is off."""
+        return False
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[T]:
+        """Start a task, which is a branch of its own.
+
+        Raises:
+            NotInBody: it comes from `asyncio.as_completed` over bare coroutines.
+        """
+        context = copy_context() if context is None else context.copy()
+        parent = context.get(branch_now, ROOT)
+        maker = _maker()
+        if maker == "as_completed":
+            coro.close()
+            raise NotInBody(
+                "asyncio.as_completed over coroutines",
+                "starts them in an order that differs from run to run",
+                "Use onward.as_completed, or pass tasks",
+            )
+        seed = name or _name_given()
+        path = parent if maker == "wait_for" else self._name_branch(parent, seed)
+        context.run(branch_now.set, path)
+        return self._task(coro, name, context, **options)
+
+    def _task(
+        self, coro: Coroutine[Any, Any, T], name: str | None, context: Context, **options: Any
+    ) -> asyncio.Task[T]:
+        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context, **options)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        """Put a callback into the queue."""
+        handle = Handle(callback, args, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Handle:
+        """Set a timer, which is a durable wait."""
+        return self._timer(delay, self.time() + delay, callback, args, context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> Handle:
+        """Set a timer for a time of this loop, which is a durable wait."""
+        return self._timer(when - self.time(), when, callback, args, context)
+
+    def _timer(
+        self,
+        delay: float,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> Handle:
+        if delay <= 0:
+            return self.call_soon(callback, *args, context=context)
+        handle = Handle(callback, args, context, when)
+        handle.on_cancel(self._on_timer(max(1, round(delay * 1_000_000)), handle))
+        return handle
+
+    def wake(self, handle: Handle) -> None:
+        """Put a timer whose time has come into the queue."""
+        handle.come()
+        self._ready.append(handle)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Take note of an error that nobody will see otherwise."""
+        self.on_lost_error(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        """Do nothing: generators end with their tasks."""
+
+
+# asyncio.to_thread, open_connection, create_subprocess_exec and their like all end at one of these.
+_REFUSED = (
+    *("add_reader", "add_signal_handler", "add_writer", "call_soon_threadsafe"),
+    *("connect_accepted_socket", "connect_read_pipe", "connect_write_pipe", "create_connection"),
+    *("create_datagram_endpoint", "create_server", "create_unix_connection", "create_unix_server"),
+    *("getaddrinfo", "getnameinfo", "remove_reader", "remove_writer", "run_forever"),
+    *("run_in_executor", "run_until_complete", "sendfile", "set_default_executor"),
+    *("shutdown_default_executor", "sock_accept", "sock_connect", "sock_recv", "sock_recv_into"),
+    *("sock_recvfrom", "sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto"),
+    *("start_tls", "stop", "subprocess_exec", "subprocess_shell"),
+)
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise NotInBody(f"loop.{name}", "reaches outside the run", _ADVICE)
+
+    return refuse
+
+
+for _name in _REFUSED:
+    setattr(RunLoop, _name, _refusal(_name))
+
+
+def _maker() -> str | None:
+    """Say whether a task is being made inside asyncio's own `as_completed` or `wait_for`.
+
+    Python 3.11 wraps what `wait_for` is given into a task, later ones do not; the branch must be
+    the same in both.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(4):
+        if frame is None or frame.f_globals.get("__name__") != "asyncio.tasks":
+            return None
+        name = frame.f_code.co_qualname
+        if name.startswith(("as_completed", "_AsCompletedIterator")):
+            return "as_completed"
+        if name == "wait_for":
+            return "wait_for"
+        frame = frame.f_back
+    return None
+
+
+def _name_given() -> str | None:
+    """Return the name that a task is going to have.
+
+    Python 3.11 names a task only after it is made, too late for its branch; the name is where
+    `create_task` was called with it.
+    """
+    if sys.version_info >= (3, 12):
+        return None
+    frame = sys._getframe(2)
+    if frame.f_code.co_name == "create_task" and frame.f_globals["__name__"].startswith("asyncio."):
+        name: str | None = frame.f_locals.get("name")
+        return name
+    return None
+
+
+def _mark_seen(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # asyncio would complain that nobody looked at it

@@ -1,0 +1,357 @@
+"""The worker: claims runs, keeps them going, and gives them back when it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onward.core.lease import AUDIT_EVERY, LEASE
+from onward.core.run import CRASHES_MOST, Reason, RunState
+from onward.errors import LeaseLost, Unavailable
+from onward.runtime.execution import End, Execution
+from onward.runtime.keeper import Keeper
+from onward.runtime.perform import Performer
+from onward.store.commit import Commit
+from onward.store.database import Wanted
+from onward.store.hints import ANYTHING, queue_subject, run_subject
+from onward.store.rows import Move
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from onward.core.instant import Instant
+    from onward.core.ports import Chance, Clock, Spawn
+    from onward.runtime.calls import StepCall
+    from onward.runtime.definition import Limits, Registry
+    from onward.store.hints import Ear
+    from onward.store.rows import Claimed
+    from onward.store.store import Outcome, Store
+
+POLL_SECONDS = 1.0
+"""How late a worker may be when hints are lost."""
+
+CLAIM_MOST = 500
+_DRAIN_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much a worker takes on."""
+
+    queues: tuple[str, ...] = ("default",)
+    slots: int = 100
+    threads: int = 32
+    warm: int = 1000
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """How a worker reaches the machine; a simulation brings its own."""
+
+    clock: Clock
+    chance: Chance
+    spawn: Spawn | None
+    open_store: Callable[[], Store]
+
+
+class Worker:
+    """Works on the runs of some queues until it is stopped."""
+
+    def __init__(
+        self, store: Store, registry: Registry, options: Options, limits: Limits, ports: Ports
+    ) -> None:
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{ports.chance.token()[:12]}"
+        self.running: dict[str, Execution] = {}
+        self._warm: OrderedDict[str, Execution] = OrderedDict()
+        self._store = store
+        self._registry = registry
+        self._options = options
+        self._limits = limits
+        self._clock = ports.clock
+        self._chance = ports.chance
+        self._spawn = ports.spawn
+        # A database in memory cannot be reached from a second store, nor taken by anyone else.
+        self._has_thread = ports.spawn is not None and not store.database.is_private
+        self._keeper = Keeper(self.id, ports.open_store, ports.clock, self._lease_lost)
+        self._writer = store.writer(self.id)
+        self._stopping = False
+        self._stopped = asyncio.Event()
+        self.ready = asyncio.Event()
+        self._ear: Ear | None = None
+        self._lost = False
+        self._looks: set[asyncio.Task[None]] = set()
+        self._time: tuple[Instant, int] = (0, 0)
+        self._audited = ports.clock.monotonic()
+
+    # --- what an execution needs -----------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop on which everything but bodies runs."""
+        return self._loop
+
+    def now(self) -> Instant:
+        """Return the database's time, or a little less."""
+        at, since = self._time
+        return at + self._clock.monotonic() - since
+
+    def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
+        """Write, together with whatever else has gathered."""
+        written = self._writer.submit(commit)
+        written.add_done_callback(self._learn_time)
+        return written
+
+    def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
+        """Start to run the code of a step."""
+        return self._performer.perform(execution, call)
+
+    def look(self, execution: Execution) -> None:
+        """Read a run's inbox, and tell it."""
+        self._spawn_look([execution])
+
+    def ended(self, execution: Execution, end: End) -> None:
+        """Take note that a run left this worker's hands."""
+        self.running.pop(execution.uid, None)
+        assert self._ear is not None
+        self._ear.subjects.discard(run_subject(execution.uid))
+        if end is End.PARKED and not self._stopping:
+            self._keep_warm(execution)
+        elif end is End.PARKED:
+            execution.evict()
+        self._ear.poke()
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until `stop()`; then let what is being worked on come to an end, or give it back.
+
+        Raises:
+            LeaseLost: another worker has taken over; whatever this one did since was not written.
+        """
+        self._loop = asyncio.get_running_loop()
+        threads = ThreadPoolExecutor(self._options.threads, thread_name_prefix="onward-step")
+        self._performer = Performer(self._loop, threads, self._chance, self._limits)
+        self._set_time(await self._store.now())
+        await self._store.take_lease(self.id, LEASE)
+        await self._store.register(self._registration())
+        if self._has_thread:
+            assert self._spawn is not None
+            self._keeper.start(self._spawn)
+        try:
+            with self._store.ear(queue_subject(queue) for queue in self._options.queues) as ear:
+                self._ear = ear
+                self.ready.set()
+                await self._work()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            await self._leave()
+
+    def stop(self) -> None:
+        """Claim no more and leave."""
+        self._stopping = True
+        self._stopped.set()
+        if self._ear is not None:
+            self._ear.poke()
+
+    async def serve(self) -> None:
+        """Wait until this process is told to stop by SIGTERM or SIGINT, or the worker has ended."""
+        signals = (signal.SIGTERM, signal.SIGINT)
+        for number in signals:
+            self._loop.add_signal_handler(number, self.stop)
+        try:
+            await self._stopped.wait()
+        finally:
+            for number in signals:
+                self._loop.remove_signal_handler(number)
+
+    async def _work(self) -> None:
+        while not self._stopping and not self._lost:
+            self._keeper.loop_ticked()
+            claimed = 0
+            with contextlib.suppress(Unavailable):
+                if not self._has_thread:
+                    await self._keeper.tick(self._store)
+                claimed = await self.tick()
+            if not claimed:
+                await self._idle()
+        if self._lost:
+            raise LeaseLost(f"of worker {self.id}")
+        await self._drain()
+
+    async def tick(self) -> int:
+        """Claim once, begin what was claimed, and say how many that was."""
+        await self._audit()
+        free = self._options.slots - len(self.running)
+        if free <= 0:
+            return 0
+        await self._store.sweep()
+        claimed = await self._store.claim(
+            Wanted(
+                self.id,
+                self._options.queues,
+                self._registry.names,
+                min(free, CLAIM_MOST),
+                self._options.version,
+                self._options.tags,
+            )
+        )
+        await self._begin(claimed)
+        return len(claimed)
+
+    async def _begin(self, claimed: list[Claimed]) -> None:
+        cold = []
+        for run in claimed:
+            warm = self._warm.pop(run.uid, None)
+            if run.crashes >= CRASHES_MOST:
+                self._fail_crasher(run)
+            elif warm is not None and warm.fence + 1 == run.fence:
+                self._own(warm)
+                warm.resume(run)
+                if run.inbox:
+                    self._spawn_look([warm])
+            else:
+                if warm is not None:
+                    warm.evict()
+                cold.append(run)
+        behind = [run.uid for run in cold if run.fence > 1]
+        histories = await self._store.history(behind) if behind else {}
+        mailed = [run.uid for run in cold if run.inbox]
+        inboxes = await self._store.look(mailed) if mailed else {}
+        for run in cold:
+            execution = Execution(
+                run,
+                self._registry[run.name],
+                self,
+                histories.get(run.uid, ()),
+                inboxes.get(run.uid, ()),
+                version=self._options.version,
+            )
+            self._own(execution)
+            execution.begin()
+
+    def _own(self, execution: Execution) -> None:
+        self.running[execution.uid] = execution
+        assert self._ear is not None
+        self._ear.subjects.add(run_subject(execution.uid))
+
+    def _keep_warm(self, execution: Execution) -> None:
+        self._warm[execution.uid] = execution
+        self._warm.move_to_end(execution.uid)
+        while len(self._warm) > self._options.warm:
+            _, coldest = self._warm.popitem(last=False)
+            coldest.evict()
+
+    def _fail_crasher(self, run: Claimed) -> None:
+        move = Move(RunState.FAILED, Reason.CRASHED)
+        self.commit(Commit(run.uid, run.fence, move=move))
+
+    async def _idle(self) -> None:
+        """Wait until there may be something to do: a hint, a due time, or the next poll."""
+        seconds = POLL_SECONDS
+        due = await self._next_due()
+        if due is not None:
+            seconds = min(seconds, max(0.0, (due - self.now()) / 1_000_000))
+        assert self._ear is not None
+        end = self._loop.time() + seconds
+        heard = await self._ear.wait(seconds)
+        if heard or self._loop.time() >= end:
+            self._look_after(heard)
+
+    async def _next_due(self) -> Instant | None:
+        try:
+            return await self._store.next_due()
+        except Unavailable:
+            return None
+
+    def _look_after(self, heard: set[str]) -> None:
+        """Read the inboxes of our runs that something was sent to, or, for a poll, of all."""
+        if ANYTHING in heard or not heard:
+            self._spawn_look(self.running.values())
+        else:
+            ours = [self.running.get(subject.removeprefix("run:")) for subject in heard]
+            self._spawn_look([execution for execution in ours if execution is not None])
+
+    def _spawn_look(self, executions: Iterable[Execution]) -> None:
+        wanted = list(executions)
+        if wanted:
+            task = self._loop.create_task(self._look(wanted))
+            self._looks.add(task)
+            task.add_done_callback(self._looks.discard)
+
+    async def _look(self, executions: list[Execution]) -> None:
+        try:
+            inboxes = await self._store.look([execution.uid for execution in executions])
+        except Unavailable:
+            return
+        for execution in executions:
+            execution.receive(inboxes[execution.uid])
+
+    async def _audit(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._audited >= AUDIT_EVERY:
+            self._audited = now
+            await self._store.audit(self.id, self.running)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Let steps that run come to their end for a while, then give back what is left."""
+        assert self._ear is not None
+        end = self._loop.time() + _DRAIN_SECONDS
+        while self._has_steps() and self._loop.time() < end:
+            await self._ear.wait(end - self._loop.time())
+        for execution in list(self.running.values()):
+            execution.release()
+        await self._writer.close()
+
+    def _has_steps(self) -> bool:
+        return any(not execution.is_idle for execution in self.running.values())
+
+    async def _leave(self) -> None:
+        for execution in [*self.running.values(), *self._warm.values()]:
+            execution.evict()
+        self.running.clear()
+        self._warm.clear()
+        for task in list(self._looks):
+            task.cancel()
+        if self._has_thread:
+            await asyncio.to_thread(self._keeper.stop)
+        if not self._lost:
+            await self._store.drop_lease(self.id)
+            await self._store.unregister(self.id)
+
+    def _lease_lost(self) -> None:
+        self._lost = True
+        if self._ear is not None:
+            self._loop.call_soon_threadsafe(self._ear.poke)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def _set_time(self, at: Instant) -> None:
+        self._time = (at, self._clock.monotonic())
+
+    def _learn_time(self, written: asyncio.Future[Outcome]) -> None:
+        if not written.cancelled() and written.exception() is None:
+            at = written.result().at
+            if at > self.now():
+                self._set_time(at)
+
+    def _registration(self) -> dict[str, object]:
+        return {
+            "worker": self.id,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": self._options.version,
+            "queues": " ".join(self._options.queues),
+            "tags": " ".join(self._options.tags),
+            "names": " ".join(self._registry.names),
+        }

@@ -1,0 +1,1 @@
+"""What users write with: apps, workflows, steps, waits and handles on runs."""

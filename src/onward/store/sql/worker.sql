@@ -1,0 +1,15 @@
+-- What operators see of workers.
+
+-- name: register_worker
+INSERT INTO onward_worker (
+    namespace, worker, host, pid, version, queues, tags, names, started_at)
+VALUES (:namespace, :worker, :host, :pid, :version, :queues, :tags, :names, :now)
+ON CONFLICT (namespace, worker) DO UPDATE SET left_at = NULL;
+
+-- name: unregister_worker
+UPDATE onward_worker SET left_at = :now WHERE namespace = :namespace AND worker = :worker;
+
+-- name: live_queues
+SELECT w.queues FROM onward_lease l
+JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
+WHERE l.namespace = :namespace AND l.until >= :now;

@@ -1,0 +1,203 @@
+"""Callers' transactions: what is started and sent in one happens if and when it commits."""
+# ruff: noqa: D103 - the name of a test is its sentence
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.core.instant import MINUTE
+from onward.errors import NotFound, StoreUnusable
+from onward.store.rows import Move, Started
+from onward.testing.conformance.samples import SUCCEEDED, a_message, a_run, an_open_record
+
+if TYPE_CHECKING:
+    from onward.testing.conformance.world import World
+
+
+async def test_a_start_happens_with_the_callers_commit(world: World) -> None:
+    worker = await world.worker()
+
+    async with world.caller(commit=True) as connection:
+        started = await worker.store.within(connection).start(a_run("a"))
+
+    assert started == Started("uid-a", True, "greet", "hash-of-1", "ready")  # noqa: FBT003
+    [run] = await worker.claim()
+    assert (run.uid, run.input, run.created_at) == ("uid-a", b"j[1]", world.clock.wall())
+
+
+async def test_what_a_caller_rolls_back_never_happened(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("there"))
+
+    async with world.caller(commit=False) as connection:
+        within = store.within(connection)
+        assert (await within.start(a_run("a"))).created
+        await within.send(a_message("there", "m1"))
+
+    assert await store.sweep() == 0
+    with pytest.raises(NotFound):
+        await store.run("uid-a")
+    assert (await store.run("uid-there")).inbox == 0
+    assert await store.counts() == {"ready": 1}
+
+
+async def test_a_delayed_start_of_a_caller_waits(world: World) -> None:
+    worker = await world.worker()
+
+    async with world.caller(commit=True) as connection:
+        started = await worker.store.within(connection).start(
+            a_run("a")._replace(delay_in=MINUTE)
+        )
+
+    assert started.state == "waiting"
+    assert await worker.store.next_due() == world.clock.wall() + MINUTE
+    assert await worker.claim() == []
+
+
+async def test_a_caller_is_told_of_a_run_that_is_there(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+
+    async with world.caller(commit=True) as connection:
+        within = store.within(connection)
+        other = await within.start(a_run("a")._replace(uid="uid-other", args_hash="other"))
+        same = await within.start(a_run("a"))
+
+    assert other == Started("uid-a", False, "greet", "hash-of-1", "ready")  # noqa: FBT003
+    assert same == Started("uid-a", True, "greet", "hash-of-1", "ready")  # noqa: FBT003
+    assert await store.counts() == {"ready": 1}
+
+
+async def test_two_starts_of_one_id_in_one_transaction_make_one_run(world: World) -> None:
+    store = await world.store()
+
+    async with world.caller(commit=True) as connection:
+        within = store.within(connection)
+        first = await within.start(a_run("a"))
+        second = await within.start(a_run("a")._replace(uid="uid-other"))
+
+    assert (first.created, second.created, second.uid) == (True, False, "uid-a")
+
+
+async def test_a_message_is_sent_by_the_sweep_after_the_commit(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.commit(run, an_open_record(run, "w#1"), move=Move("waiting"))
+
+    async with world.caller(commit=True) as connection:
+        await worker.store.within(connection).send(a_message("a", "m1"))
+
+    assert (await worker.store.run(run.uid)).inbox == 0
+    assert await worker.store.sweep() == 1
+    assert await worker.store.sweep() == 0
+    assert [again.inbox for again in await worker.claim()] == [1]
+    [message] = (await worker.store.look([run.uid]))[run.uid]
+    assert message[2:6] == ("m1", "signal", "approval", b"jtrue")
+
+
+async def test_messages_are_swept_in_the_order_of_their_ids(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    names = [f"m{number:02}" for number in range(20)]
+
+    for some in (names[10:], names[:10]):
+        async with world.caller(commit=True) as connection:
+            for name in reversed(some):
+                await store.within(connection).send(a_message("a", name))
+
+    assert await store.sweep() == 20
+    assert [row.message for row in (await store.look(["uid-a"]))["uid-a"]] == names
+
+
+async def test_a_sweep_takes_a_bounded_number_and_the_next_one_the_rest(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    async with world.caller(commit=True) as connection:
+        within = store.within(connection)
+        for number in range(520):
+            await within.send(a_message("a", f"m{number:03}"))
+
+    first, second, third = await store.sweep(), await store.sweep(), await store.sweep()
+
+    assert first + second == 520
+    assert 0 < second < first
+    assert third == 0
+    rows = (await store.look(["uid-a"]))["uid-a"]
+    assert [row.message for row in rows] == [f"m{number:03}" for number in range(520)]
+
+
+async def test_what_is_swept_wakes_a_paused_run_as_any_message_does(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.commit(run, move=Move("paused", "approval"))
+    message = a_message("a", "m1")._replace(kind="verdict", stirs=",approval,")
+
+    async with world.caller(commit=True) as connection:
+        await worker.store.within(connection).send(message)
+    await worker.store.sweep()
+
+    assert (await worker.store.run(run.uid)).state == "ready"
+
+
+async def test_one_message_id_may_be_sent_to_two_runs_in_one_transaction(world: World) -> None:
+    store = await world.store()
+    for id in ("a", "b"):  # noqa: A001 - it is the user's word
+        await store.start(a_run(id))
+
+    async with world.caller(commit=True) as connection:
+        for id in ("a", "b"):  # noqa: A001
+            await store.within(connection).send(a_message(id, "m1"))
+
+    assert await store.sweep() == 2
+    assert [(await store.run(f"uid-{id}")).inbox for id in ("a", "b")] == [1, 1]
+
+
+async def test_a_message_that_was_also_sent_directly_is_delivered_once(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    async with world.caller(commit=True) as connection:
+        within = store.within(connection)
+        await within.send(a_message("a", "m1"))
+        await within.send(a_message("a", "m1"))
+    await store.send(a_message("a", "m1"))
+
+    await store.sweep()
+
+    assert (await store.run("uid-a")).inbox == 1
+
+
+async def test_what_is_sent_to_a_run_that_is_over_or_never_was_is_swept_away(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("over")
+    await worker.commit(run, move=SUCCEEDED)
+    async with world.caller(commit=True) as connection:
+        within = worker.store.within(connection)
+        await within.send(a_message("over", "m1"))
+        await within.send(a_message("nobody", "m2"))
+
+    assert await worker.store.sweep() == 2
+    assert await worker.store.sweep() == 0
+    assert (await worker.store.run(run.uid)).inbox == 0
+
+
+async def test_a_run_may_be_started_and_sent_to_in_one_transaction(world: World) -> None:
+    store = await world.store()
+
+    async with world.caller(commit=True) as connection:
+        within = store.within(connection)
+        await within.start(a_run("a"))
+        await within.send(a_message("a", "m1"))
+
+    assert await store.sweep() == 1
+    assert (await store.run("uid-a")).inbox == 1
+
+
+async def test_a_connection_that_cannot_carry_writes_is_refused_with_advice(world: World) -> None:
+    store = await world.store()
+
+    with pytest.raises(StoreUnusable, match="Pass a connection to the same database") as refused:
+        store.within(object())
+
+    assert "builtins.object" in str(refused.value)

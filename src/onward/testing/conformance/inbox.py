@@ -1,0 +1,242 @@
+"""The inbox: numbers, duplicates, whom a message reaches, and whom it wakes."""
+# ruff: noqa: D103 - the name of a test is its sentence
+
+from __future__ import annotations
+
+import asyncio
+from itertools import product
+from typing import TYPE_CHECKING
+
+from onward.core.inbox import MessageKind, wake
+from onward.core.instant import MINUTE, SECOND
+from onward.core.run import OPEN, REASONS, RunState
+from onward.store.rows import Move, Sent
+from onward.testing.conformance.samples import (
+    RELEASED,
+    SUCCEEDED,
+    a_message,
+    a_run,
+    an_open_record,
+)
+
+if TYPE_CHECKING:
+    from onward.core.run import Reason
+    from onward.testing.conformance.worker import Worker
+    from onward.testing.conformance.world import World
+
+
+async def test_a_message_is_read_back_as_it_was_sent(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    message = a_message("a", "m1")._replace(payload=bytes(range(256)))
+
+    await store.send(message)
+    await store.send(a_message("a", "m2")._replace(payload=None))
+
+    [first, second] = (await store.look(["uid-a"]))["uid-a"]
+    now = world.clock.wall()
+    assert first == ("uid-a", 1, "m1", "signal", "approval", message.payload, now)
+    assert second.payload is None
+
+
+async def test_messages_are_numbered_in_the_order_of_arrival(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+
+    answers = [await store.send(a_message("a", name)) for name in ("z", "a", "m")]
+    together = await asyncio.gather(*(store.send(a_message("a", str(n))) for n in range(30)))
+
+    assert [answer.seq for answer in answers + together] == list(range(1, 34))
+    messages = (await store.look(["uid-a"]))["uid-a"]
+    assert [message.message for message in messages] == ["z", "a", "m", *map(str, range(30))]
+    assert (await store.run("uid-a")).inbox == 33
+
+
+async def test_a_message_is_delivered_once(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    first = await store.send(a_message("a", "m1"))
+
+    again = await store.send(a_message("a", "m1")._replace(payload=b"other"))
+
+    assert first == Sent("uid-a", 1, "default", "delivered")
+    assert (again.uid, again.seq, again.fate) == ("uid-a", 1, "duplicate")
+    [message] = (await store.look(["uid-a"]))["uid-a"]
+    assert message.payload == b"jtrue"
+    assert (await store.run("uid-a")).inbox == 1
+
+
+async def test_a_message_that_comes_twice_in_one_batch_is_delivered_once(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+
+    answers = await asyncio.gather(*(store.send(a_message("a", "m1")) for _ in range(3)))
+
+    assert [answer.seq for answer in answers] == [1, 1, 1]
+    assert (await store.run("uid-a")).inbox == 1
+    assert len((await store.look(["uid-a"]))["uid-a"]) == 1
+
+
+async def test_two_runs_may_be_sent_messages_of_one_id(world: World) -> None:
+    store = await world.store()
+    for id in ("a", "b"):  # noqa: A001 - it is the user's word
+        await store.start(a_run(id))
+
+    answers = await asyncio.gather(*(store.send(a_message(id, "m1")) for id in ("a", "b")))
+
+    assert [(sent.uid, sent.seq, sent.fate) for sent in answers] == [
+        ("uid-a", 1, "delivered"), ("uid-b", 1, "delivered"),
+    ]  # fmt: skip
+
+
+async def test_a_run_is_reached_by_its_id_and_by_its_uid(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+
+    for target in ("a", "uid-a"):
+        assert (await store.send(a_message(target, target))).uid == "uid-a"
+    assert (await store.run("uid-a")).inbox == 2
+
+
+async def test_a_run_that_is_over_and_one_that_never_was_are_told_apart(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("over")
+    await worker.store.send(a_message("over", "early"))
+    await worker.commit(run, move=SUCCEEDED)
+
+    over, repeated, absent = await asyncio.gather(
+        *(
+            worker.store.send(a_message(*aim))
+            for aim in (("over", "m"), ("over", "early"), ("no", "m"))
+        )
+    )
+
+    assert (over.uid, over.seq, over.fate) == ("uid-over", None, "ended")
+    assert (repeated.uid, repeated.seq, repeated.fate) == ("uid-over", 1, "duplicate")
+    assert (absent.uid, absent.seq, absent.fate) == (None, None, "absent")
+
+
+async def test_a_message_to_a_run_that_has_not_begun_lies_there(world: World) -> None:
+    worker = await world.worker()
+    await worker.store.start(a_run("a")._replace(delay_in=MINUTE))
+    due = world.clock.wall() + MINUTE
+
+    for kind in MessageKind:
+        assert (await worker.store.send(a_message("a", kind, kind))).fate == "delivered"
+
+    row = await worker.store.run("uid-a")
+    assert (row.state, row.due, row.inbox) == ("waiting", due, len(MessageKind))
+    assert await worker.claim() == []
+    world.clock.advance(MINUTE)
+    [run] = await worker.claim()
+    assert run.inbox == len(MessageKind)
+
+
+async def test_a_wake_makes_the_run_due_now(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.commit(run, move=Move("waiting", due_in=MINUTE))
+    world.clock.advance(SECOND)
+
+    await worker.store.send(a_message("a", "m1"))
+
+    row = await worker.store.run("uid-a")
+    assert (row.state, row.due) == ("ready", world.clock.wall())
+
+
+async def test_a_batch_of_messages_finds_each_its_run(world: World) -> None:
+    store = await world.store()
+    await asyncio.gather(*(store.start(a_run(str(n))) for n in range(100)))
+
+    answers = await asyncio.gather(
+        *(store.send(a_message(str(n % 100), f"m{n}")) for n in range(200))
+    )
+
+    assert [(sent.uid, sent.seq) for sent in answers] == [
+        (f"uid-{n % 100}", 1 + n // 100) for n in range(200)
+    ]
+    found = await store.look(f"uid-{n}" for n in range(100))
+    assert all(
+        [row.message for row in found[f"uid-{n}"]] == [f"m{n}", f"m{n + 100}"] for n in range(100)
+    )
+
+
+# --- whom a message wakes ----------------------------------------------------------------------------
+
+Standing = tuple[RunState, "Reason | None"]
+STANDINGS: list[Standing] = [
+    (state, reason) for state in RunState for reason in sorted(REASONS[state], key=str)
+]
+
+
+async def stand(worker: Worker, ids: dict[str, Standing]) -> None:
+    """Bring a run of each id to where it shall stand, by way of a claim."""
+    runs = await worker.owning(*ids)
+
+    async def go(run_index: int) -> None:
+        run = runs[run_index]
+        state, reason = ids[run.id]
+        if state is RunState.RUNNING:
+            return
+        move = RELEASED if state is RunState.READY else Move(state, reason)
+        await worker.commit(run, an_open_record(run, "w#1"), move=move)
+
+    await asyncio.gather(*map(go, range(len(runs))))
+
+
+async def test_every_message_to_every_run_does_what_the_rule_says(world: World) -> None:
+    worker = await world.worker()
+    pairs = {
+        f"{state}-{reason}-{kind}": ((state, reason), kind)
+        for (state, reason), kind in product(STANDINGS, MessageKind)
+    }
+    await stand(worker, {id: standing for id, (standing, _) in pairs.items()})
+
+    await asyncio.gather(
+        *(worker.store.send(a_message(id, "m1", kind)) for id, (_, kind) in pairs.items())
+    )
+
+    for id, ((state, reason), kind) in pairs.items():  # noqa: A001 - it is the user's word
+        row = await worker.store.run(f"uid-{id}")
+        after = wake(state, reason, kind)
+        assert row.state == after, id
+        assert row.reason == (reason if after is state else None), id
+        assert row.inbox == int(state in OPEN), id
+
+
+async def test_a_message_in_a_commit_wakes_as_one_from_outside_does(world: World) -> None:
+    worker = await world.worker()
+    [sender] = await worker.owning("sender")
+    pairs = {
+        f"{state}-{reason}-{kind}": ((state, reason), kind)
+        for (state, reason), kind in product(STANDINGS, MessageKind)
+    }
+    await stand(worker, {id: standing for id, (standing, _) in pairs.items()})
+
+    await worker.commit(
+        sender,
+        messages=tuple(a_message(f"uid-{id}", "m1", kind) for id, (_, kind) in pairs.items()),
+    )
+
+    for id, ((state, reason), kind) in pairs.items():  # noqa: A001 - it is the user's word
+        row = await worker.store.run(f"uid-{id}")
+        assert row.state == wake(state, reason, kind), id
+        assert row.inbox == int(state in OPEN), id
+
+
+async def test_messages_of_several_kinds_in_one_batch_wake_if_one_of_them_does(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    paused = {"a": (RunState.PAUSED, "approval"), "b": (RunState.PAUSED, "operator")}
+    runs = await worker.owning(*paused)
+    for run in runs:
+        await worker.commit(run, move=Move("paused", paused[run.id][1]))
+    kinds = (MessageKind.SIGNAL, MessageKind.VERDICT, MessageKind.PAUSE)
+
+    await asyncio.gather(
+        *(worker.store.send(a_message(id, kind, kind)) for id in paused for kind in kinds)
+    )
+
+    rows = [await worker.store.run(run.uid) for run in runs]
+    assert [(row.state, row.inbox) for row in rows] == [("ready", 3), ("paused", 3)]

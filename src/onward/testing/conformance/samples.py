@@ -1,0 +1,71 @@
+"""Plain runs, records and messages; a test changes what matters to it by `_replace`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.inbox import MessageKind, stirs
+from onward.core.instant import SECOND
+from onward.store.rows import EffectWrite, Message, Move, NewRecord, NewRun
+
+if TYPE_CHECKING:
+    from onward.store.rows import Claimed
+
+NAME = "greet"
+QUEUE = "default"
+
+
+def a_run(id: str) -> NewRun:  # noqa: A002 - it is the user's word
+    """Return a run that is ready at once; its uid follows from its id."""
+    return NewRun(f"uid-{id}", id, NAME, b"j[1]", "hash-of-1")
+
+
+def a_child(parent: Claimed, id: str) -> NewRun:  # noqa: A002 - it is the user's word
+    """Return a run that `parent` starts."""
+    return a_run(id)._replace(parent=parent.uid, parent_identity="child#1", root=parent.uid)
+
+
+def a_record(run: Claimed, seq: int, identity: str | None = None) -> NewRecord:
+    """Return the record of a step that succeeded, at its position in the history."""
+    name = identity or f"step#{seq}"
+    return NewRecord(
+        run.uid, name, 1, seq, "step", "step", "succeeded", "args", payload=b"j%d" % seq
+    )
+
+
+def an_open_record(run: Claimed, identity: str) -> NewRecord:
+    """Return the record of a wait that goes on."""
+    return NewRecord(run.uid, identity, 1, None, "wait", "approval", "open")
+
+
+def a_message(target: str, message: str, kind: MessageKind = MessageKind.SIGNAL) -> Message:
+    """Return a message; which pauses it ends follows from its kind."""
+    reasons = "".join(f",{reason}," for reason in sorted(stirs(kind)))
+    return Message(target, message, kind, "approval", b"jtrue", reasons)
+
+
+def a_child_end(child: Claimed) -> Message:
+    """Return what a child that ends tells its parent."""
+    assert child.parent is not None
+    return a_message(child.parent, child.uid, MessageKind.CHILD)
+
+
+def an_effect(run: Claimed, version: int, state: str) -> EffectWrite:
+    """Return a row of the ledger; its first version is the intent to send."""
+    effect = EffectWrite(
+        f"key-{run.id}",
+        run.uid,
+        "charge#1",
+        "charge",
+        "Charge Ada",
+        b"j[5]",
+        "hash",
+        state,
+        version,
+    )
+    sent = effect._replace(attempt=1)
+    return sent._replace(start_by_in=30 * SECOND, settle_in=70 * SECOND) if version == 1 else sent
+
+
+SUCCEEDED = Move("succeeded", result=b"j42")
+RELEASED = Move("ready")

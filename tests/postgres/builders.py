@@ -1,0 +1,49 @@
+"""Runs, records and claims, made with what a test does not care about filled in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onward.core.instant import SECOND
+from onward.store import Wanted
+from onward.store.rows import Message, NewRecord, NewRun
+
+if TYPE_CHECKING:
+    from onward.store import Store
+    from onward.store.rows import Claimed
+
+WORKER = "worker-1"
+OTHER = "worker-2"
+LONG = 3600 * SECOND
+
+
+def a_run(uid: str, **changes: Any) -> NewRun:
+    given: dict[str, Any] = {"id": f"id of {uid}", "name": "hello", "input": b"{}", "args_hash": "h"}
+    return NewRun(uid, **given | changes)
+
+
+def a_record(run: str, seq: int | None = 1, **changes: Any) -> NewRecord:
+    given: dict[str, Any] = {
+        "identity": f"greet#{seq}", "attempt": 1, "kind": "step", "name": "greet",
+        "state": "open" if seq is None else "succeeded", "payload": b"1",
+    }  # fmt: skip
+    return NewRecord(run=run, seq=seq, **given | changes)
+
+
+def a_message(target: str, message: str = "m1", **changes: Any) -> Message:
+    return Message(target, message, **{"kind": "signal", "name": "go", **changes})
+
+
+def wanted(worker: str = WORKER, limit: int = 100, **changes: Any) -> Wanted:
+    given: dict[str, Any] = {"queues": ("default",), "names": ("hello",)}
+    return Wanted(worker, limit=limit, **given | changes)
+
+
+async def claimed(store: Store, *uids: str, worker: str = WORKER) -> dict[str, Claimed]:
+    """Start runs, give the worker a lease if it has none, and let it claim them."""
+    for uid in uids:
+        await store.start(a_run(uid))
+    await store.take_lease(worker, LONG)
+    found = {run.uid: run for run in await store.claim(wanted(worker))}
+    assert set(found) >= set(uids)
+    return found

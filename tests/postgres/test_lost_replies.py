@@ -1,0 +1,124 @@
+"""A reply that is lost costs time only: the statement is sent again and finds its own result."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from onward.errors import Unavailable
+from onward.store import open_store
+from onward.store.invariants import check
+from onward.store.postgres import pool
+from onward.store.statements import tables
+from onward.testing.postgres import PostgresServer
+from onward.testing.proxy import LossyProxy
+from tests.postgres.builders import WORKER, a_run, claimed, wanted
+from tests.postgres.hand import STATEMENTS, hand
+from tests.postgres.writes import WRITES, Write, prepare
+
+TIMES = {
+    "closed_at", "created_at", "due", "finished_at", "opened_at", "sent_at", "settle_until",
+    "start_by", "started_at", "until", "updated_at",
+}  # fmt: skip
+
+
+async def contents(url: str) -> dict[str, set[tuple[tuple[str, Any], ...]]]:
+    """Return every row of every table, without the times."""
+    found: dict[str, set[tuple[tuple[str, Any], ...]]] = {}
+    async with hand(url) as eyes:
+        for table in sorted(tables()):
+            rows = await eyes.connection.fetch(f"SELECT * FROM onward.{table}")
+            found[table] = {
+                tuple((name, value) for name, value in row.items() if name not in TIMES)
+                for row in rows
+            }
+            assert len(found[table]) == len(rows)
+    return found
+
+
+async def undisturbed(url: str, write: Write) -> tuple[Any, object]:
+    async with open_store(url) as store:
+        await prepare(store)
+        return await write.call(store), await contents(url)
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_a_write_whose_messages_are_lost_is_made_once(
+    name: str, postgres_server: PostgresServer, postgres_template: str
+) -> None:
+    write = WRITES[name]
+    sql = write.sql.encode()
+    urls = [postgres_server.create_database(postgres_template) for _ in range(3)]
+    answer, rows = await undisturbed(urls[0], write)
+    for lost, url in zip(("request", "reply"), urls[1:], strict=True):
+        async with LossyProxy(url) as proxy, open_store(proxy.url) as store:
+            await prepare(store)
+            arm = proxy.drop_request if lost == "request" else proxy.drop_reply_after_commit
+            fault = arm(sql)
+            found = await write.call(store)
+            assert fault.happened.is_set()
+            carried_out = lost == "reply" and write.again is not None
+            assert found == (write.again if carried_out else answer), lost
+            assert await contents(url) == rows, lost
+            assert await check(store) == [], lost
+    for url in urls:
+        postgres_server.drop_database(url)
+
+
+async def test_a_reply_that_is_lost_again_and_again_costs_no_more(postgres_url: str) -> None:
+    write = WRITES["end of a consumer"]
+    async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
+        await prepare(store)
+        for _ in range(4):
+            proxy.drop_reply_after_commit(write.sql.encode())
+        assert await write.call(store) == await write.call(store) == "done"
+        assert await check(store) == []
+
+
+async def test_runs_whose_claim_was_not_answered_come_back_through_the_audit(
+    postgres_url: str,
+) -> None:
+    async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
+        known = await claimed(store, "known")
+        for uid in ("a", "b", "c"):
+            await store.start(a_run(uid))
+        proxy.drop_reply_after_commit(STATEMENTS["claim"].sql.encode())
+        assert await store.claim(wanted()) == []
+        assert set(await store.owned(WORKER)) == {"known", "a", "b", "c"}
+        assert sorted(await store.audit(WORKER, known)) == ["a", "b", "c"]
+        again = await store.claim(wanted())
+        assert sorted((run.uid, run.fence, run.crashes) for run in again) == [
+            ("a", 2, 0), ("b", 2, 0), ("c", 2, 0),
+        ]  # fmt: skip
+        assert await store.audit(WORKER, {"known", "a", "b", "c"}) == []
+
+
+async def test_a_batch_of_many_whose_reply_is_lost_answers_each_right(postgres_url: str) -> None:
+    async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
+        proxy.drop_reply_after_commit(STATEMENTS["start"].sql.encode(), skip=1)
+        starts = [store.start(a_run(f"r{number}")) for number in range(50)]
+        starts += [store.start(a_run(f"again {number}", id="id of r1")) for number in range(5)]
+        answers = await asyncio.gather(*starts)
+        assert [answer.created for answer in answers] == [True] * 50 + [False] * 5
+        assert {answer.uid for answer in answers[50:]} == {"r1"}
+        assert await store.counts() == {"ready": 50}
+
+
+async def test_a_network_that_swallows_everything_is_told_in_bounded_time(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for longer than the patience and one command, and it heals by itself."""
+    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(pool, "COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(pool, "CONNECT_SECONDS", 0.3)
+    async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
+        await prepare(store)
+        proxy.freeze()
+        began = time.monotonic()
+        calls = [store.counts(), *(write.call(store) for write in WRITES.values())]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert time.monotonic() - began < 30
+        proxy.thaw()
+        assert {type(answer) for answer in answers} == {Unavailable}
+        assert (await store.start(a_run("after"))).created

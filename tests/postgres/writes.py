@@ -1,0 +1,162 @@
+"""Every kind of write there is, each as one call on a small prepared world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onward.core.lease import Fate
+from onward.store import Attachments, Commit, Store
+from onward.store.rows import DeliveryMove, EffectWrite, HandlerState, Move, Publish
+from tests.postgres.builders import (
+    LONG,
+    OTHER,
+    WORKER,
+    a_message,
+    a_record,
+    a_run,
+    claimed,
+    wanted,
+)
+from tests.postgres.hand import STATEMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onward.store.database import Tx
+
+FENCE = 1  # everything in the world has been claimed once
+
+
+def an_effect(version: int, state: str) -> EffectWrite:
+    given = ("key", "r", "charge#1", "charge", "Charge", b"[]", "h")
+    return EffectWrite(*given, state, version, attempt=1, start_by_in=10, settle_in=20)
+
+
+async def prepare(store: Store) -> None:
+    """Make the world: a claimed run `r` with a past, a parent that waits, and what they need."""
+    await claimed(store, "r", "parent")
+    await claimed(store, "stray", worker=OTHER)
+    await store.take_lease("spare", LONG)
+    await store.start(a_run("ready"))
+    await store.write(lambda tx: tx.fetch("subscribe", topic="mail", handler="rows"))
+    mark = {**a_message("r", "marked")._asdict()}
+    await store.write(lambda tx: tx.fetch("insert_mark", **mark))
+    writer = store.writer(WORKER)
+    wait = a_record("parent", None, kind="child")
+    for commit in (
+        Commit("parent", FENCE, (wait,), Move("waiting", seen=0)),
+        Commit("r", FENCE, (a_record("r", None, identity="wait#1", kind="timer", due_in=5),)),
+        _attach(published=(Publish("e1", "mail", "m1", b"1"), Publish("e2", "mail", "m2", b"2"))),
+        _attach(
+            effects=(an_effect(1, "in_flight"),),
+            deliveries=(DeliveryMove("rows", "e2", "pending", "reserved"),),
+            states=(HandlerState("rows", "", 1, b"1"),),
+        ),
+    ):
+        assert (await writer.commit(commit)).fate is Fate.DONE
+
+
+@dataclass(frozen=True)
+class Write:
+    """One call, the statement by which its requests are known, and what it must answer."""
+
+    call: Callable[[Store], Awaitable[Any]]
+    sql: str
+    again: Any = None
+    """What the answer is when the call was carried out and its reply was lost, if not the same."""
+
+
+def _attach(**what: Any) -> Commit:
+    return Commit("r", FENCE, attached=Attachments(**what))
+
+
+def _commit(commit: Commit) -> Write:
+    async def call(store: Store) -> Fate:
+        return (await store.writer(WORKER).commit(commit)).fate
+
+    return Write(call, STATEMENTS["record" if commit.is_plain else "commit"].sql)
+
+
+async def _closure(tx: Tx) -> int:
+    await tx.fetch("subscribe", topic="mail", handler="copies")
+    return len(await tx.fetch("counts"))
+
+
+async def _moved_lease(store: Store) -> bool:
+    return await store.renew_lease(WORKER) is not None
+
+
+async def _taken_lease(store: Store) -> bool:
+    return await store.take_lease("new", LONG) is not None
+
+
+async def _claimed(store: Store) -> list[str]:
+    return [run.uid for run in await store.claim(wanted(limit=1))]
+
+
+_RECORD = (a_record("r", 1),)
+_CLOSED = a_record("r", 1, identity="wait#1", kind="timer", due_in=None)
+_TOLD = a_message("parent", "r", kind="child")
+_FREED = DeliveryMove("rows", "e2", "reserved", "pending")
+_USED = DeliveryMove("rows", "e2", "reserved", "consumed")
+
+WRITES: dict[str, Write] = {
+    "start": Write(lambda store: store.start(a_run("new")), STATEMENTS["start"].sql),
+    "start of an id that is taken": Write(
+        lambda store: store.start(a_run("new", id="id of r")), STATEMENTS["start"].sql
+    ),
+    "send": Write(
+        lambda store: store.send(a_message("parent")),
+        STATEMENTS["send"].sql,
+        ("parent", 1, "", "duplicate"),  # it is there under its number, and was sent once
+    ),
+    "sweep": Write(lambda store: store.sweep(), "COMMIT;", 0),  # its work is done, nothing is left
+    "sweep, half way": Write(lambda store: store.sweep(), STATEMENTS["send"].sql),
+    "claim": Write(_claimed, STATEMENTS["claim"].sql, []),  # the audit finds what it took
+    "audit": Write(lambda store: store.audit(OTHER, ()), STATEMENTS["commit"].sql),
+    "renew a lease": Write(_moved_lease, STATEMENTS["renew_lease"].sql),
+    "take a lease": Write(_taken_lease, STATEMENTS["take_lease"].sql),
+    "drop a lease": Write(lambda store: store.drop_lease("spare"), STATEMENTS["drop_lease"].sql),
+    "closure": Write(lambda store: store.write(_closure), "COMMIT;"),
+    "closure, half way": Write(lambda store: store.write(_closure), STATEMENTS["subscribe"].sql),
+    "record": _commit(Commit("r", FENCE, _RECORD)),
+    "open a record": _commit(Commit("r", FENCE, (a_record("r", None, identity="wait#2"),))),
+    "close a record": _commit(Commit("r", FENCE, (_CLOSED,))),
+    "keep": _commit(Commit("r", FENCE, _RECORD, Move("running", seq=1))),
+    "park": _commit(Commit("r", FENCE, _RECORD, Move("waiting", due_in=10, seq=1, seen=0))),
+    "wake": _commit(Commit("r", FENCE, move=Move("waiting", due_in=10), messages=(_TOLD,))),
+    "finish": _commit(
+        Commit(
+            "r", FENCE, _RECORD, Move("succeeded", seq=1, result=b"1"),
+            attached=Attachments(deliveries=(_USED,)),
+        )
+    ),
+    "fail": _commit(
+        Commit(
+            "r", FENCE, _RECORD, Move("failed", "logic", error=b"!"),
+            attached=Attachments(deliveries=(_FREED,)),
+        )
+    ),  # fmt: skip
+    "pause": _commit(Commit("r", FENCE, _RECORD, Move("paused", "operator"))),
+    "release": _commit(Commit("r", FENCE, move=Move("ready"))),
+    "child start": _commit(Commit("r", FENCE, _RECORD, starts=(a_run("kid", parent="r"),))),
+    "child start and park": _commit(
+        Commit("r", FENCE, _RECORD, Move("waiting", seen=0), starts=(a_run("kid", parent="r"),))
+    ),
+    "message": _commit(Commit("r", FENCE, _RECORD, messages=(_TOLD, a_message("parent", "2nd")))),
+    "effect": _commit(_attach(effects=(an_effect(2, "applied"),))),
+    "reserve": _commit(_attach(deliveries=(DeliveryMove("rows", "e1", "pending", "reserved"),))),
+    "consume": _commit(_attach(deliveries=(_USED,))),
+    "publish": _commit(_attach(published=(Publish("e3", "mail", "m3", b"3"),))),
+    "state": _commit(_attach(states=(HandlerState("rows", "", 2, b"2"),))),
+    "end of a consumer": _commit(
+        Commit(
+            "r", FENCE, _RECORD, Move("succeeded", phase="committed"), (_TOLD,), (a_run("kid"),),
+            Attachments(
+                (an_effect(2, "applied"),), (_USED,), (Publish("e3", "mail", "m3", b"3"),),
+                (HandlerState("rows", "", 2, b"2"),),
+            ),
+        )
+    ),
+}  # fmt: skip

@@ -1,0 +1,48 @@
+"""The interpreters from 3.11 on that are installed here, each with what Onward needs to run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def pythons() -> tuple[Path, ...]:
+    """Return an interpreter per minor version, oldest first; the one that runs this is among them.
+
+    Others get an environment of their own below `.cache`, made on first use.
+    """
+    found = {sys.version_info.minor: Path(sys.executable)}
+    for minor in range(11, 20):
+        for folder in _folders():
+            python = folder / f"python3.{minor}"
+            if minor not in found and python.exists() and _runs(python):
+                found[minor] = _environment(python, minor)
+    return tuple(found[minor] for minor in sorted(found))
+
+
+def _folders() -> list[Path]:
+    listed = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    return [*listed, *sorted(Path(sys.base_prefix).parent.glob("*/bin"))]
+
+
+def _runs(python: Path) -> bool:
+    command = [python, "-c", "import venv, ensurepip"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _environment(python: Path, minor: int) -> Path:
+    folder = ROOT / ".cache" / f"python3.{minor}"
+    inside = folder / "bin" / "python"
+    ready = folder / "ready"
+    if not ready.exists():
+        subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+        install = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, "msgspec>=0.18.6", "cronsim>=2.5", "pytest>=8"], check=True)
+        ready.touch()
+    return inside

@@ -1,0 +1,200 @@
+"""A stage for one run: a host that decides, from a seed, what happens when.
+
+It plays the worker and the store for a real `Execution`: steps end in a random order, commits are
+answered late, the run is evicted and replayed from its history at random. Everything that is
+committed is kept as rows, so a history can be cut anywhere and gone on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onward.codec import decode, encode, encode_error, signature_of
+from onward.core.lease import Fate
+from onward.engine.payloads import pack, unpack
+from onward.runtime.context import execution_now
+from onward.runtime.definition import WorkflowDefinition
+from onward.runtime.execution import End, Execution
+from onward.store.rows import Claimed, InboxRow, RecordRow
+from onward.store.store import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.core.instant import Instant
+    from onward.runtime.calls import StepCall
+    from onward.store.commit import Commit
+
+EPOCH = 1_800_000_000_000_000
+UID = "01a1de9b-5b4c-728b-97c9-000000000001"
+
+
+@dataclass
+class Story:
+    """What a run left behind."""
+
+    rows: list[RecordRow] = field(default_factory=list)
+    performed: list[str] = field(default_factory=list)
+    state: str = "running"
+    result: Any = None
+    error: Any = None
+
+    def closed(self) -> list[RecordRow]:
+        return sorted((row for row in self.rows if row.seq is not None), key=lambda r: r.seq or 0)
+
+    def identities(self) -> dict[str, tuple[str, str | None, bytes | None]]:
+        return {row.identity: (row.name, row.args_hash, row.payload) for row in self.closed()}
+
+
+class Stage:
+    """Plays one run to its end."""
+
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        seed: int,
+        history: list[RecordRow] | None = None,
+        *,
+        evict: float = 0.3,
+    ) -> None:
+        self.story = Story(rows=list(history or ()))
+        self._workflow = WorkflowDefinition("body", body, signature_of(body))
+        self._chance = random.Random(seed)
+        self._evict = evict
+        self._now = EPOCH + len(self.story.rows) * 1000
+        self._fence = 0
+        self._unanswered: list[tuple[Commit, asyncio.Future[Outcome]]] = []
+        self._gates: list[asyncio.Future[None]] = []
+        self._parked: Execution | None = None
+        self._due: Instant | None = None
+        self._inbox: list[InboxRow] = []
+
+    # --- the host --------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def now(self) -> Instant:
+        return self._now
+
+    def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
+        answer: asyncio.Future[Outcome] = self._loop.create_future()
+        self._unanswered.append((commit, answer))
+        return answer
+
+    def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
+        context = copy_context()
+        context.run(execution_now.set, None)
+        return self._loop.create_task(self._perform(execution, call), context=context)
+
+    async def _perform(self, execution: Execution, call: StepCall) -> None:
+        gate: asyncio.Future[None] = self._loop.create_future()
+        self._gates.append(gate)
+        await gate
+        self.story.performed.append(call.identity)
+        args, kwargs = call.arguments
+        try:
+            result = await call.definition.fn(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
+            execution.close_step(call, error=pack(encode_error(error)))
+        else:
+            execution.close_step(call, payload=pack(call.definition.shape.encode_result(result)))
+
+    def look(self, execution: Execution) -> None:
+        self._loop.call_soon(execution.receive, list(self._inbox))
+
+    def ended(self, execution: Execution, end: End) -> None:
+        if end is End.PARKED:
+            self._parked = execution
+
+    # --- the play --------------------------------------------------------------------------------
+
+    def play(self) -> Story:
+        """Play the run to its end and return what it left behind."""
+        with asyncio.Runner() as runner:
+            runner.run(self._play())
+        return self.story
+
+    async def _play(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._claim()
+        while self.story.state == "running":
+            await self._turn()
+        await asyncio.sleep(0)
+
+    async def _turn(self) -> None:
+        for _ in range(self._chance.randrange(1, 4)):
+            await asyncio.sleep(0)
+        self._gates = [gate for gate in self._gates if not gate.done()]
+        moves: list[Callable[[], None]] = [self._end_a_step for _ in self._gates]
+        if self._unanswered:
+            moves.append(self._answer)
+        if moves:
+            self._chance.choice(moves)()
+        elif self._parked is not None:
+            self._now = max(self._now, self._due or self._now)
+            self._claim()
+
+    def _end_a_step(self) -> None:
+        self._chance.choice(self._gates).set_result(None)
+
+    def _answer(self) -> None:
+        commit, answer = self._unanswered.pop(0)
+        self._now += self._chance.randrange(1, 1000)
+        self._keep(commit)
+        move = commit.move
+        if move is not None and move.state == "waiting":
+            self._due = move.due
+        elif move is not None and move.state != "running":
+            self.story.state = str(move.state)
+            self.story.result = None if move.result is None else decode(unpack(move.result))
+            self.story.error = move.error
+        if not answer.done():
+            answer.set_result(Outcome(Fate.DONE, self._now))
+
+    def _keep(self, commit: Commit) -> None:
+        kept = {(row.identity, row.attempt): row for row in self.story.rows}
+        for new in commit.latest_records():
+            due = new.due if new.due_in is None else self._now + new.due_in
+            closed = None if new.state == "open" else self._now
+            old = kept.get((new.identity, new.attempt))
+            assert old is None or old.state == "open", f"{new.identity} was recorded twice"
+            kept[new.identity, new.attempt] = RecordRow(
+                new.run, new.identity, new.attempt, new.seq, str(new.kind), new.name,
+                str(new.state), new.args_hash, new.version, due, new.message, new.payload,
+                new.error, self._now, closed,
+            )  # fmt: skip
+        self.story.rows = list(kept.values())
+
+    def _claim(self) -> None:
+        self._fence += 1
+        claimed = Claimed(
+            UID, "play", "workflow", "body", None, "default", self._fence, 0, 0, 0, None, None,
+            None, None, None, None, None, EPOCH, EPOCH, pack(encode({})), "hash", None,
+        )  # fmt: skip
+        warm, self._parked = self._parked, None
+        if warm is not None and self._chance.random() >= self._evict:
+            warm.resume(claimed)
+            return
+        if warm is not None:
+            warm.evict()
+        Execution(claimed, self._workflow, self, list(self.story.rows), list(self._inbox)).begin()
+
+
+def as_json(row: RecordRow) -> list[Any]:
+    """Return a row as JSON can hold it."""
+    return [cell.hex() if isinstance(cell, bytes) else cell for cell in row]
+
+
+def from_json(cells: list[Any]) -> RecordRow:
+    """Return the row that `as_json` was given."""
+    row = RecordRow._make(cells)
+    return row._replace(
+        payload=None if row.payload is None else bytes.fromhex(str(row.payload)),
+        error=None if row.error is None else bytes.fromhex(str(row.error)),
+    )

@@ -1,0 +1,189 @@
+"""Whatever happens in whatever order: a body has one identity map, and replays exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onward import sleep, step
+from tests.pythons import pythons
+from tests.runtime.stage import Stage, Story, as_json, from_json
+
+if TYPE_CHECKING:
+    from onward.store.rows import RecordRow
+
+SCHEDULES = 200
+PATHS = os.pathsep.join(["src", "."])
+
+
+@step
+async def double(n: int) -> int:
+    return n * 2
+
+
+@step
+async def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+async def branch(n: int) -> int:
+    first = await double(n)
+    await asyncio.sleep(n % 3)
+    return await double(first)
+
+
+async def body() -> dict[str, Any]:
+    """Use about everything that asyncio has for doing things at once."""
+    found: dict[str, Any] = {}
+    found["nested"] = await asyncio.gather(
+        branch(1), asyncio.gather(branch(2), asyncio.gather(double(3), branch(4)))
+    )
+    async with asyncio.TaskGroup() as group:
+        named = group.create_task(branch(5), name="named")
+        plain = group.create_task(double(6))
+    found["group"] = [named.result(), plain.result()]
+
+    tasks = [asyncio.create_task(branch(n)) for n in (7, 8, 9)]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    assert done
+    if pending:
+        await asyncio.wait(pending)
+    found["wait"] = [task.result() for task in tasks]
+
+    racing = [asyncio.create_task(double(n)) for n in (10, 11, 12)]
+    found["completed"] = sorted([await each for each in asyncio.as_completed(racing)])
+
+    found["in time"] = await asyncio.wait_for(branch(13), 1000)
+    try:
+        await asyncio.wait_for(sleep("1h"), 5)
+    except TimeoutError:
+        found["too late"] = await double(14)
+    async with asyncio.timeout(1000):
+        found["timeout"] = await branch(15)
+    results = await asyncio.gather(fail("on purpose"), double(16), return_exceptions=True)
+    found["errors"] = [str(results[0]), results[1]]
+    return found
+
+
+EXPECTED = {
+    "nested": [4, [8, [6, 16]]],
+    "group": [20, 12],
+    "wait": [28, 32, 36],
+    "completed": [20, 22, 24],
+    "in time": 52,
+    "too late": 28,
+    "timeout": 60,
+    "errors": ["ValueError: on purpose", 32],
+}
+
+
+def outcomes(story: Story) -> dict[str, tuple[str, str | None, bytes | None]]:
+    """Return what every identity stands for; when a timer went off is not part of it."""
+    found = story.identities()
+    return {identity: kept for identity, kept in found.items() if "sleep" not in identity}
+
+
+def test_200_random_schedules_give_one_identity_map_and_one_result() -> None:
+    first = Stage(body, seed=0).play()
+    assert first.result == EXPECTED
+    orders = set()
+
+    for seed in range(1, SCHEDULES):
+        story = Stage(body, seed).play()
+        assert story.result == EXPECTED, f"seed {seed}"
+        assert outcomes(story) == outcomes(first), f"seed {seed}"
+        orders.add(tuple(row.identity for row in story.closed()))
+
+    assert len(orders) > SCHEDULES / 2  # the schedules did differ
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_full_replay_runs_no_step_and_writes_nothing(seed: int) -> None:
+    live = Stage(body, seed).play()
+
+    again = Stage(body, seed + 1000, live.rows).play()
+
+    assert again.performed == []
+    assert again.result == live.result
+    assert again.rows == live.rows
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_prefix_of_a_history_is_gone_on_with_to_the_same_calls_and_results(seed: int) -> None:
+    live = Stage(body, seed).play()
+    whole = live.closed()
+
+    for length in range(len(whole)):
+        kept = whole[:length]
+        story = Stage(body, seed * 100 + length, kept).play()
+        assert story.result == live.result, f"prefix of {length}"
+        assert outcomes(story) == outcomes(live), f"prefix of {length}"
+        assert story.closed()[:length] == kept
+        assert not {row.identity for row in kept} & set(story.performed)
+
+
+def test_each_step_is_done_once_however_often_the_run_is_evicted() -> None:
+    story = Stage(body, seed=3, evict=1.0).play()
+
+    assert story.result == EXPECTED
+    steps = [row.identity for row in story.closed() if row.kind == "step"]
+    assert sorted(story.performed) == sorted(steps)
+
+
+# --- other interpreters ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hash_seed", [0, 1, 42])
+def test_the_seed_of_hashes_changes_nothing(hash_seed: int) -> None:
+    live = Stage(body, seed=1).play()
+
+    story = play_elsewhere(Path(sys.executable), 1, [], hash_seed)
+
+    assert story.result == EXPECTED
+    assert outcomes(story) == outcomes(live)
+
+
+def test_a_history_begun_on_the_oldest_python_here_ends_on_the_newest() -> None:
+    oldest, *_, newest = [*pythons(), *pythons()]
+    live = play_elsewhere(oldest, 7, [], 0)
+    assert live.result == EXPECTED
+    whole = live.closed()
+
+    for length in range(0, len(whole), 5):
+        story = play_elsewhere(newest, 8, whole[:length], 1)
+        assert story.result == EXPECTED, f"prefix of {length}"
+        assert outcomes(story) == outcomes(live), f"prefix of {length}"
+
+
+def test_all_pythons_here_name_the_same_calls() -> None:
+    stories = [play_elsewhere(python, 7, [], 0) for python in pythons()]
+
+    assert all(outcomes(story) == outcomes(stories[0]) for story in stories)
+
+
+def play_elsewhere(python: Path, seed: int, history: list[RecordRow], hash_seed: int) -> Story:
+    """Play the body with another interpreter and hash seed."""
+    done = subprocess.run(
+        [python, "-m", "tests.runtime.elsewhere", str(seed)],
+        input=json.dumps([as_json(row) for row in history]),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": str(hash_seed),
+            "PYTHONPATH": os.pathsep.join(["src", "."]),
+        },
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    rows = [from_json(cells) for cells in told["rows"]]
+    return Story(rows, told["performed"], told["state"], told["result"])

@@ -1,0 +1,418 @@
+"""Draw the machines of the core by running every pair of state and fact through them.
+
+    python tools/draw_machines.py            writes docs/internals/machines.md
+    python tools/draw_machines.py --check    exits with 1 if that page is stale
+
+Nothing is drawn by hand: a state is every sample of it, a fact every way it can come, and an edge
+is there because the machine moved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onward.core import delivery, effect, inbox, lease, retry, run, slot
+from onward.core.decision import Ignored, Moved
+from onward.core.replay import Ask, Record, RecordKind, RecordState, Replay, Standing
+from onward.core.value import changed
+from onward.errors import InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+PAGE = Path(__file__).parent.parent / "docs" / "internals" / "machines.md"
+NOW = 1_000_000_000_000
+LATER = NOW + 1
+
+HEAD = """# The machines
+
+Drawn by `tools/draw_machines.py` from the machines themselves; `make docs` draws them again.
+An arrow is a fact that moves; in the tables `-` is a fact that is ignored on purpose, `no` one that
+is refused, and `bug` one that only a fault in Onward can cause. Where a cell has several answers,
+details of the state or the fact decide.
+"""
+
+
+@dataclass
+class Drawing:
+    """What a machine did with every pair: cells[fact][state] is the set of answers."""
+
+    title: str
+    text: str
+    states: list[str]
+    first: str | None = None
+    last: Iterable[str] = ()
+    cells: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+
+    def saw(self, state: str, fact: str, answer: str) -> None:
+        self.cells.setdefault(fact, {}).setdefault(state, set()).add(answer)
+
+    def page(self) -> str:
+        return "\n".join(
+            [f"## {self.title}", "", self.text, "", *self.diagram(), "", *self.table()]
+        )
+
+    def diagram(self) -> list[str]:
+        lines = ["```mermaid", "stateDiagram-v2"]
+        if self.first:
+            lines.append(f"    [*] --> {self.first}")
+        for before, after in product(self.states, self.states):
+            facts = [f for f, row in self.cells.items() if after in row.get(before, set())]
+            if facts:
+                lines.append(f"    {before} --> {after} : {', '.join(facts)}")
+        lines += [f"    {state} --> [*]" for state in self.states if state in set(self.last)]
+        return [*lines, "```"]
+
+    def table(self) -> list[str]:
+        shown = [s for s in self.states if any(s in row for row in self.cells.values())]
+        lines = ["| fact | " + " | ".join(shown) + " |", "|---" * (len(shown) + 1) + "|"]
+        rank = {answer: place for place, answer in enumerate([*self.states, "-", "no", "bug"])}
+        for fact, row in self.cells.items():
+            cells = (sorted(row.get(state, ()), key=rank.__getitem__) for state in shown)
+            lines.append(f"| {fact} | " + " | ".join(", ".join(cell) for cell in cells) + " |")
+        return lines
+
+
+def draw(
+    drawing: Drawing,
+    samples: Iterable[Any],
+    facts: Mapping[str, Iterable[Any]],
+    decide: Callable[[Any, Any], Any],
+    name: Callable[[Any], str],
+) -> Drawing:
+    """Run every sample with every way of every fact, and note what the machine answers."""
+    for state, (fact, ways) in product(list(samples), facts.items()):
+        for way in ways:
+            drawing.saw(name(state), fact, answer(decide, state, way, name))
+    return drawing
+
+
+def answer(
+    decide: Callable[[Any, Any], Any], state: Any, fact: Any, name: Callable[[Any], str]
+) -> str:
+    """Return the word for a decision: the state moved to, or how the fact was turned away."""
+    try:
+        decision = decide(state, fact)
+    except InvariantBroken:
+        return "bug"
+    if isinstance(decision, Moved):
+        return name(decision.to)
+    return "-" if isinstance(decision, Ignored) else "no"
+
+
+def run_machine() -> Drawing:
+    reasons = [None, *run.Reason]
+    facts: dict[str, Iterable[run.Fact]] = {
+        "Claimed": [run.Claimed(*ways) for ways in product([False, True], repeat=2)],
+        "Recorded": [run.Recorded()],
+        "Parked": [run.Parked(), run.Parked(LATER)],
+        "Paused": [run.Paused(reason, due) for reason in run.Reason for due in (None, LATER)],
+        "Released": [run.Released()],
+        "Returned": [run.Returned(), run.Returned(continued=True)],
+        "Raised": [run.Raised(reason) for reason in run.Reason],
+        "Unwound": [run.Unwound(reason) for reason in reasons],
+        "Disowned": [run.Disowned()],
+        "Woken": [run.Woken(inbox.stirs(kind)) for kind in inbox.MessageKind],
+        "CancelAsked": [run.CancelAsked(), run.CancelAsked(run.Reason.DEADLINE)],
+        "CancelForced": [run.CancelForced()],
+        "Superseded": [run.Superseded()],
+    }
+    samples = [
+        run.Run(state, reason, due, fence, crashes)
+        for state in run.RunState
+        for reason in sorted(run.REASONS[state], key=str)
+        for due in (None, NOW, LATER)
+        for fence, crashes in ((0, 0), (1, 0), (9, run.CRASHES_MOST - 1))
+        if fence or state in ("ready", "waiting")
+        if due != LATER or state in ("waiting", "paused")
+    ]
+    drawing = Drawing(
+        "Run",
+        "`onward.core.run`. Reasons, fence and crashes go with the state; a run that has ended "
+        "never moves again.",
+        list(run.RunState),
+        first="ready",
+        last=run.TERMINAL,
+    )
+    return draw(
+        drawing, samples, facts, lambda s, f: run.advance(s, f, now=NOW), lambda r: str(r.state)
+    )
+
+
+def inbox_machine() -> Drawing:
+    drawing = Drawing(
+        "Inbox",
+        "`onward.core.inbox`. What a message does to a run that was claimed before. A pause ends "
+        "only by a message that stirs its reason.",
+        [
+            "waiting",
+            *(f"paused_{reason}" for reason in run.Reason if reason in run.PAUSES),
+            "ready",
+        ],
+    )
+    for kind, state in product(inbox.MessageKind, drawing.states):
+        word, _, reason = state.partition("_")
+        after = inbox.wake(run.RunState(word), run.Reason(reason) if reason else None, kind)
+        drawing.saw(state, kind, "-" if after == word else after)
+    return drawing
+
+
+def lease_machine() -> Drawing:
+    def name(row: lease.Lease | None) -> str:
+        if row is None:
+            return "gone"
+        return "late" if lease.expired(row, now=NOW) else "held"
+
+    facts: dict[str, Iterable[lease.Fact]] = {
+        "Renewed": [lease.Renewed()],
+        "TakenOver": [lease.TakenOver()],
+        "Left": [lease.Left()],
+    }
+    drawing = Drawing(
+        "Lease",
+        "`onward.core.lease`. A lease that is late is still a lease; only its row's end counts.",
+        ["held", "late", "gone"],
+        first="held",
+        last=["gone"],
+    )
+    rows = [lease.Lease(LATER), lease.Lease(NOW - 1), None]
+    drawing.saw("held", "(time passes)", name(lease.Lease(NOW - 1)))
+    return draw(drawing, rows, facts, lambda s, f: lease.advance(s, f, now=NOW), name)
+
+
+def effect_machine() -> Drawing:
+    facts: dict[str, list[effect.Fact]] = {
+        "Approved": [effect.Approved()],
+        "Rejected": [effect.Rejected()],
+        "Sent": [effect.Sent()],
+        "Returned": [effect.Returned()],
+        "RaisedNotApplied": [effect.RaisedNotApplied()],
+        "Lost": [effect.Lost()],
+        **{f"Reconciled {a}": [effect.Reconciled(a)] for a in effect.Answer},
+        **{f"Judged {v}": [effect.Judged(v)] for v in effect.Verdict},
+        "Inherited": [effect.Inherited()],
+    }
+    samples = [
+        effect.Effect(state, attempt=attempt, asks=asks, approved=ok, settle_until=until, due=due)
+        for state in effect.EffectState
+        for attempt, asks in ((1, 0), (9, 9))
+        for ok in ((True, False) if state in ("planned", "failed") else (True,))
+        for until in (None, LATER)
+        for due in (None, NOW)
+    ]
+    drawing = Drawing(
+        "Effect",
+        "`onward.core.effect`. A failed effect may be sent again, because it is known not to have "
+        "happened; `Reconciled` and `Judged` say so only once the window for late sends is over.",
+        list(effect.EffectState),
+        first="planned",
+        last=["applied", "failed", "skipped"],
+    )
+    terms = [effect.Terms(timeout=1, reconciles=reconciles) for reconciles in (True, False)]
+    return draw(
+        drawing,
+        product(samples, terms),
+        facts,
+        lambda s, f: effect.advance(s[0], f, s[1], now=NOW),
+        lambda e: str(e[0].state if isinstance(e, tuple) else e.state),
+    )
+
+
+def delivery_machine() -> Drawing:
+    facts: dict[str, list[delivery.Fact]] = {
+        "Reserved": [delivery.Reserved("a")],
+        "Consumed": [delivery.Consumed("a")],
+        "EffectSkipped": [delivery.EffectSkipped("a")],
+        "Released": [delivery.Released("a"), delivery.Released("a", blamed=False)],
+        "HandedOver": [delivery.HandedOver("a", to="b")],
+        "SkippedByOperator": [delivery.SkippedByOperator()],
+        "Replayed": [delivery.Replayed()],
+    }
+    samples = [
+        delivery.Delivery(state, run=holder, releases=releases)
+        for state in delivery.DeliveryState
+        for holder in ((None,) if state == "pending" else ("a", "b"))
+        for releases in (0, delivery.RELEASES_MOST - 1)
+    ]
+    drawing = Drawing(
+        "Delivery",
+        "`onward.core.delivery`. What a run reports counts only while it holds the event.",
+        list(delivery.DeliveryState),
+        first="pending",
+        last=["consumed", "skipped"],
+    )
+    return draw(drawing, samples, facts, delivery.advance, lambda d: str(d.state))
+
+
+def phase_machine() -> Drawing:
+    drawing = Drawing(
+        "Phase of a consumer run",
+        "`onward.core.delivery`. A projection of the run's records; it never moves back.",
+        list(delivery.Phase),
+        first="preparing",
+        last=["committed"],
+    )
+    kinds = [
+        (RecordKind.STEP, delivery.PREPARE),
+        (RecordKind.EFFECT, "effect"),
+        (RecordKind.STEP, delivery.NEXT),
+    ]
+    for (kind, name), state, phase in product(kinds, RecordState, delivery.Phase):
+        after = delivery.phase_after(phase, Record("", 1, None, kind, name, state))
+        how = {RecordState.OPEN: "opened", RecordState.SUCCEEDED: "succeeded"}.get(state, "failed")
+        fact = f"{name} {how}"
+        drawing.saw(phase, fact, "-" if after is phase else after)
+    return drawing
+
+
+def replay_machine() -> Drawing:
+    """Bring a keyed call to each standing, then do to it what can be done next."""
+    drawing = Drawing(
+        "Replay: one call",
+        "`onward.core.replay`. How a call stands between the code and its history, live and "
+        "replayed; divergence is not shown. `turn` is the call for what comes next.",
+        list(Standing),
+        first="unknown",
+        last=["delivered"],
+    )
+    for path in paths():
+        for fact in ("asked", "turn", "recorded", "recorded open"):
+            replay = brought(path)
+            before = replay.standing("a=k")
+            try:
+                done(replay, fact)
+                after = replay.standing("a=k")
+                drawing.saw(before, fact, "-" if after is before else after)
+            except InvariantBroken:
+                drawing.saw(before, fact, "bug")
+    return drawing
+
+
+STEP = RecordKind.STEP
+CLOSED = Record("a=k", 1, 1, STEP, "a", RecordState.SUCCEEDED)
+OPENED = Record("a=k", 1, None, STEP, "a", RecordState.OPEN)
+OTHER = Record("z=k", 1, 1, STEP, "z", RecordState.SUCCEEDED)
+
+
+def paths() -> list[tuple[list[Record], list[str]]]:
+    histories: list[list[Record]] = [[], [CLOSED], [OPENED], [OTHER]]
+    moves = [
+        [],
+        ["asked"],
+        ["turn"],
+        ["asked", "turn"],
+        ["turn", "asked"],
+        ["asked", "turn", "turn"],
+    ]
+    live = [["asked", "recorded"], ["asked", "recorded", "turn"]]
+    return [*product(histories, moves), *(([], path) for path in live)]
+
+
+def brought(path: tuple[list[Record], list[str]]) -> Replay:
+    history, moves = path
+    replay = Replay(history)
+    for move in moves:
+        done(replay, move)
+    return replay
+
+
+def done(replay: Replay, fact: str) -> None:
+    match fact:
+        case "asked":
+            replay.ask(Ask("", STEP, "a", "k"))
+        case "turn":
+            replay.next()
+        case "recorded":
+            replay.recorded(changed(CLOSED, seq=replay.take_position()))
+        case _:
+            replay.recorded(OPENED)
+
+
+def retry_machine() -> Drawing:
+    drawing = Drawing(
+        "Retry",
+        "`onward.core.retry`. What a failed attempt leads to.",
+        ["tried", "again", *retry.Why],
+        first="tried",
+        last=retry.Why,
+    )
+    listed = retry.Retry(attempts=2, only="Listed", never="Never")
+    errors = {
+        "a listed error": retry.Failure(("Listed",)),
+        "another error": retry.Failure(("Other",)),
+        "a Retryable error": retry.Failure(("Other",), retryable=True),
+        "an error never retried": retry.Failure(("Listed", "Never")),
+        "a Fatal error": retry.Failure(("Listed",), fatal=True),
+    }
+    for (fact, error), attempt in product(errors.items(), (1, 2)):
+        decided = retry.decide(listed, attempt, error, chance=0.0)
+        drawing.saw("tried", fact, decided.why if isinstance(decided, retry.GiveUp) else "again")
+    return drawing
+
+
+def slot_machine() -> Drawing:
+    drawing = Drawing(
+        "Slot",
+        "`onward.core.slot`. What becomes of four late slots: by catch-up alone (cap 2, overlaps "
+        "allowed), and by overlap alone (all caught up).",
+        ["passed", *slot.Disposition, "held"],
+        first="passed",
+        last=slot.Disposition,
+    )
+    due = slot.due_slots(iter([1, 2, 3, 4]), now=NOW)
+
+    def saw(fact: str, rules: slot.Rules, *, is_open: bool = False, paused: bool = False) -> None:
+        made = slot.plan(due, rules, now=NOW, open_run=is_open, paused=paused)
+        for span in made.spans:
+            drawing.saw("passed", fact, span.disposition)
+        if made.held is not None:
+            drawing.saw("passed", fact, "held")
+
+    for catch_up in slot.CatchUp:
+        saw(f"catch-up {catch_up}", slot.Rules(catch_up, slot.Overlap.ALLOW, 2))
+    for overlap, is_open in product(slot.Overlap, (False, True)):
+        fact = f"overlap {overlap}" + (" with an open run" if is_open else "")
+        saw(fact, slot.Rules(slot.CatchUp.ALL, overlap), is_open=is_open)
+    saw("schedule at rest", slot.Rules(), paused=True)
+    return drawing
+
+
+MACHINES = [
+    run_machine,
+    replay_machine,
+    inbox_machine,
+    effect_machine,
+    lease_machine,
+    retry_machine,
+    slot_machine,
+    delivery_machine,
+    phase_machine,
+]
+
+
+def page() -> str:
+    """Return the whole page as it should be."""
+    return "\n\n".join([HEAD.rstrip(), *(machine().page() for machine in MACHINES)]) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Draw the machines of the core.")
+    parser.add_argument("--check", action="store_true", help="only say whether the page is stale")
+    parser.add_argument("--page", type=Path, default=PAGE, help="where the page is")
+    options = parser.parse_args()
+    if not options.check:
+        options.page.write_text(page(), encoding="utf-8")
+        return 0
+    if options.page.exists() and options.page.read_text(encoding="utf-8") == page():
+        return 0
+    print(f"{options.page.name} is stale: run `make docs`.", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
