@@ -18,8 +18,8 @@ LONG = 3600 * SECOND
 
 
 def a_run(uid: str, **changes: Any) -> NewRun:
-    given: dict[str, Any] = {"id": f"id of {uid}", "name": "hello", "input": b"{}", "args_hash": "h"}
-    return NewRun(uid, **given | changes)
+    given: dict[str, Any] = {"id": f"id of {uid}", "name": "hello"}
+    return NewRun(uid, input=b"{}", args_hash="h", **given | changes)
 
 
 def a_record(run: str, seq: int | None = 1, **changes: Any) -> NewRecord:

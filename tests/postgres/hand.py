@@ -76,4 +76,4 @@ async def until(holds: Callable[[], Awaitable[object]], seconds: float = 10) -> 
     """Wait until something holds; fail if it does not within the time."""
     async with asyncio.timeout(seconds):
         while not await holds():
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.002)  # noqa: ASYNC110 - it holds in another process

@@ -82,8 +82,11 @@ async def test_a_row_changed_in_a_callers_transaction_would_hold_a_whole_batch_u
             ends = [Commit(u, f, move=Move("succeeded")) for u, f in fences.items()]
             writing = [tasks.create_task(store.writer(WORKER).commit(end)) for end in ends]
             await until(eyes.somebody_waits)
-            even = [task for task, uid in zip(writing, fences, strict=True) if ord(uid[-1]) % 2 == 0]
-            assert not any(task.done() for task in even)  # the lane of r000, a hundred runs
+            lane_of_r000 = [
+                t for t, end in zip(writing, ends, strict=True) if int(end.run[1:]) % 2 == 0
+            ]
+            assert len(lane_of_r000) == 100
+            assert not any(task.done() for task in lane_of_r000)
             await naive.roll_back()
         assert {task.result().fate for task in writing} == {Fate.DONE}
 

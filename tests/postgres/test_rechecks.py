@@ -71,7 +71,8 @@ async def test_a_message_that_another_connection_delivers_just_now_is_found(url:
 async def test_messages_are_numbered_after_one_that_came_in_between(url: str) -> None:
     async with open_store(url) as store, hand(url) as stranger, hand(url) as eyes:
         await claimed(store, "r")
-        sent = await Meeting(stranger, eyes).after(RAISE_INBOX, "r", ours=store.send(a_message("r")))
+        ours = store.send(a_message("r"))
+        sent = await Meeting(stranger, eyes).after(RAISE_INBOX, "r", ours=ours)
         assert (sent.fate, sent.seq) == ("delivered", 2)
         assert (await store.run("r")).inbox == 2
 

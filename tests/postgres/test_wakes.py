@@ -92,7 +92,7 @@ async def test_a_run_that_parks_while_it_is_woken_is_told_to_look_again(postgres
             await child.commit()
         assert parking.result().fates == {"parent": Fate.BUSY}
         assert (await store.run("parent")).state == "running"
-        assert [message.message for message in (await store.look(["parent"]))["parent"]] == ["child"]
+        assert [m.message for m in (await store.look(["parent"]))["parent"]] == ["child"]
         assert await store.history(["parent"]) == {"parent": []}  # nothing of a refused commit
 
 

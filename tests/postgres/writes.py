@@ -128,16 +128,22 @@ WRITES: dict[str, Write] = {
     "wake": _commit(Commit("r", FENCE, move=Move("waiting", due_in=10), messages=(_TOLD,))),
     "finish": _commit(
         Commit(
-            "r", FENCE, _RECORD, Move("succeeded", seq=1, result=b"1"),
+            "r",
+            FENCE,
+            _RECORD,
+            Move("succeeded", seq=1, result=b"1"),
             attached=Attachments(deliveries=(_USED,)),
         )
     ),
     "fail": _commit(
         Commit(
-            "r", FENCE, _RECORD, Move("failed", "logic", error=b"!"),
+            "r",
+            FENCE,
+            _RECORD,
+            Move("failed", "logic", error=b"!"),
             attached=Attachments(deliveries=(_FREED,)),
         )
-    ),  # fmt: skip
+    ),
     "pause": _commit(Commit("r", FENCE, _RECORD, Move("paused", "operator"))),
     "release": _commit(Commit("r", FENCE, move=Move("ready"))),
     "child start": _commit(Commit("r", FENCE, _RECORD, starts=(a_run("kid", parent="r"),))),
@@ -152,11 +158,18 @@ WRITES: dict[str, Write] = {
     "state": _commit(_attach(states=(HandlerState("rows", "", 2, b"2"),))),
     "end of a consumer": _commit(
         Commit(
-            "r", FENCE, _RECORD, Move("succeeded", phase="committed"), (_TOLD,), (a_run("kid"),),
+            "r",
+            FENCE,
+            _RECORD,
+            Move("succeeded", phase="committed"),
+            (_TOLD,),
+            (a_run("kid"),),
             Attachments(
-                (an_effect(2, "applied"),), (_USED,), (Publish("e3", "mail", "m3", b"3"),),
+                (an_effect(2, "applied"),),
+                (_USED,),
+                (Publish("e3", "mail", "m3", b"3"),),
                 (HandlerState("rows", "", 2, b"2"),),
             ),
         )
     ),
-}  # fmt: skip
+}

@@ -345,10 +345,10 @@ def _maker() -> str | None:
 def _name_given() -> str | None:
     """Return the name that a task is going to have.
 
-    Python 3.11 names a task only after it is made, too late for its branch; the name is where
+    Python before 3.13 names a task only after it is made, too late for its branch; the name is where
     `create_task` was called with it.
     """
-    if sys.version_info >= (3, 12):
+    if sys.version_info >= (3, 13):
         return None
     frame = sys._getframe(2)
     if frame.f_code.co_name == "create_task" and frame.f_globals["__name__"].startswith("asyncio."):

@@ -163,7 +163,8 @@ class Batch:
         self.runs[commit.run] = commit if mine is None else mine.then(commit)
         for message in commit.messages:
             self._woken.add(message.target)
-        self._touched.update(commit.attached.touched())
+        if commit.attached is not NOTHING_ATTACHED:
+            self._touched.update(commit.attached.touched())
         self._rows, self._size = rows, size
         return True
 

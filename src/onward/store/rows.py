@@ -81,7 +81,8 @@ class Move(NamedTuple):
 class Message(NamedTuple):
     """Something for the inbox of a run; `message` is its id, unique in that inbox.
 
-    `stirs` lists, separated by commas, the reasons for which a paused run is woken by it.
+    `target` is a run's uid or, unless it goes with a commit, the id of its newest run. `stirs` lists
+    the reasons for which a paused run is woken by it, each between commas (`,approval,operator,`).
     """
 
     target: str

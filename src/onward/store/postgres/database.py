@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECTIONS_MOST = 6
-_RENEW_SECONDS = 4.0  # a renewal that is not answered is sent again well within its lease
 _MIGRATION_LOCK = 7_166_273_214  # any number, the same everywhere
 
 
@@ -55,7 +54,7 @@ class PostgresDatabase:
         self._dialect = Dialect(postgres=True, schema=address.schema, database_time=clock is None)
         self._statements = self._dialect.statements()
         self._pool = Pool(address, CONNECTIONS_MOST)
-        self._renewals = Pool(address, 1, _RENEW_SECONDS)
+        self._renewals = Pool(address, 1)
         self._listener: Listener | None = None
 
     async def open(self) -> None:
@@ -181,7 +180,7 @@ class PostgresDatabase:
             failpoint("commit.after")
             return result
 
-        return await self._pool.run(run, splits=splits)
+        return await self._pool.run(run, quick=True, splits=splits)
 
     async def _lease(
         self, work: Callable[[PostgresTx], Awaitable[Sequence[Sequence[Any]]]]
@@ -192,7 +191,7 @@ class PostgresDatabase:
             async with self._pinned(connection):
                 return await work(self._tx(connection))
 
-        rows = await self._renewals.run(run)
+        rows = await self._renewals.run(run, quick=True)
         return rows[0][0] if rows else None
 
     def _pinned(self, connection: Any) -> AbstractAsyncContextManager[Any]:

@@ -72,35 +72,30 @@ class Pool:
         """Let work begin; nothing connects before there is some."""
         self._is_open = True
 
-    async def run(self, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def run(
+        self,
+        work: Callable[[Any], Awaitable[T]],
+        *,
+        patience: float | None = None,
+        quick: bool = False,
+        splits: bool = False,
+    ) -> T:
         """Run `work` with a connection, again if it is lost or the server asks for it.
-
-        Raises:
-            Unavailable: it did not succeed for as long as our patience lasts.
-        """
-        return await self._shielded(self._insist(work))
-
-    async def run_quick(self, work: Callable[[Any], Awaitable[T]], *, splits: bool = False) -> T:
-        """Run `work` that takes no time by itself: it is given up when our patience ends.
 
         Args:
             work: What to do; it may be done again, whole.
+            patience: How many seconds to go on trying; `PATIENCE_SECONDS` by default.
+            quick: The work takes no time by itself, so even one try ends with the patience.
             splits: The caller can do better than wait for somebody's lock, so tell it at once.
 
         Raises:
             Contended: somebody's lock is in the way, and the caller `splits`.
-            Unavailable: it did not succeed for as long as our patience lasts.
+            Unavailable: it did not succeed for as long as `patience`.
         """
-
-        async def bounded() -> T:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                return await self._insist(work, splits=splits)
-    
-        return await self._shielded(bounded())
-
-    async def run_once(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Run `work` that is not worth a second try."""
-        return await self._shielded(self._once(work))
+        if not self._is_open:
+            raise Unavailable(str(self._address), "is not open in this process")
+        seconds = PATIENCE_SECONDS if patience is None else patience
+        return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))
 
     async def close(self) -> None:
         """Wait for what is under way, then close all connections."""
@@ -133,14 +128,15 @@ class Pool:
             task.exception()  # nobody may be waiting any more: it counts as seen
 
     async def _insist(
-        self, work: Callable[[Any], Awaitable[T]], patience: float, *, splits: bool
+        self, work: Callable[[Any], Awaitable[T]], seconds: float, *, quick: bool, splits: bool
     ) -> T:
         loop = asyncio.get_running_loop()
-        end = loop.time() + patience
+        end = loop.time() + seconds
         delay = _FIRST_DELAY_SECONDS
         while True:
             try:
-                return await self._once(work)
+                async with asyncio.timeout_at(end if quick else None):
+                    return await self._once(work)
             except Exception as error:
                 meaning = told(error, str(self._address))
                 if meaning is None:
@@ -172,7 +168,7 @@ class Pool:
             connection = self._free.pop()
             if not connection.is_closed():  # a server that restarted has hung up on all of them
                 return connection
-        return await connect(self._address, self._command_seconds)
+        return await connect(self._address)
 
     def _put_back(self, connection: Any) -> None:
         if not self._is_open or connection.is_closed() or connection.is_in_transaction():

@@ -20,7 +20,8 @@ RETURNING worker;
 SELECT until FROM onward_lease WHERE namespace = :namespace AND worker = :worker;
 
 -- name: expire_leases
-DELETE FROM onward_lease WHERE namespace = :namespace AND until < :now
+-- Whoever claims lives, however late it is.
+DELETE FROM onward_lease WHERE namespace = :namespace AND until < :now AND worker <> :worker
 RETURNING worker;
 
 -- name: leases

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate, Row, Write, fate
-from onward.core.run import TERMINAL, RunState
+from onward.core.run import RunState
 from onward.store.commit import NOTHING_ATTACHED
 from onward.store.database import Written
 from onward.store.rows import Claimed, Message, Sent, Started
@@ -36,20 +36,17 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     accepted: list[Commit] = []
     for commit in batch.runs.values():
         row = seen.get(commit.run)
-        answer = fates[commit.run] = _judge(tx, commit, row, leased=leased)
+        answer = fate(row, Write(commit.fence, commit.move is not None, commit.seen), leased=leased)
+        # One that is not running any more was moved by this very commit before: nothing is left.
         if answer is Fate.DONE and row is not None and row.state is RunState.RUNNING:
-            accepted.append(commit)
+            if _refuses(tx, commit.attached, commit.run):
+                answer = Fate.BUSY
+            else:
+                accepted.append(commit)
+        fates[commit.run] = answer
     woken = _write(tx, worker, accepted)
     released = {queues[c.run] for c in accepted if c.move is not None and c.move.state == "ready"}
     return Written(fates, tx.now, frozenset(woken | released))
-
-
-def _judge(tx: SqliteTx, commit: Commit, row: Row | None, *, leased: bool) -> Fate:
-    write = Write(commit.fence, commit.move is not None, commit.seen)
-    answer = fate(row, write, leased=leased)
-    if answer is Fate.DONE and _refuses(tx, commit.attached, commit.run):
-        return Fate.BUSY
-    return answer
 
 
 def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
@@ -71,7 +68,9 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
         for run in commit.starts:
             _insert_run(tx, run)
         for message in commit.messages:
-            queues.add(_deliver(tx, message.target, message)[1])
+            sent = _deliver(tx, message.target, message)
+            if sent.fate == "delivered":
+                queues.add(sent.queue)
         _attach(tx, commit.attached, commit.run)
     return queues
 
@@ -148,7 +147,7 @@ async def sweep(tx: SqliteTx, most: int) -> list[Sent]:
     sent = []
     for message, target, *content in tx.rows("oldest_marks", limit=most):
         sent.append(_send(tx, Message(target, message, *content)))
-        tx.rows("drop_mark", message=message)
+        tx.rows("drop_mark", message=message, target=target)
     return sent
 
 
@@ -156,29 +155,25 @@ def _send(tx: SqliteTx, message: Message) -> Sent:
     found = tx.rows("target_seen", target=message.target)
     if not found:
         return Sent(None, None, "", "absent")
-    uid, state = found[0]
+    return _deliver(tx, found[0][0], message)
+
+
+def _deliver(tx: SqliteTx, uid: str, message: Message) -> Sent:
+    """Put a message into the inbox of a run, unless it is there already or the run is over."""
     there = tx.rows("message_seen", run=uid, message=message.message)
     if there:
         return Sent(uid, there[0][0], "", "duplicate")
-    if state in TERMINAL:
-        return Sent(uid, None, "", "ended")
-    return Sent(uid, *_deliver(tx, uid, message), "delivered")
-
-
-def _deliver(tx: SqliteTx, uid: str, message: Message) -> tuple[int | None, str]:
-    """Put a message into the inbox of a run that is not over; return its number and the queue."""
     raised = tx.rows("raise_inbox", run=uid, stirs=message.stirs)
     if not raised:
-        return None, ""  # it ended, or never was
+        return Sent(uid, None, "", "ended")
     seq, queue = raised[0]
-    row = (uid, seq, *message[1:5], tx.namespace, tx.now)
-    tx.write_rows("add_message", [row])
-    return seq, queue
+    tx.write_rows("add_message", [(uid, seq, *message[1:5], tx.namespace, tx.now)])
+    return Sent(uid, seq, queue, "delivered")
 
 
 async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claimed]:
     """Make runs the worker's own; the leases of `dead` workers end here."""
-    tx.rows("expire_leases")
+    tx.rows("expire_leases", worker=wanted.worker)
     for worker in dead:
         tx.rows("drop_lease", worker=worker)
     if not tx.rows("lease_here", worker=wanted.worker):

@@ -10,18 +10,20 @@ LIMIT 1;
 SELECT seq FROM onward_inbox WHERE namespace = :namespace AND run = :run AND message = :message;
 
 -- name: raise_inbox
--- Every message wakes a run that waits, and some wake one that is paused for a certain reason.
-UPDATE onward_run
-SET inbox = inbox + 1,
-    reason = CASE WHEN state = 'running' OR state = 'paused' AND instr(:stirs, ',' || reason || ',') = 0
-                  THEN reason END,
-    due = CASE WHEN state = 'waiting' OR state = 'paused' AND instr(:stirs, ',' || reason || ',') > 0
-               THEN :now ELSE due END,
-    state = CASE WHEN state = 'waiting' OR state = 'paused' AND instr(:stirs, ',' || reason || ',') > 0
-                 THEN 'ready' ELSE state END,
+-- Every message wakes a run that waits, and some wake one that is paused for a certain reason. One
+-- that was never claimed is not begun before its time: it finds the message then.
+UPDATE onward_run AS r
+SET inbox = r.inbox + 1,
+    state = CASE WHEN w.wakes THEN 'ready' ELSE r.state END,
+    reason = CASE WHEN NOT w.wakes THEN r.reason END,
+    due = CASE WHEN w.wakes THEN :now ELSE r.due END,
     updated_at = :now
-WHERE namespace = :namespace AND uid = :run
-  AND state IN ('ready', 'running', 'waiting', 'paused')
+FROM (SELECT fence > 0 AND (
+             state = 'waiting'
+             OR state = 'paused' AND instr(:stirs, ',' || reason || ',') > 0) AS wakes
+      FROM onward_run WHERE namespace = :namespace AND uid = :run) w
+WHERE r.namespace = :namespace AND r.uid = :run
+  AND r.state IN ('ready', 'running', 'waiting', 'paused')
 RETURNING inbox, queue;
 
 -- name: add_message(run, seq, message, kind, name, payload, namespace, now)
@@ -30,8 +32,9 @@ VALUES (:namespace, :run, :seq, :message, :kind, :name, :payload, :now)
 ON CONFLICT DO NOTHING;
 
 -- name: drop_mark
-DELETE FROM onward_mark WHERE namespace = :namespace AND message = :message;
+DELETE FROM onward_mark
+WHERE namespace = :namespace AND message = :message AND target = :target;
 
 -- name: oldest_marks
 SELECT message, target, kind, name, payload, stirs FROM onward_mark
-WHERE namespace = :namespace ORDER BY message LIMIT :limit;
+WHERE namespace = :namespace ORDER BY message, target LIMIT :limit;
