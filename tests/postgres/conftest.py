@@ -1,11 +1,11 @@
 """Stores on a real Postgres whose schema is made once and copied for every test."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from onward.store import Store, open_store
+from onward.store import open_store
 from onward.testing.postgres import PostgresServer
 
 
@@ -25,9 +25,3 @@ def empty_url(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.create_database()
     yield url
     postgres_server.drop_database(url)
-
-
-@pytest.fixture
-def store_at() -> Callable[[str], Store]:
-    """Opens a store without listening, where hints would only blur what is seen."""
-    return open_store

@@ -75,5 +75,5 @@ async def hand(url: str) -> AsyncIterator[Hand]:
 async def until(holds: Callable[[], Awaitable[object]], seconds: float = 10) -> None:
     """Wait until something holds; fail if it does not within the time."""
     async with asyncio.timeout(seconds):
-        while not await holds():
-            await asyncio.sleep(0.002)  # noqa: ASYNC110 - it holds in another process
+        while not await holds():  # noqa: ASYNC110 - another process makes it so
+            await asyncio.sleep(0.002)

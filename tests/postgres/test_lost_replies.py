@@ -10,34 +10,15 @@ from onward.errors import Unavailable
 from onward.store import open_store
 from onward.store.invariants import check
 from onward.store.postgres import pool
-from onward.store.statements import tables
 from onward.testing.postgres import PostgresServer
 from onward.testing.proxy import LossyProxy
 from tests.postgres.builders import WORKER, a_run, claimed, wanted
-from tests.postgres.hand import STATEMENTS, hand
+from tests.postgres.contents import Contents, contents
+from tests.postgres.hand import STATEMENTS
 from tests.postgres.writes import WRITES, Write, prepare
 
-TIMES = {
-    "closed_at", "created_at", "due", "finished_at", "opened_at", "sent_at", "settle_until",
-    "start_by", "started_at", "until", "updated_at",
-}  # fmt: skip
 
-
-async def contents(url: str) -> dict[str, set[tuple[tuple[str, Any], ...]]]:
-    """Return every row of every table, without the times."""
-    found: dict[str, set[tuple[tuple[str, Any], ...]]] = {}
-    async with hand(url) as eyes:
-        for table in sorted(tables()):
-            rows = await eyes.connection.fetch(f"SELECT * FROM onward.{table}")
-            found[table] = {
-                tuple((name, value) for name, value in row.items() if name not in TIMES)
-                for row in rows
-            }
-            assert len(found[table]) == len(rows)
-    return found
-
-
-async def undisturbed(url: str, write: Write) -> tuple[Any, object]:
+async def undisturbed(url: str, write: Write) -> tuple[Any, Contents]:
     async with open_store(url) as store:
         await prepare(store)
         return await write.call(store), await contents(url)

@@ -37,7 +37,9 @@ CODES = {
     "Unencodable": "unencodable",
 }
 
-MOVES = {"Check", "Choose", "Drop", "Keep", "Try", "Upgrade", "Use", "Widen"}
+MOVES = {
+    "Check", "Choose", "Drop", "Keep", "See", "Start", "Try", "Upgrade", "Use", "Widen",
+}  # fmt: skip
 
 CARRY = """
 import pickle, sys

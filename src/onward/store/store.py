@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from onward.core.lease import LEASE, Fate
-from onward.errors import NotFound
+from onward.errors import NotFound, Rejected
 from onward.store.address import SqliteAddress, parse
 from onward.store.clock import SystemChance, SystemClock, new_uid, spawn_thread
 from onward.store.commit import Commit, fold
+from onward.store.fitness import check_commit, check_message, check_run
 from onward.store.hints import queue_subject, run_subject
 from onward.store.lane import Lane
 from onward.store.rows import (
@@ -26,7 +28,6 @@ from onward.store.sqlite.database import SqliteDatabase
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
     from types import TracebackType
 
@@ -93,10 +94,12 @@ class Store:
 
     async def start(self, run: NewRun) -> Started:
         """Start a run, unless one of that id is there; the answer says which it is."""
+        check_run(run)
         return await self._starts.submit(run)
 
     async def send(self, message: Message) -> Sent:
         """Put a message into a run's inbox; a message id that is there already does nothing."""
+        check_message(message)
         return await self._sends.submit(message)
 
     async def run(self, uid: str) -> RunRow:
@@ -327,6 +330,12 @@ class Writer:
 
     def submit(self, commit: Commit) -> asyncio.Future[Outcome]:
         """Queue a commit and return the future of its outcome."""
+        try:
+            check_commit(commit)
+        except Rejected as refusal:
+            refused: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            refused.set_exception(refusal)
+            return refused
         lanes = self.lanes
         return lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.errors import StoreUnusable
+from onward.store.fitness import check_message, check_run
 from onward.store.rows import Started
 
 if TYPE_CHECKING:
@@ -68,10 +69,12 @@ class Within:
 
     async def start(self, run: NewRun) -> Started:
         """Start a run with the caller's commit, unless one of that id is there."""
+        check_run(run)
         given = run._asdict()
-        if await self._fetch("insert_run", given):
+        made = await self._fetch("insert_run", given)
+        if made:
             await self._fetch("insert_run_data", given)
-            return Started(run.uid, True, run.name, run.args_hash, "ready")  # noqa: FBT003
+            return Started(run.uid, True, run.name, run.args_hash, made[0][0])  # noqa: FBT003
         there = await self._fetch("run_by_id", {"id": run.id})
         if not there:  # it is in another transaction that has not committed in our sight
             return Started(run.uid, False, run.name, run.args_hash, "ready")  # noqa: FBT003
@@ -80,6 +83,7 @@ class Within:
 
     async def send(self, message: Message) -> None:
         """Send a message with the caller's commit; a worker delivers it after that."""
+        check_message(message)
         await self._fetch("insert_mark", message._asdict())
 
     async def _fetch(self, name: str, given: dict[str, object]) -> Sequence[Sequence[Any]]:

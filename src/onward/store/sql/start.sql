@@ -15,7 +15,7 @@ FROM (SELECT coalesce(CAST(:due AS BIGINT), :now) + CAST(:delay_in AS BIGINT) AS
              CAST(:now AS BIGINT) AS now) t
 WHERE true
 ON CONFLICT DO NOTHING
-RETURNING uid;
+RETURNING state;
 
 -- name: insert_run_data(uid, input, args_hash, trace, namespace)
 INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)

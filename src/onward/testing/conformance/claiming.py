@@ -264,7 +264,7 @@ async def test_suspects_are_handed_out_apart_and_few_at_a_time(world: World) -> 
     heir = await world.worker()
     for id in ("s1", "s2", "s3"):  # noqa: A001 - it is the user's word
         await heir.store.start(a_run(id))
-    await crash(world, heir, 2)
+    await crash(world, heir, 3)
     for id in ("i1", "i2"):  # noqa: A001
         await heir.store.start(a_run(id))
 
@@ -275,16 +275,13 @@ async def test_suspects_are_handed_out_apart_and_few_at_a_time(world: World) -> 
 
 async def test_a_suspect_that_is_ready_or_due_counts_as_one(world: World) -> None:
     heir = await world.worker()
-    for id in ("released", "due"):  # noqa: A001 - it is the user's word
-        await heir.store.start(a_run(id))
-    await crash(world, heir, 2)
-    claimed = {run.id: run for run in await heir.claim(suspects=2)}
-    await heir.commit(claimed["released"], move=RELEASED)
-    await world.sql("UPDATE onward_run SET crashes = 2 WHERE id = 'due'")
-    await heir.commit(claimed["due"], move=RELEASED)
+    [_, due] = await heir.owning("ready", "due")
+    await heir.store.audit(heir.name, {due.uid})
+    await heir.commit(due, move=Move("waiting", due_in=0))
+    await world.sql("UPDATE onward_run SET crashes = 2")
 
     assert await heir.claim(suspects=0) == []
-    assert set(ids(await heir.claim(suspects=2))) == {"released", "due"}
+    assert set(ids(await heir.claim(suspects=2))) == {"ready", "due"}
 
 
 async def test_a_suspect_that_is_not_due_is_left_alone(world: World) -> None:

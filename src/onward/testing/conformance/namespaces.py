@@ -111,9 +111,10 @@ async def test_an_owner_reaches_nothing_of_another_namespace(world: World) -> No
     ours_before = [list(filter(is_ours, rows)) for rows in await all_rows(world)]
 
     sent = await theirs.commit(own, messages=(a_message(run.uid, "m9"),))
+    effect = an_effect(own, 2, "applied")._replace(key="key-consumer")
     refused = [
         await theirs.commit(own, attached=moving(ADD, "pending", "reserved", "m2")),
-        await theirs.commit(own, attached=Attachments(effects=(an_effect(run, 2, "applied"),))),
+        await theirs.commit(own, attached=Attachments(effects=(effect,))),
         await theirs.commit(own, attached=Attachments(states=(HandlerState(ADD, "", 2, b""),))),
     ]
 

@@ -86,7 +86,7 @@ COMMITS: dict[str, Callable[[Claimed], dict[str, Any]]] = {
     "NUL in a topic": bad_attachment(published=(Publish("e", NUL, "m", b""),)),
     "huge message id of an event": bad_attachment(published=(Publish("e", "t", HUGE, b""),)),
     "NUL in a handler": bad_attachment(states=(HandlerState(NUL, "", 1, b""),)),
-    "vast version of a state": bad_attachment(states=(HandlerState("h", "", VAST, b""),)),
+    "vast wake of a handler": bad_attachment(states=(HandlerState("h", "", 1, b"", VAST),)),
     "NUL in a delivery": bad_attachment(deliveries=(DeliveryMove("h", NUL, "pending", "skipped"),)),
 }
 

@@ -58,8 +58,11 @@ KINDS: dict[str, Callable[[Claimed], Written]] = {
     "open record": lambda run: records(an_open_record(run, "w#1")._replace(due_in=MINUTE)),
     "close record": lambda run: records(a_record(run, 1, "opened before")),
     "park": lambda _: others(move=Move("waiting", due_in=MINUTE, seen=0)),
-    "finish": lambda _: others(move=SUCCEEDED, messages=(a_message("uid-target", "m1"),)),
-    "fail": lambda _: others(move=Move("failed", "logic", error=b"e")),
+    "finish": lambda _: others(
+        move=SUCCEEDED,
+        messages=(a_message("uid-target", "m1"),),
+        attached=moving(ADD, "reserved", "consumed", "m1"),
+    ),
     "release": lambda _: others(move=RELEASED),
     "pause": lambda _: others(move=Move("paused", "approval")),
     "keep": lambda _: others(move=Move("running", phase="prepared")),
@@ -69,8 +72,8 @@ KINDS: dict[str, Callable[[Claimed], Written]] = {
     "reserve": lambda _: others(attached=moving(ADD, "pending", "reserved", "m2")),
     "consume": lambda _: others(attached=moving(ADD, "reserved", "consumed", "m1")),
     "skip": lambda _: others(attached=moving(ADD, "reserved", "skipped", "m1")),
-    "give back": lambda _: others(
-        move=Move("failed", "logic"), attached=moving(ADD, "reserved", "pending", "m1")
+    "fail": lambda _: others(
+        move=Move("failed", "logic", error=b"e"), attached=moving(ADD, "reserved", "pending", "m1")
     ),
     "publish": lambda _: others(attached=Attachments(published=(an_event("m9"),))),
     "state": lambda _: others(attached=Attachments(states=(HandlerState(ADD, "", 1, b"j1"),))),

@@ -141,7 +141,7 @@ CREATE TABLE onward_mark (
     payload BLOB,
     stirs TEXT NOT NULL DEFAULT '',
     created_at INTEGER NOT NULL,
-    PRIMARY KEY (namespace, message)
+    PRIMARY KEY (namespace, message, target)
 ) STRICT, WITHOUT ROWID;
 
 -- The ledger. `version` rises with every change and guards it.

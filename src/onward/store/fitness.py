@@ -1,0 +1,86 @@
+"""What may stand in a column of text, on every database alike.
+
+Postgres takes no NUL and no key longer than a third of a page, SQLite takes both; nobody takes half
+of a surrogate pair. Values are checked where users give them. This is the last gate: it refuses
+before anything is sent, so that a batch of others, or a caller's own transaction, never meets them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.errors import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.store.commit import Commit
+    from onward.store.rows import Message, NewRun
+
+KEY_BYTES_MOST = 1000
+"""Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
+
+_NO_KEYS = frozenset({"title", "tags", "trace", "stirs"})
+
+
+def check_run(run: NewRun) -> None:
+    """Refuse a new run that some database could not store.
+
+    Raises:
+        Rejected: it holds such a text.
+    """
+    _check_row(run._fields, run)
+
+
+def check_message(message: Message) -> None:
+    """Refuse a message that some database could not store.
+
+    Raises:
+        Rejected: it holds such a text.
+    """
+    _check_row(message._fields, message)
+
+
+def check_commit(commit: Commit) -> None:
+    """Refuse a commit that some database could not store.
+
+    Raises:
+        Rejected: it holds such a text.
+    """
+    for record in commit.records:
+        texts = record.identity + record.name
+        if not texts.isascii() or "\0" in texts or len(texts) > KEY_BYTES_MOST:
+            _check_row(record._fields, record)
+        if record.version is not None:
+            _check_text("version", record.version)
+    if commit.is_plain:
+        return
+    attached = commit.attached
+    for rows in (
+        () if commit.move is None else (commit.move,),
+        commit.messages,
+        commit.starts,
+        attached.effects,
+        attached.deliveries,
+        attached.published,
+        attached.states,
+    ):
+        for row in rows:
+            _check_row(row._fields, row)
+
+
+def _check_row(fields: Iterable[str], row: Iterable[object]) -> None:
+    for field, value in zip(fields, row, strict=True):
+        if isinstance(value, str):
+            _check_text(field, value)
+
+
+def _check_text(field: str, text: str) -> None:
+    if "\0" in text:
+        raise Rejected(f"{field} holds a NUL")
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        raise Rejected(f"{field} holds half of a surrogate pair") from None
+    if size > KEY_BYTES_MOST and field not in _NO_KEYS:
+        raise Rejected(f"{field} has {size:,} bytes, more than {KEY_BYTES_MOST:,}")
