@@ -105,6 +105,11 @@ class PostgresWorld(World):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
+        self._console: Any = None
+
+    async def leave(self) -> None:
+        if self._console is not None:
+            await self._console.close()
 
     async def open(self, namespace: str) -> Store:
         return await open_store(self._url, namespace=namespace, clock=self.clock).__aenter__()
@@ -113,14 +118,11 @@ class PostgresWorld(World):
         await store.__aexit__(None, None, None)
 
     async def sql(self, statement: str) -> Sequence[Sequence[Any]]:
-        connection = await asyncpg.connect(
-            self._url, server_settings={"search_path": "onward"}, statement_cache_size=0
-        )
-        try:
-            rows: Sequence[Sequence[Any]] = await connection.fetch(statement)
-            return rows
-        finally:
-            await connection.close()
+        if self._console is None:
+            settings = {"search_path": "onward"}
+            self._console = await asyncpg.connect(self._url, server_settings=settings)
+        rows: Sequence[Sequence[Any]] = await self._console.fetch(statement)
+        return rows
 
     @asynccontextmanager
     async def caller(self, *, commit: bool) -> AsyncIterator[Any]:

@@ -109,7 +109,7 @@ async def test_a_store_cancelled_while_it_opens_or_closes_leaves_no_connection(
 ) -> None:
     async def open_and_close() -> None:
         async with open_store(empty_url) as store:
-            await store.counts()
+            await store.start(a_run("r"))  # so that hints are under way, too
 
     async with hand(empty_url) as eyes:
         await cancelled_at_every_turn(open_and_close)

@@ -4,12 +4,12 @@ What goes in with an annotation comes out equal and of the same type, or is refu
 the path to the field. Exceptions, arguments of calls and ids have their rules here too.
 """
 
-from onward.codec.exceptions import decode_error, encode_error, read_error
-from onward.codec.failure import Failure, StepFailed
+from onward.codec.failures.exceptions import decode_error, encode_error, read_error
+from onward.codec.failures.failure import Failure, StepFailed
+from onward.codec.failures.registry import register_error
 from onward.codec.fingerprint import fingerprint
 from onward.codec.names import ID_BYTES_MOST, check_id
 from onward.codec.payload import PAYLOAD_MOST, Payload, UnknownTag
-from onward.codec.registry import register_error
 from onward.codec.signature import Arguments, CallShape, signature_of
 from onward.codec.values import decode, encode
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onward.codec.refusal import Misfit, Refused, key_step
+from onward.codec.shapes.refusal import Misfit, Refused, key_step
 
 write: Final = msgspec.json.Encoder().encode
 write_sorted: Final = msgspec.json.Encoder(order="deterministic").encode

@@ -14,9 +14,11 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, Unpack, get_args, get_origin
 
 from onward.codec import document
-from onward.codec.compiler import shape_of
 from onward.codec.fingerprint import fingerprint_of
-from onward.codec.hints import (
+from onward.codec.parameters import Parameters
+from onward.codec.payload import PAYLOAD_MOST, Payload
+from onward.codec.shapes.compiler import shape_of
+from onward.codec.shapes.hints import (
     NONE_GIVEN,
     Unresolved,
     globals_of,
@@ -24,16 +26,14 @@ from onward.codec.hints import (
     resolve,
     without_metadata,
 )
-from onward.codec.parameters import Parameters
-from onward.codec.payload import PAYLOAD_MOST, Payload
-from onward.codec.refusal import Refused, key_step
+from onward.codec.shapes.refusal import Refused, key_step
 from onward.codec.values import lift, lower, pack, unpack
 from onward.errors import Undecodable, Unencodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from onward.codec.shape import Shape
+    from onward.codec.shapes.shape import Shape
 
 
 def signature_of(fn: Callable[..., Any], *, method: bool = False) -> CallShape:

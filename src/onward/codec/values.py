@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from onward.codec import document
-from onward.codec.compiler import shape_of
 from onward.codec.payload import JSON, PAYLOAD_MOST, Payload, unknown_tag
-from onward.codec.refusal import Misfit, Refused
+from onward.codec.shapes.compiler import shape_of
+from onward.codec.shapes.refusal import Misfit, Refused
 from onward.errors import PayloadTooLarge, Undecodable, Unencodable
 
 if TYPE_CHECKING:
-    from onward.codec.shape import Shape
+    from onward.codec.shapes.shape import Shape
 
 T = TypeVar("T")
 

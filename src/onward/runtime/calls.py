@@ -124,6 +124,8 @@ class StepCall(Awaited):
         self.definition = definition
         self.arguments = arguments
         self.task: asyncio.Task[None] | None = None
+        self.expired: TimeoutError | None = None
+        """What an attempt that took too long is charged with."""
 
     def value(self, record: Record) -> Any:
         """Return the step's result, decoded against its annotation."""

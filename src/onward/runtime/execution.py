@@ -43,6 +43,7 @@ from onward.runtime.journal import Journal, as_record
 from onward.runtime.runloop import RunLoop, Spinning, branch_now
 from onward.runtime.waits import Mailbox, Waits
 from onward.store.rows import Message, Move
+from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     import asyncio
@@ -300,6 +301,7 @@ class Execution:
         def wait(due: Instant) -> None:
             call.attempt += 1
             call.due = due
+            call.expired = None
             self._do(call)
             self.pump()
 
@@ -346,6 +348,7 @@ class Execution:
             self._do(call)
 
     def _deliver(self, record: Record) -> None:
+        failpoint("deliver.before")
         self._loop.set_time(record.payload.at)
         if record.kind is RecordKind.CANCEL:
             self._loop.cancel_all()
@@ -357,6 +360,7 @@ class Execution:
             call.hand_over(record)
         except Undecodable as misfit:
             self._diverged = misfit
+        failpoint("deliver.after")
 
     def _conclude(self) -> None:
         if self._diverged is not None:
@@ -406,6 +410,7 @@ class Execution:
     # --- ways to leave ---------------------------------------------------------------------------
 
     def _park(self) -> None:
+        failpoint("park.before")
         self._cancel_alarm()
         self._stopped = True
         opened = [call for call in self._waits if not call.is_kept and call.attempt == 1]
@@ -421,6 +426,7 @@ class Execution:
             self._stopped = False
             self._host.look(self)  # something arrived in between: look, then decide
             return
+        failpoint("park.after")
         for call in opened:
             call.is_kept = True
         self._host.ended(self, End.PARKED)
@@ -446,6 +452,7 @@ class Execution:
         return Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(error)))
 
     def _end(self, move: Move) -> None:
+        failpoint("finish.before")
         self._stopped = True
         self._cancel_alarm()
         parent = self._claimed.parent
@@ -453,13 +460,22 @@ class Execution:
         messages: tuple[Message, ...] = ()
         if parent is not None and move.state != RunState.PAUSED:
             messages = (Message(parent, self.uid, kind, move.state, stirs=stirring(kind)),)
-        self._journal.end(move, lambda: self._leave(End.OVER), messages)
+        self._journal.end(move, self._ended, messages)
+
+    def _ended(self) -> None:
+        failpoint("finish.after")
+        self._leave(End.OVER)
 
     def release(self) -> None:
         """Give the run back unfinished, for another worker to go on with."""
         if not self._stopped:
+            failpoint("release.before")
             self.evict()
-            self._journal.end(Move(RunState.READY), self.drop)
+            self._journal.end(Move(RunState.READY), self._released)
+
+    def _released(self) -> None:
+        failpoint("release.after")
+        self.drop()
 
     def drop(self) -> None:
         """Forget the run without a word: it is another's, or it is given back."""

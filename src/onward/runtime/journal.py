@@ -6,7 +6,7 @@ only after the commit, so that nothing is ever handed to a body that a crash cou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
@@ -99,21 +99,22 @@ class Journal:
         message: int | None = None,
     ) -> None:
         """Write the outcome of a call at the next position of history."""
-        row = self._row(call, state, self._replay.take_position())
-        self._record(row._replace(payload=payload, error=error, message=message), then)
+        seq = self._replay.take_position()
+        row = self._row(call, state, seq, payload=payload, error=error, message=message)
+        self._record(call, state, row, then)
 
     def fail_attempt(
         self, call: Call, error: bytes, after: Duration, then: Callable[[Instant], None]
     ) -> None:
         """Write that an attempt failed, and tell when the next one is due."""
-        row = self._row(call, RecordState.FAILED, None)._replace(error=error, due_in=after)
-        self._record(row, lambda: None, then)
+        row = self._row(call, RecordState.FAILED, None, due_in=after, error=error)
+        self._record(call, RecordState.FAILED, row, lambda: None, then)
 
     def park(
         self, opened: Iterable[Call], due: Instant | None, seen: int, then: Callable[[Fate], None]
     ) -> None:
         """Let the run wait, unless something arrived since `seen`; waits are written open."""
-        rows = [self._row(call, RecordState.OPEN, None)._replace(due=call.due) for call in opened]
+        rows = [self._row(call, RecordState.OPEN, None, due=call.due) for call in opened]
         move = Move(RunState.WAITING, due=due, seq=self._last, seen=seen)
         self._submit(tuple(rows), lambda outcome: then(outcome.fate), move)
 
@@ -121,7 +122,7 @@ class Journal:
         """Let the run end, pause, or go back to where it is claimed from."""
         self._submit((), lambda _: then(), move._replace(seq=self._last), messages)
 
-    def _row(self, call: Call, state: RecordState, seq: int | None) -> NewRecord:
+    def _row(self, call: Call, state: RecordState, seq: int | None, **rest: Any) -> NewRecord:
         return NewRecord(
             self._uid,
             call.identity,
@@ -132,29 +133,34 @@ class Journal:
             state,
             call.args_hash,
             self._version,
+            **rest,
         )
 
     def _record(
         self,
+        call: Call,
+        state: RecordState,
         row: NewRecord,
         then: Callable[[], None],
         when_due: Callable[[Instant], None] | None = None,
     ) -> None:
         def written(outcome: Outcome) -> None:
-            due = None if row.due_in is None else outcome.at + row.due_in
+            at = outcome.at
+            due = None if row.due_in is None else at + row.due_in
             self._last = row.seq or self._last
+            kept = Kept(row.payload, row.error, at)
             self._replay.recorded(
                 Record(
                     row.identity,
                     row.attempt,
                     row.seq,
-                    RecordKind(row.kind),
+                    call.kind,
                     row.name,
-                    RecordState(row.state),
+                    state,
                     row.args_hash,
                     row.version,
                     due,
-                    Kept(row.payload, row.error, outcome.at),
+                    kept,
                 )
             )
             if when_due is not None and due is not None:

@@ -17,8 +17,11 @@ from onward.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.core.instant import Duration
     from onward.core.ports import Clock, Spawn, Spawned
     from onward.store.store import Store
+
+RENEWALS_A_LEASE = LEASE // RENEW_EVERY
 
 _LOOK_SECONDS = 0.25
 
@@ -29,11 +32,14 @@ class Keeper:
     def __init__(
         self,
         worker: str,
+        length: Duration,
         open_store: Callable[[], Store],
         clock: Clock,
         lost: Callable[[], None],
     ) -> None:
         self._worker = worker
+        self._length = length
+        self._renew_every = length // RENEWALS_A_LEASE
         self._open_store = open_store
         self._clock = clock
         self._lost = lost
@@ -73,11 +79,11 @@ class Keeper:
 
         A database that is away takes no lease from anybody.
         """
-        if self._clock.monotonic() - self._renewed < RENEW_EVERY:
+        if self._clock.monotonic() - self._renewed < self._renew_every:
             return True
         self._renewed = self._clock.monotonic()
         with contextlib.suppress(Unavailable):
-            if await store.renew_lease(self._worker, LEASE) is None:
+            if await store.renew_lease(self._worker, self._length) is None:
                 self._lost()
                 return False
         return True

@@ -8,14 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import encode_error
+from onward.core.instant import show
 from onward.core.retry import Again, decide, failure
 from onward.engine.payloads import pack
 from onward.errors import Fatal, Retryable
 from onward.runtime.context import StepContext, execution_now, step_now
+from onward.runtime.deadlines import Deadlines
+from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from onward.core.instant import Duration
     from onward.core.ports import Chance
     from onward.core.retry import Failure
     from onward.runtime.calls import StepCall
@@ -37,26 +41,35 @@ class Performer:
         self._threads = threads
         self._chance = chance
         self._limits = limits
+        self._deadlines = Deadlines(loop)
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self._deadlines.close()
 
     def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
         """Start one attempt of a step."""
         context = copy_context()
         context.run(execution_now.set, None)
         context.run(step_now.set, StepContext(execution.uid, call.identity, call.attempt))
-        work = self._attempt(execution, call)
-        return self._loop.create_task(work, context=context, name=f"step {call.name}")
+        task = self._loop.create_task(self._attempt(execution, call), context=context)
+        limit = self._limit(call)
+        self._deadlines.watch(task, limit / 1_000_000, lambda: _expire(call, task, limit))
+        return task
 
     async def _attempt(self, execution: Execution, call: StepCall) -> None:
-        shape = call.definition.shape
         try:
-            async with asyncio.timeout(self._limit(call) / 1_000_000):
-                result = await self._call(call)
-            payload = pack(shape.encode_result(result))
+            failpoint("step.before")
+            result = await self._call(call)
+            failpoint("step.after")
+            payload = pack(call.definition.shape.encode_result(result))
         except asyncio.CancelledError:
-            raise  # the body stopped waiting, or the worker stops: nothing is recorded
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
-                raise
+            if call.expired is None:
+                raise  # the body stopped waiting, or the worker stops: nothing is recorded
+            self._failed(execution, call, call.expired)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome
             self._failed(execution, call, error)
         else:
             execution.close_step(call, payload=payload)
@@ -80,6 +93,11 @@ class Performer:
             execution.try_step_again(call, written, decision.after)
         else:
             execution.close_step(call, error=written)
+
+
+def _expire(call: StepCall, task: asyncio.Task[None], limit: Duration) -> None:
+    call.expired = TimeoutError(f"step {call.name!r} took longer than {show(limit)}")
+    task.cancel()
 
 
 def _facts(error: BaseException) -> Failure:

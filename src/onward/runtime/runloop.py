@@ -345,8 +345,8 @@ def _maker() -> str | None:
 def _name_given() -> str | None:
     """Return the name that a task is going to have.
 
-    Python before 3.13 names a task only after it is made, too late for its branch; the name is where
-    `create_task` was called with it.
+    Python before 3.13 names a task only after it is made, too late for its branch; the name is
+    where `create_task` was called with it.
     """
     if sys.version_info >= (3, 13):
         return None

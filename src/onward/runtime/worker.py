@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onward.core.instant import SECOND
 from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.errors import LeaseLost, Unavailable
@@ -26,7 +27,7 @@ from onward.store.rows import Move
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onward.core.instant import Instant
+    from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
     from onward.runtime.calls import StepCall
     from onward.runtime.definition import Limits, Registry
@@ -38,7 +39,9 @@ POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
 
 CLAIM_MOST = 500
-_DRAIN_SECONDS = 10.0
+
+DRAIN: Duration = 10 * SECOND
+"""How long a worker that is told to leave waits for steps that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Options:
     warm: int = 1000
     version: str | None = None
     tags: tuple[str, ...] = ()
+    lease: Duration = LEASE
+    drain: Duration = DRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,9 @@ class Worker:
         self._spawn = ports.spawn
         # A database in memory cannot be reached from a second store, nor taken by anyone else.
         self._has_thread = ports.spawn is not None and not store.database.is_private
-        self._keeper = Keeper(self.id, ports.open_store, ports.clock, self._lease_lost)
+        self._keeper = Keeper(
+            self.id, options.lease, ports.open_store, ports.clock, self._lease_lost
+        )
         self._writer = store.writer(self.id)
         self._stopping = False
         self._stopped = asyncio.Event()
@@ -141,7 +148,7 @@ class Worker:
         threads = ThreadPoolExecutor(self._options.threads, thread_name_prefix="onward-step")
         self._performer = Performer(self._loop, threads, self._chance, self._limits)
         self._set_time(await self._store.now())
-        await self._store.take_lease(self.id, LEASE)
+        await self._store.take_lease(self.id, self._options.lease)
         await self._store.register(self._registration())
         if self._has_thread:
             assert self._spawn is not None
@@ -153,6 +160,7 @@ class Worker:
                 await self._work()
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
+            self._performer.close()
             await self._leave()
 
     def stop(self) -> None:
@@ -306,7 +314,7 @@ class Worker:
     async def _drain(self) -> None:
         """Let steps that run come to their end for a while, then give back what is left."""
         assert self._ear is not None
-        end = self._loop.time() + _DRAIN_SECONDS
+        end = self._loop.time() + self._options.drain / 1_000_000
         while self._has_steps() and self._loop.time() < end:
             await self._ear.wait(end - self._loop.time())
         for execution in list(self.running.values()):

@@ -7,7 +7,7 @@ they came and says which of them go together, under the rules that make one stat
 - a run has one place in a batch, however many commits it made;
 - a run is never moved and woken in one batch, and nothing is attached to twice, for one statement
   may not change a row twice;
-- a commit that may be refused goes without the others of its run, for they would be refused with it;
+- a commit that may be refused goes without others of its run, which would be refused with it;
 - what is left for the next batch keeps its order within a run.
 """
 

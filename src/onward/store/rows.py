@@ -81,8 +81,8 @@ class Move(NamedTuple):
 class Message(NamedTuple):
     """Something for the inbox of a run; `message` is its id, unique in that inbox.
 
-    `target` is a run's uid or, unless it goes with a commit, the id of its newest run. `stirs` lists
-    the reasons for which a paused run is woken by it, each between commas (`,approval,operator,`).
+    `target` is a run's uid or, unless it goes with a commit, the id of its newest run. `stirs`
+    holds the reasons for which a paused run is woken, each between commas (`,approval,operator,`).
     """
 
     target: str

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from onward.core.lease import LEASE, Fate
-from onward.errors import NotFound, Rejected
+from onward.errors import NotFound, Rejected, StoreUnusable
 from onward.store.address import SqliteAddress, parse
 from onward.store.clock import SystemChance, SystemClock, new_uid, spawn_thread
 from onward.store.commit import Commit, fold
@@ -80,11 +80,13 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._starts.close()
-        await self._sends.close()
-        for writer in self._writers.values():
-            await writer.close()
-        await self.database.close()
+        try:
+            await self._starts.close()
+            await self._sends.close()
+            for writer in self._writers.values():
+                await writer.close()
+        finally:
+            await self.database.close()
 
     # --- clients ---------------------------------------------------------------------------------
 
@@ -378,6 +380,7 @@ def open_store(
 
     Raises:
         BadStoreUrl: the address cannot be understood.
+        StoreUnusable: the driver for it is not installed.
     """
     address = parse(url)
     real_clock = clock or SystemClock()
@@ -385,8 +388,13 @@ def open_store(
     if isinstance(address, SqliteAddress):
         database = SqliteDatabase(address, namespace, real_clock, spawn)
     else:
-        from onward.store.postgres.database import PostgresDatabase
-
+        try:
+            from onward.store.postgres.database import PostgresDatabase
+        except ModuleNotFoundError as error:
+            if error.name != "asyncpg":
+                raise
+            advice = "Install it: pip install 'onward[postgres]'"
+            raise StoreUnusable(str(address), "needs the driver asyncpg", advice) from error
         database = PostgresDatabase(address, namespace, clock)
     return Store(database, namespace, real_clock, chance or SystemChance())
 

@@ -48,7 +48,9 @@ class SqliteCaller:
 
     async def fetch(self, sql: str, values: Sequence[object]) -> Sequence[Sequence[Any]]:
         """Run one statement and return its rows."""
-        rows: Sequence[Sequence[Any]] = self._connection.execute(sql, tuple(values)).fetchall()
+        cursor = self._connection.cursor()
+        cursor.row_factory = None  # the caller's own may give anything but tuples
+        rows: Sequence[Sequence[Any]] = cursor.execute(sql, tuple(values)).fetchall()
         return rows
 
 

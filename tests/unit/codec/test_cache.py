@@ -6,8 +6,8 @@ from dataclasses import make_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from onward.codec import compiler
-from onward.codec.compiler import shape_of
+from onward.codec.shapes import compiler
+from onward.codec.shapes.compiler import shape_of
 
 if TYPE_CHECKING:
     import pytest

@@ -19,8 +19,8 @@ from onward.codec import (
     encode_error,
     read_error,
     register_error,
-    registry,
 )
+from onward.codec.failures import registry
 from onward.errors import BadInput
 
 NOON = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - naive moments are values like others

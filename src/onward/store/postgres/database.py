@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
@@ -72,10 +72,11 @@ class PostgresDatabase:
 
     async def close(self) -> None:
         """Finish what is under way and close all connections."""
-        if self._listener is not None:
-            await self._listener.close()
-        await self._pool.close()
-        await self._renewals.close()
+        async with AsyncExitStack() as last:  # all of them, also if this is cancelled half way
+            last.push_async_callback(self._renewals.close)
+            last.push_async_callback(self._pool.close)
+            if self._listener is not None:
+                last.push_async_callback(self._listener.close)
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` in a transaction; run it again, whole, if the server asks for that."""

@@ -7,14 +7,20 @@ import asyncpg
 from onward.errors import OnwardError, Rejected, StoreUnusable, Unavailable
 from onward.store.lane import Contended
 
+POOLER = (
+    "is behind a transaction pooler, which does not keep what belongs to a session",
+    "Add ?pgbouncer=true to the address",
+)
 _SET_UP = {
     "28P01": ("refused the password", "Check user and password in the address"),
     "28000": ("refused this user", "Check the address, and pg_hba.conf on the server"),
     "3D000": ("has no database of that name", "Create it: createdb NAME"),
     "42501": (
-        "does not let this user create the schema",
+        "does not let this user use or create the schema",
         "Let an owner run the migration once, or grant CREATE on the database",
     ),
+    "26000": POOLER,
+    "42P05": POOLER,
 }
 # Classes of SQLSTATE after which the same statement may be sent again.
 _AGAIN = ("08", "40", "53", "57")

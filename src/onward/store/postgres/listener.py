@@ -48,12 +48,14 @@ class Listener:
 
     async def close(self) -> None:
         """Stop listening."""
-        await self._out.close()
-        await self._pool.close()
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        try:
+            await self._out.close()
+            if self._task is not None:
+                await asyncio.wait([self._task])
+        finally:
+            await self._pool.close()
 
     def tell(self, subjects: Iterable[str]) -> None:
         """Let other processes know, soon."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
-from onward.errors import Unavailable
+from onward.errors import StoreUnusable, Unavailable
 from onward.store.lane import Contended
-from onward.store.postgres.faults import told
+from onward.store.postgres.faults import POOLER, told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -45,7 +45,11 @@ _SETTINGS = {
 
 
 async def connect(address: PostgresAddress) -> Any:
-    """Open a connection, set as the store needs it."""
+    """Open a connection, set as the store needs it.
+
+    Raises:
+        StoreUnusable: the address has options that driver or server do not take.
+    """
     options: dict[str, Any] = {"timeout": CONNECT_SECONDS, "command_timeout": COMMAND_SECONDS}
     if address.pooled:
         options |= {"statement_cache_size": 0}
@@ -55,7 +59,13 @@ async def connect(address: PostgresAddress) -> Any:
             "max_cached_statement_lifetime": 0,
             "max_cacheable_statement_size": 0,
         }
-    return await asyncpg.connect(address.url, **options)
+    try:
+        return await asyncpg.connect(address.url, **options)
+    except asyncpg.ProtocolViolationError as error:
+        raise StoreUnusable(str(address), *POOLER) from error
+    except (ValueError, asyncpg.UndefinedObjectError, asyncpg.InvalidParameterValueError) as error:
+        fact = f"has options that cannot be used ({type(error).__name__})"
+        raise StoreUnusable(str(address), fact, "Check the options in the address") from error
 
 
 class Pool:

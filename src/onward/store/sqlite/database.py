@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.errors import StoreUnusable, Unavailable
@@ -23,7 +24,6 @@ from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
-    from pathlib import Path
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
@@ -38,6 +38,16 @@ T = TypeVar("T")
 
 READERS = 2
 DIALECT = Dialect()
+
+_WRITER = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    # Checkpoints are rarer than by default, so that a page written often is copied once.
+    "PRAGMA wal_autocheckpoint = 8000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA cache_size = -16384",
+)
+_READER = ("PRAGMA wal_autocheckpoint = 0", "PRAGMA cache_size = -16384")
 
 
 class File:
@@ -54,10 +64,16 @@ class File:
         self.time = HighWater(clock)
         self.locks = Locks(path) if path is not None else None
         self.statements = DIALECT.statements()
-        self._connections = [connect(path)]
+        self._connections: list[sqlite3.Connection] = []
         self._foreign: sqlite3.Connection | None = None
         self._looked = (0, 0)
-        migrate(self._connections[0], self.where, self.locks)
+        try:
+            self._connections.append(connect(path))
+            migrate(self._connections[0], self.where, self.locks)
+            self.time.learn(_kept_time(self._connections[0]))
+        except BaseException:
+            self._abandon()
+            raise
         self.writer = self._worker(spawn, "onward-writer", writes=True)
         self.readers: list[Worker] = []
         if path is not None and spawn is not None:
@@ -73,15 +89,27 @@ class File:
         if self.locks is not None:
             self.locks.close()
 
+    def _abandon(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        if self.locks is not None:
+            self.locks.close()
+
     def _worker(self, spawn: Spawn | None, name: str, *, writes: bool = False) -> Worker:
         def session() -> Session:
-            connection = self._connections.pop() if writes else connect(self.path, writes=False)
+            connection = self._connections.pop() if writes else self._reader()
             locks = self.locks if writes else None
             return Session(
                 connection, self.statements, self.where, self.time, locks=locks, writes=writes
             )
 
         return Inline(session) if spawn is None else Threaded(session, spawn, name)
+
+    def _reader(self) -> sqlite3.Connection:
+        try:
+            return connect(self.path, writes=False)
+        except sqlite3.Error as error:
+            raise told(error, self.where) or error from error
 
     def _watch(self, path: Path) -> None:
         self._foreign = connect(path, writes=False)
@@ -215,11 +243,12 @@ class SqliteDatabase:
         """Return the store as seen from a caller's open transaction, on a `sqlite3` connection.
 
         Raises:
-            StoreUnusable: it is no such connection, or another process uses the file and the
-                SQLite library is one whose commits must not meet another's checkpoint.
+            StoreUnusable: it is no such connection or one to another file, or another process uses
+                the file and the SQLite library is one whose commits must not meet another's
+                checkpoint.
         """
         file = self._opened()
-        if not isinstance(connection, sqlite3.Connection):
+        if not isinstance(connection, sqlite3.Connection) or not _reaches(connection, file.path):
             raise refuse(connection, self.where)
         if has_wal_reset_bug() and file.locks is not None and not file.locks.alone():
             raise StoreUnusable(
@@ -227,7 +256,7 @@ class SqliteDatabase:
                 "may damage a file when a caller's transaction commits beside another process",
                 "Install a newer one: pip install 'onward[sqlite]'",
             )
-        return Within(SqliteCaller(connection), file.statements, self._namespace, self._clock)
+        return Within(SqliteCaller(connection), file.statements, self._namespace, file.time)
 
     def tell(self, subjects: Iterable[str]) -> None:
         """Ring hints in this process; others see the file change."""
@@ -290,16 +319,22 @@ def connect(path: Path | None, *, writes: bool = True) -> sqlite3.Connection:
         timeout=BUSY_SECONDS,
         cached_statements=256,
     )
-    if writes:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        # Checkpoints are rarer than by default, so that a page written often is copied once.
-        connection.execute("PRAGMA wal_autocheckpoint = 8000")
-        connection.execute("PRAGMA journal_size_limit = 67108864")
-    else:
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-    connection.execute("PRAGMA cache_size = -16384")
+    try:
+        for setting in _WRITER if writes else _READER:
+            connection.execute(setting)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _reaches(connection: sqlite3.Connection, path: Path | None) -> bool:
+    """Say whether a caller's connection is one to the database at `path`."""
+    [_, _, name] = connection.execute("PRAGMA database_list").fetchone()
+    if path is not None:
+        return bool(name) and Path(name).samefile(path)
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_mark'")
+    return not name and there.fetchone() is not None
 
 
 def migrate(connection: sqlite3.Connection, where: str, locks: Locks | None) -> None:
@@ -329,6 +364,11 @@ def _migrate(connection: sqlite3.Connection, where: str) -> None:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _kept_time(connection: sqlite3.Connection) -> Instant:
+    [[kept]] = connection.execute("SELECT value FROM onward_meta WHERE name = 'time'")
+    return int(kept)
 
 
 def _schema(connection: sqlite3.Connection) -> int:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 if sys.platform != "win32":  # there SQLite's own locks and the lease's time have to do
     import fcntl
 
+MOUNTS = Path("/proc/self/mounts")
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "lustre", "gluster", "fuse.sshfs", "fuse.s3")
 
 
-def check_place(path: Path) -> None:
+def check_place(path: Path, mounts: Path = MOUNTS) -> None:
     """Refuse a folder where a database cannot live.
 
     Raises:
@@ -43,7 +44,7 @@ def check_place(path: Path) -> None:
             "cannot be written by this user",
             "SQLite also writes beside its file: make file and folder writable, or choose another",
         )
-    kind = file_system(path)
+    kind = file_system(path, mounts)
     if kind is not None and kind.startswith(_NETWORK):
         raise StoreUnusable(
             str(path),
@@ -52,7 +53,7 @@ def check_place(path: Path) -> None:
         )
 
 
-def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
     """Return the kind of file system that holds `path`, or `None` where nobody can tell."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
@@ -81,11 +82,10 @@ class Locks:
         self._held: dict[str, int] = {}
 
     def close(self) -> None:
-        """Let go of everything."""
-        os.close(self._write)
-        os.close(self._users)
-        for worker in list(self._held):
-            self.let_go(worker)
+        """Let go of everything. A worker that did not give its lease up counts as dead now."""
+        for descriptor in (self._write, self._users, *self._held.values()):
+            os.close(descriptor)
+        self._held.clear()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -123,8 +123,11 @@ class Locks:
         """Show that a worker lives, for as long as this process does."""
         if sys.platform == "win32" or worker in self._held:
             return
-        descriptor = self._open(_file(worker))
+        # Nobody may see it before it is locked, or would take the worker for dead.
+        unseen = f"new-{_file(worker)}"
+        descriptor = self._open(unseen)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        (self._folder / unseen).replace(self._folder / _file(worker))
         self._held[worker] = descriptor
 
     def let_go(self, worker: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -85,6 +85,10 @@ class Session:
     def close(self) -> None:
         """Close the connection; the last one to close a file also checkpoints it."""
         with self._alone():
+            if self._writes:
+                with suppress(sqlite3.Error):  # then time goes back by a second at most
+                    self._tx.now = self._time.now()
+                    self._tx.rows("keep_time")
             self._connection.close()
 
     def run(self, jobs: list[Job]) -> None:
@@ -97,11 +101,15 @@ class Session:
             with self._alone():
                 try:
                     return self._transact(jobs)
+                except Unavailable as error:
+                    failure = error
                 except sqlite3.Error as error:
+                    meaning = told(error, self._where)
+                    if not isinstance(meaning, Unavailable):
+                        raise meaning or error from error
+                    failure = meaning
+                finally:
                     self._abandon()
-                    failure = told(error, self._where) or error
-                    if not isinstance(failure, Unavailable):
-                        raise failure from error
         raise failure
 
     def _alone(self) -> AbstractContextManager[None]:
@@ -121,8 +129,10 @@ class Session:
                 execute("SAVEPOINT job")
                 job.run(self._tx)
                 if job.error is not None:
-                    # Raises if SQLite gave up the whole transaction (a full disk): then all
-                    # jobs are run again, or told that the database is away.
+                    if not self._connection.in_transaction:
+                        # SQLite gave it all up, as it may when the disk is full: all jobs are run
+                        # again, or told that the database is away.
+                        raise job.error
                     execute("ROLLBACK TO job")
                 execute("RELEASE job")
         if self._writes:

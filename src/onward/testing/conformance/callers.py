@@ -47,9 +47,7 @@ async def test_a_delayed_start_of_a_caller_waits(world: World) -> None:
     worker = await world.worker()
 
     async with world.caller(commit=True) as connection:
-        started = await worker.store.within(connection).start(
-            a_run("a")._replace(delay_in=MINUTE)
-        )
+        started = await worker.store.within(connection).start(a_run("a")._replace(delay_in=MINUTE))
 
     assert started.state == "waiting"
     assert await worker.store.next_due() == world.clock.wall() + MINUTE
@@ -143,15 +141,15 @@ async def test_what_is_swept_wakes_a_paused_run_as_any_message_does(world: World
 
 async def test_one_message_id_may_be_sent_to_two_runs_in_one_transaction(world: World) -> None:
     store = await world.store()
-    for id in ("a", "b"):  # noqa: A001 - it is the user's word
-        await store.start(a_run(id))
+    for run in ("a", "b"):
+        await store.start(a_run(run))
 
     async with world.caller(commit=True) as connection:
-        for id in ("a", "b"):  # noqa: A001
-            await store.within(connection).send(a_message(id, "m1"))
+        for run in ("a", "b"):
+            await store.within(connection).send(a_message(run, "m1"))
 
     assert await store.sweep() == 2
-    assert [(await store.run(f"uid-{id}")).inbox for id in ("a", "b")] == [1, 1]
+    assert [(await store.run(uid)).inbox for uid in ("uid-a", "uid-b")] == [1, 1]
 
 
 async def test_a_message_that_was_also_sent_directly_is_delivered_once(world: World) -> None:

@@ -43,8 +43,8 @@ async def test_a_claim_makes_a_run_the_workers_own(world: World) -> None:
 
 async def test_higher_priority_comes_first_then_what_is_due_longer(world: World) -> None:
     worker = await world.worker()
-    for id, priority in (("low", -1), ("old", 0), ("new", 0), ("high", 2)):  # noqa: A001
-        await worker.store.start(a_run(id)._replace(priority=priority))
+    for name, priority in (("low", -1), ("old", 0), ("new", 0), ("high", 2)):
+        await worker.store.start(a_run(name)._replace(priority=priority))
         world.clock.advance(1)
 
     assert ids(await worker.claim(1)) == ["high"]
@@ -53,8 +53,8 @@ async def test_higher_priority_comes_first_then_what_is_due_longer(world: World)
 
 async def test_priority_orders_the_runs_of_several_queues(world: World) -> None:
     worker = await world.worker()
-    for id, queue, priority in (("a", "one", 1), ("b", "two", 2), ("c", "one", 3)):  # noqa: A001
-        await worker.store.start(a_run(id)._replace(queue=queue, priority=priority))
+    for name, queue, priority in (("a", "one", 1), ("b", "two", 2), ("c", "one", 3)):
+        await worker.store.start(a_run(name)._replace(queue=queue, priority=priority))
 
     assert ids(await worker.claim(2, queues=("one", "two"))) == ["c", "b"]
 
@@ -262,11 +262,11 @@ async def test_a_run_that_was_released_keeps_its_crashes(world: World) -> None:
 
 async def test_suspects_are_handed_out_apart_and_few_at_a_time(world: World) -> None:
     heir = await world.worker()
-    for id in ("s1", "s2", "s3"):  # noqa: A001 - it is the user's word
-        await heir.store.start(a_run(id))
+    for suspect in ("s1", "s2", "s3"):
+        await heir.store.start(a_run(suspect))
     await crash(world, heir, 3)
-    for id in ("i1", "i2"):  # noqa: A001
-        await heir.store.start(a_run(id))
+    for innocent in ("i1", "i2"):
+        await heir.store.start(a_run(innocent))
 
     assert ids(await heir.claim(suspects=0)) == ["i1", "i2"]
     assert len(await heir.claim()) == 1
@@ -294,7 +294,7 @@ async def test_a_suspect_that_is_not_due_is_left_alone(world: World) -> None:
     assert ids(await heir.adopt(suspects=5)) == ["a"]
 
 
-# --- what a worker asks beside its claims -----------------------------------------------------------
+# --- what a worker asks beside its claims ---------------------------------------------------------
 
 
 async def test_the_next_due_time_is_the_earliest_of_those_that_wait(world: World) -> None:

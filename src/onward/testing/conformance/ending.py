@@ -1,4 +1,4 @@
-"""Ending: results and errors, whom an end wakes, whom a commit starts, and that ended means ended."""
+"""Ending: results and errors, whom an end wakes, whom a commit starts, and that over is over."""
 # ruff: noqa: D103 - the name of a test is its sentence
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 async def a_family(worker: Worker, *ids: str, parked: bool = True) -> tuple[Claimed, list[Claimed]]:
     """Return a parent that waits for its children, and the children, claimed."""
     [parent] = await worker.owning("parent")
-    starts = tuple(a_child(parent, id) for id in ids)
+    starts = tuple(a_child(parent, child) for child in ids)
     move = Move("waiting", seen=0) if parked else None
     await worker.commit(parent, an_open_record(parent, "child#1"), move=move, starts=starts)
     claimed = {run.id: run for run in await worker.claim(len(ids))}
-    return parent, [claimed[id] for id in ids]
+    return parent, [claimed[child] for child in ids]
 
 
 async def test_an_end_keeps_its_result(world: World) -> None:

@@ -79,10 +79,10 @@ async def test_a_message_that_comes_twice_in_one_batch_is_delivered_once(world: 
 
 async def test_two_runs_may_be_sent_messages_of_one_id(world: World) -> None:
     store = await world.store()
-    for id in ("a", "b"):  # noqa: A001 - it is the user's word
-        await store.start(a_run(id))
+    for run in ("a", "b"):
+        await store.start(a_run(run))
 
-    answers = await asyncio.gather(*(store.send(a_message(id, "m1")) for id in ("a", "b")))
+    answers = await asyncio.gather(*(store.send(a_message(run, "m1")) for run in ("a", "b")))
 
     assert [(sent.uid, sent.seq, sent.fate) for sent in answers] == [
         ("uid-a", 1, "delivered"), ("uid-b", 1, "delivered"),
@@ -161,81 +161,68 @@ async def test_a_batch_of_messages_finds_each_its_run(world: World) -> None:
     )
 
 
-# --- whom a message wakes ----------------------------------------------------------------------------
+# --- whom a message wakes -------------------------------------------------------------------------
 
-Standing = tuple[RunState, "Reason | None"]
-STANDINGS: list[Standing] = [
+STANDINGS: list[tuple[RunState, Reason | None]] = [
     (state, reason) for state in RunState for reason in sorted(REASONS[state], key=str)
 ]
+PAIRS = {
+    f"{state}-{reason}-{kind}": (state, reason, kind)
+    for (state, reason), kind in product(STANDINGS, MessageKind)
+}
 
 
-async def stand(worker: Worker, ids: dict[str, Standing]) -> None:
-    """Bring a run of each id to where it shall stand, by way of a claim."""
-    runs = await worker.owning(*ids)
-
-    async def go(run_index: int) -> None:
-        run = runs[run_index]
-        state, reason = ids[run.id]
-        if state is RunState.RUNNING:
-            return
-        move = RELEASED if state is RunState.READY else Move(state, reason)
-        await worker.commit(run, an_open_record(run, "w#1"), move=move)
-
-    await asyncio.gather(*map(go, range(len(runs))))
+async def a_run_in_every_state(worker: Worker) -> None:
+    """Bring a run for each pair to where it shall stand, by way of a claim."""
+    runs = await worker.owning(*PAIRS)
+    moves = []
+    for run in runs:
+        state, reason, _ = PAIRS[run.id]
+        if state is not RunState.RUNNING:
+            move = RELEASED if state is RunState.READY else Move(state, reason)
+            moves.append(worker.commit(run, an_open_record(run, "w#1"), move=move))
+    await asyncio.gather(*moves)
 
 
 async def test_every_message_to_every_run_does_what_the_rule_says(world: World) -> None:
     worker = await world.worker()
-    pairs = {
-        f"{state}-{reason}-{kind}": ((state, reason), kind)
-        for (state, reason), kind in product(STANDINGS, MessageKind)
-    }
-    await stand(worker, {id: standing for id, (standing, _) in pairs.items()})
+    await a_run_in_every_state(worker)
 
-    await asyncio.gather(
-        *(worker.store.send(a_message(id, "m1", kind)) for id, (_, kind) in pairs.items())
-    )
+    await asyncio.gather(*(worker.store.send(a_message(run, "m1", PAIRS[run][2])) for run in PAIRS))
 
-    for id, ((state, reason), kind) in pairs.items():  # noqa: A001 - it is the user's word
-        row = await worker.store.run(f"uid-{id}")
+    for run, (state, reason, kind) in PAIRS.items():
+        row = await worker.store.run(f"uid-{run}")
         after = wake(state, reason, kind)
-        assert row.state == after, id
-        assert row.reason == (reason if after is state else None), id
-        assert row.inbox == int(state in OPEN), id
+        assert row.state == after, run
+        assert row.reason == (reason if after is state else None), run
+        assert row.inbox == int(state in OPEN), run
 
 
 async def test_a_message_in_a_commit_wakes_as_one_from_outside_does(world: World) -> None:
     worker = await world.worker()
     [sender] = await worker.owning("sender")
-    pairs = {
-        f"{state}-{reason}-{kind}": ((state, reason), kind)
-        for (state, reason), kind in product(STANDINGS, MessageKind)
-    }
-    await stand(worker, {id: standing for id, (standing, _) in pairs.items()})
+    await a_run_in_every_state(worker)
 
     await worker.commit(
-        sender,
-        messages=tuple(a_message(f"uid-{id}", "m1", kind) for id, (_, kind) in pairs.items()),
+        sender, messages=tuple(a_message(f"uid-{run}", "m1", PAIRS[run][2]) for run in PAIRS)
     )
 
-    for id, ((state, reason), kind) in pairs.items():  # noqa: A001 - it is the user's word
-        row = await worker.store.run(f"uid-{id}")
-        assert row.state == wake(state, reason, kind), id
-        assert row.inbox == int(state in OPEN), id
+    for run, (state, reason, kind) in PAIRS.items():
+        row = await worker.store.run(f"uid-{run}")
+        assert row.state == wake(state, reason, kind), run
+        assert row.inbox == int(state in OPEN), run
 
 
-async def test_messages_of_several_kinds_in_one_batch_wake_if_one_of_them_does(
-    world: World,
-) -> None:
+async def test_messages_of_several_kinds_in_a_batch_wake_if_one_of_them_does(world: World) -> None:
     worker = await world.worker()
-    paused = {"a": (RunState.PAUSED, "approval"), "b": (RunState.PAUSED, "operator")}
-    runs = await worker.owning(*paused)
+    reasons = {"a": "approval", "b": "operator"}
+    runs = await worker.owning(*reasons)
     for run in runs:
-        await worker.commit(run, move=Move("paused", paused[run.id][1]))
+        await worker.commit(run, move=Move("paused", reasons[run.id]))
     kinds = (MessageKind.SIGNAL, MessageKind.VERDICT, MessageKind.PAUSE)
 
     await asyncio.gather(
-        *(worker.store.send(a_message(id, kind, kind)) for id in paused for kind in kinds)
+        *(worker.store.send(a_message(run, kind, kind)) for run in reasons for kind in kinds)
     )
 
     rows = [await worker.store.run(run.uid) for run in runs]

@@ -121,7 +121,7 @@ async def test_a_run_that_parks_while_it_is_woken_is_never_lost(world: World) ->
     ]
     wakes = [worker.store.send(a_message(run.id, "m1")) for run in runs]
 
-    *outcomes, _ = await asyncio.gather(*parks, asyncio.gather(*wakes))
+    outcomes, _ = await asyncio.gather(asyncio.gather(*parks), asyncio.gather(*wakes))
 
     claimed = {run.uid for run in await worker.claim(20)}
     assert claimed == {

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.store import Store
+    from onward.store.database import Tx
     from onward.store.rows import Claimed
     from onward.testing.conformance.worker import Worker
 
@@ -54,8 +55,12 @@ def moving(handler: str, was: str, becomes: str, *messages: str) -> Attachments:
 
 async def subscribe(store: Store, *handlers: str, topic: str = TOPIC) -> None:
     """Let handlers subscribe to the topic."""
-    for handler in handlers:
-        await store.write(lambda tx, h=handler: tx.fetch("subscribe", topic=topic, handler=h))
+
+    async def write(tx: Tx) -> None:
+        for handler in handlers:
+            await tx.fetch("subscribe", topic=topic, handler=handler)
+
+    await store.write(write)
 
 
 async def publish(worker: Worker, *messages: str) -> None:

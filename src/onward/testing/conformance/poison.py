@@ -1,4 +1,4 @@
-"""Bad values that got past the codec: one typed refusal, nothing of it stored, nobody else harmed."""
+"""Bad values that got past the codec: a typed refusal, nothing of it stored, nobody else harmed."""
 # ruff: noqa: D103 - the name of a test is its sentence
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ COMMITS: dict[str, Callable[[Claimed], dict[str, Any]]] = {
     "vast delay": bad_record(due_in=VAST),
     "huge identity": bad_record(identity=HUGE),
     "unknown state of a record": bad_record(state="nonsense"),
-    "unknown state of the run": lambda run: {"move": Move("nonsense")},
-    "NUL in the reason": lambda run: {"move": Move("failed", NUL)},
-    "surrogate in the reason": lambda run: {"move": Move("failed", SURROGATE)},
-    "vast due of the run": lambda run: {"move": Move("waiting", due=VAST)},
-    "NUL in a message": lambda run: {"messages": (a_message("uid-0", NUL),)},
-    "NUL in a child's id": lambda run: {"starts": (a_run(NUL),)},
-    "huge id of a child": lambda run: {"starts": (a_run("c")._replace(id=HUGE),)},
+    "unknown state of the run": lambda _: {"move": Move("nonsense")},
+    "NUL in the reason": lambda _: {"move": Move("failed", NUL)},
+    "surrogate in the reason": lambda _: {"move": Move("failed", SURROGATE)},
+    "vast due of the run": lambda _: {"move": Move("waiting", due=VAST)},
+    "NUL in a message": lambda _: {"messages": (a_message("uid-0", NUL),)},
+    "NUL in a child's id": lambda _: {"starts": (a_run(NUL),)},
+    "huge id of a child": lambda _: {"starts": (a_run("c")._replace(id=HUGE),)},
     "unknown state of an effect": lambda run: {
         "attached": Attachments(effects=(an_effect(run, 1, "nonsense"),))
     },
@@ -183,10 +183,10 @@ async def test_a_bad_value_does_not_abort_a_callers_transaction(world: World) ->
 
 async def test_odd_ids_that_are_no_poison_are_kept_to_the_byte(world: World) -> None:
     store = await world.store()
-    odd = ["", " ", "é", "e\u0301", "../x", "a\r\nb", "'; --", "%_\\", '"', "🦆", "İ", "ı", "x" * 900]
+    odd = ["", " ", "é", "e\u0301", "../x", "a\r\nb", "'; --", "%_\\", '"', "🦆", "İ", "x" * 900]
 
-    for number, id in enumerate(odd):  # noqa: A001 - it is the user's word
-        await store.start(a_run(id)._replace(uid=f"uid-{number}"))
+    for number, name in enumerate(odd):
+        await store.start(a_run(name)._replace(uid=f"uid-{number}"))
 
-    assert [(await store.newest(id)).id for id in odd] == odd
+    assert [(await store.newest(name)).id for name in odd] == odd
     assert await store.counts() == {"ready": len(odd)}

@@ -1,4 +1,4 @@
-"""Recording: what an owner writes into a history, what is final, and what a lost owner cannot do."""
+"""Recording: what an owner writes into a history, what is final, what a lost owner cannot do."""
 # ruff: noqa: D103 - the name of a test is its sentence
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ async def test_the_commits_of_many_runs_are_each_answered(world: World) -> None:
     assert [uid for uid, rows in found.items() if not rows] == [runs[13].uid]
 
 
-# --- commits of one run that go together do not share what may be refused -----------------------------
+# --- commits of one run that go together do not share what may be refused ------------------------
 
 
 async def test_a_park_that_is_refused_takes_no_earlier_record_with_it(world: World) -> None:
@@ -195,7 +195,7 @@ async def test_a_park_that_is_refused_takes_no_earlier_record_with_it(world: Wor
     assert len(await history(worker.store, run.uid)) == 1
 
 
-# --- owners that lost ---------------------------------------------------------------------------------
+# --- owners that lost -----------------------------------------------------------------------------
 
 
 async def test_a_worker_without_a_lease_writes_nothing(world: World) -> None:

@@ -62,6 +62,9 @@ class World(ABC):
         It ends by a commit or by a rollback, as `commit` says. No store is used meanwhile.
         """
 
+    async def leave(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of what else was opened; all stores are closed by now."""
+
     async def store(self, namespace: str = DEFAULT) -> Store:
         """Return a store on this world's database; each call may stand for another process."""
         store = await self.open(namespace)
@@ -91,6 +94,7 @@ class World(ABC):
         finally:
             for store in self._stores:
                 await self.close(store)
+            await self.leave()
 
 
 def live(world: World, scenario: Scenario) -> None:

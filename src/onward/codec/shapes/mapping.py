@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from onward.codec import document
-from onward.codec.refusal import (
+from onward.codec.shapes.refusal import (
     DEPTH_MOST,
     Misfit,
     Refused,
@@ -19,7 +19,7 @@ from onward.codec.refusal import (
     misfit,
     mismatch,
 )
-from onward.codec.shape import Kind, Shape
+from onward.codec.shapes.shape import Kind, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

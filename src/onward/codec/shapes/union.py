@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from onward.codec.refusal import Misfit, Refused, TooDeep, misfit, mismatch
-from onward.codec.shape import KIND_OF, Kind, Shape
+from onward.codec.shapes.refusal import Misfit, Refused, TooDeep, misfit, mismatch
+from onward.codec.shapes.shape import KIND_OF, Kind, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from onward.codec import document
-from onward.codec.plain import Anything
-from onward.codec.refusal import Misfit, Refused, key_step, mismatch, with_article
-from onward.codec.shape import ALL_KINDS, Kind, Shape
+from onward.codec.shapes.plain import Anything
+from onward.codec.shapes.refusal import Misfit, Refused, key_step, mismatch, with_article
+from onward.codec.shapes.shape import ALL_KINDS, Kind, Shape
 
 _PLAIN: Final = Anything()
 

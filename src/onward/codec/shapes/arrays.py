@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from onward.codec import document
-from onward.codec.refusal import (
+from onward.codec.shapes.refusal import (
     DEPTH_MOST,
     Misfit,
     Refused,
@@ -13,7 +13,7 @@ from onward.codec.refusal import (
     misfit,
     mismatch,
 )
-from onward.codec.shape import Kind, Shape
+from onward.codec.shapes.shape import Kind, Shape
 
 _LIST: Final = frozenset({Kind.LIST})
 

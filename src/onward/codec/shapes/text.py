@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from onward.codec.refusal import Misfit, Refused, misfit, mismatch
-from onward.codec.shape import Kind, Shape
+from onward.codec.shapes.refusal import Misfit, Refused, misfit, mismatch
+from onward.codec.shapes.shape import Kind, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

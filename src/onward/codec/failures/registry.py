@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from onward.codec import document
-from onward.codec.compiler import shape_of
+from onward.codec.failures.parts import Parts
 from onward.codec.names import check_id
-from onward.codec.parts import Parts
+from onward.codec.shapes.compiler import shape_of
 from onward.errors import BadInput
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from onward.codec.failure import Failure, StepFailed
+from onward.codec.failures.failure import Failure, StepFailed
+from onward.codec.failures.registry import registered_name, registered_type
 from onward.codec.payload import JSON, Payload, unknown_tag
-from onward.codec.registry import registered_name, registered_type
 from onward.errors import Undecodable
 
 if TYPE_CHECKING:

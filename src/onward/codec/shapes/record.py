@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from onward.codec.refusal import (
+from onward.codec.shapes.refusal import (
     DEPTH_MOST,
     Misfit,
     Refused,
@@ -23,7 +23,7 @@ from onward.codec.refusal import (
     misfit,
     mismatch,
 )
-from onward.codec.shape import Kind, Shape
+from onward.codec.shapes.shape import Kind, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

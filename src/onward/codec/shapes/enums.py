@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import Enum, Flag
 from typing import Any
 
-from onward.codec.plain import INT_LEAST, INT_MOST
-from onward.codec.refusal import Misfit, Refused, mismatch
-from onward.codec.shape import KIND_OF, Kind, Shape
+from onward.codec.shapes.plain import INT_LEAST, INT_MOST
+from onward.codec.shapes.refusal import Misfit, Refused, mismatch
+from onward.codec.shapes.shape import KIND_OF, Kind, Shape
 
 
 def enum_shape(kind: type[Enum]) -> Shape:

@@ -25,9 +25,9 @@ from typing import (
     get_origin,
 )
 
-from onward.codec.arrays import Array, Fixed, Unordered
-from onward.codec.enums import enum_shape
-from onward.codec.hints import (
+from onward.codec.shapes.arrays import Array, Fixed, Unordered
+from onward.codec.shapes.enums import enum_shape
+from onward.codec.shapes.hints import (
     NONE_GIVEN,
     Unresolved,
     describe,
@@ -39,14 +39,14 @@ from onward.codec.hints import (
     without_metadata,
     wrapper_of,
 )
-from onward.codec.mapping import Dict, NamedKeys
-from onward.codec.plain import SCALAR_TYPES, Anything, Literals, Scalars, Shapeless
-from onward.codec.pydantic_model import Model, is_model
-from onward.codec.record import record_of
-from onward.codec.shape import ALL_KINDS, KIND_OF, Shape
-from onward.codec.text import TEXT_SHAPES
-from onward.codec.union import Union as UnionShape
-from onward.codec.union import label_in
+from onward.codec.shapes.mapping import Dict, NamedKeys
+from onward.codec.shapes.plain import SCALAR_TYPES, Anything, Literals, Scalars, Shapeless
+from onward.codec.shapes.pydantic_model import Model, is_model
+from onward.codec.shapes.record import record_of
+from onward.codec.shapes.shape import ALL_KINDS, KIND_OF, Shape
+from onward.codec.shapes.text import TEXT_SHAPES
+from onward.codec.shapes.union import Union as UnionShape
+from onward.codec.shapes.union import label_in
 
 SHAPES_MOST: Final = 4096
 

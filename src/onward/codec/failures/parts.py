@@ -13,13 +13,13 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from onward.codec.compiler import shape_of
-from onward.codec.hints import hints_of_class
+from onward.codec.shapes.compiler import shape_of
+from onward.codec.shapes.hints import hints_of_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onward.codec.shape import Shape
+    from onward.codec.shapes.shape import Shape
 
 _COMMON: Final[Any] = (
     None | bool | int | float | str | bytes | datetime | date | time | timedelta | Decimal | UUID

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from onward.codec.refusal import (
+from onward.codec.shapes.refusal import (
     DEPTH_MOST,
     Misfit,
     Refused,
@@ -25,7 +25,7 @@ from onward.codec.refusal import (
     misfit,
     mismatch,
 )
-from onward.codec.shape import ALL_KINDS, KIND_OF, Shape
+from onward.codec.shapes.shape import ALL_KINDS, KIND_OF, Shape
 
 INT_LEAST: Final = -(2**63)
 INT_MOST: Final = 2**63 - 1

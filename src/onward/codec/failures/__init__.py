@@ -1,0 +1,1 @@
+"""Exceptions as data: how they are stored, and how they come back."""

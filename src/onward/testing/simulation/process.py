@@ -1,0 +1,153 @@
+"""The processes of a simulated world, and the loop that gives each its turns.
+
+Real processes share nothing but the database. Here they share a thread and an event loop, so every
+callback must belong to one of them: the context in which it runs says to which. A process that
+died gets no turn any more; one that was stopped gets none until it goes on.
+
+Which process has the next turn is drawn from the seed. Only that: the callbacks of one process keep
+the order in which they were scheduled, for asyncio promises it and code may rely on it. Any order
+between processes is legal, because nothing orders them in the world. What may arrive in another
+order within a process are answers and timers; those come from outside its loop, and are varied by
+drawing how long each answer takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from onward.testing.clock import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from onward.testing.clock import VirtualClock
+    from onward.testing.simulation.draw import Draw
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+THREAD_SECONDS = 2.0
+"""How long a function that is not async may seem to take."""
+
+
+class Process:
+    """A process of the world: one worker, the client, or the world itself."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.worker: str | None = None
+        """The id under which it works on runs, if it does."""
+        self.turns = 0
+        self.is_dead = False
+        self.is_stopped = False
+        self.at_turn: dict[int, Callable[[], None]] = {}
+        """What befalls it before which of its turns."""
+        self.context: Context = copy_context()
+        self.context.run(process_now.set, self)
+
+    @property
+    def has_turns(self) -> bool:
+        """Say whether its callbacks are run."""
+        return not (self.is_dead or self.is_stopped)
+
+    def __repr__(self) -> str:
+        return f"<process {self.name}>"
+
+
+process_now: ContextVar[Process] = ContextVar("onward_simulated_process")
+"""The process that the running code is part of."""
+
+
+class Turns:
+    """What is ready to run: a queue per process. Stands where asyncio keeps its one queue."""
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._queues: dict[Process | None, deque[asyncio.Handle]] = {}
+        self._nothing: asyncio.Handle | None = None
+        self.is_over = False
+        """Whether the world has ended: then even the dead run, to be taken apart."""
+        self.taken = 0
+
+    def append(self, handle: asyncio.Handle) -> None:
+        """Queue a callback of the process in whose context it runs."""
+        context: Context = handle._context  # type: ignore[attr-defined] # asyncio gives no other way
+        process = context.get(process_now)
+        queue = self._queues.get(process)
+        if queue is None:
+            queue = self._queues[process] = deque()
+        queue.append(handle)
+
+    def popleft(self) -> asyncio.Handle:
+        """Return the next callback of the process whose turn it is."""
+        while awake := self._awake():
+            process = awake[0] if len(awake) == 1 else self._draw.one_of(awake)
+            if process is not None and not self.is_over:
+                process.turns += 1
+                befalls = process.at_turn.pop(process.turns, None)
+                if befalls is not None:
+                    befalls()
+                    continue
+            self.taken += 1
+            return self._queues[process].popleft()
+        return self._none()
+
+    def __len__(self) -> int:
+        return sum(len(self._queues[process]) for process in self._awake())
+
+    def clear(self) -> None:
+        """Forget everything: the loop is closed."""
+        self._queues.clear()
+
+    def _awake(self) -> list[Process | None]:
+        return [
+            process
+            for process, queue in self._queues.items()
+            if queue and (process is None or process.has_turns or self.is_over)
+        ]
+
+    def _none(self) -> asyncio.Handle:
+        """Return a callback that is not run: the last process awake has just died or stopped."""
+        if self._nothing is None:
+            self._nothing = asyncio.Handle(lambda: None, (), asyncio.get_running_loop())
+            self._nothing.cancel()
+        return self._nothing
+
+
+class SeededLoop(VirtualLoop):
+    """A loop on virtual time for many processes, whose turns follow from a seed."""
+
+    def __init__(self, clock: VirtualClock, draw: Draw) -> None:
+        super().__init__(clock)
+        self._draw = draw
+        self.turns = self._ready = Turns(draw)
+
+    def _write_to_self(self) -> None:
+        """Do nothing: there is no other thread that would have to wake this one."""
+
+    def run_in_executor(
+        self, _executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments
+    ) -> asyncio.Future[T]:
+        """Call a function after a while, in this thread, as if a thread had done it."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def call() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        self.call_later(self._draw.upto(THREAD_SECONDS), call)
+        return future
+
+    def task_of(self, process: Process, work: Any, *, name: str) -> asyncio.Task[Any]:
+        """Start a task in a process."""
+        return self.create_task(work, name=name, context=process.context.copy())

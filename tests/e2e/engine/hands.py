@@ -1,0 +1,34 @@
+"""A worker whose lease, drain and cache a test may choose: the front door offers less on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from onward.runtime.definition import Limits, Registry
+from onward.runtime.worker import Ports, Worker
+from onward.sdk.workflow import registered
+from onward.store.clock import SystemChance, SystemClock, spawn_thread
+from onward.store.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from onward.runtime.worker import Options
+
+
+@asynccontextmanager
+async def working(url: str, options: Options) -> AsyncIterator[Worker]:
+    """Work on every workflow that was defined in this process, while the body runs."""
+    definitions = [known for same_name in registered.values() for known in same_name]
+    ports = Ports(SystemClock(), SystemChance(), spawn_thread, lambda: open_store(url))
+    async with open_store(url) as store:
+        worker = Worker(store, Registry(definitions), options, Limits(), ports)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(worker.run())
+            await worker.ready.wait()
+            try:
+                yield worker
+            finally:
+                worker.stop()

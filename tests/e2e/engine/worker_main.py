@@ -1,0 +1,64 @@
+"""A worker in a process of its own: says when it is ready, and how it ended by its exit status.
+
+Without options it is `App(url).worker()`, as users have it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+from onward import App
+from onward.core.instant import SECOND
+from onward.errors import LeaseLost
+from onward.runtime.worker import Options
+from tests.e2e.engine import gates, shapes
+from tests.e2e.engine.hands import working
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from onward.runtime.worker import Worker
+
+KNOWN = (shapes, gates)  # importing them defines their workflows
+LEASE_LOST = 75
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("--workers", type=int, default=1)
+    for name in ("lease", "drain"):
+        parser.add_argument(f"--{name}", type=lambda text: int(float(text) * SECOND))
+    for name in ("slots", "warm"):
+        parser.add_argument(f"--{name}", type=int)
+    given = vars(parser.parse_args())
+    url, workers = given.pop("url"), given.pop("workers")
+    options = {name: value for name, value in given.items() if value is not None}
+    lost = False
+    try:
+        asyncio.run(serve([a_worker(url, options) for _ in range(workers)]))
+    except* LeaseLost:
+        lost = True
+    return LEASE_LOST if lost else 0
+
+
+def a_worker(url: str, options: dict[str, Any]) -> AbstractAsyncContextManager[Worker]:
+    return working(url, Options(**options)) if options else App(url).worker()
+
+
+async def serve(workers: list[AbstractAsyncContextManager[Worker]]) -> None:
+    first, *others = workers
+    if others:
+        async with first:
+            await serve(others)
+        return
+    async with first as worker:
+        print("ready", flush=True)
+        await worker.serve()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Errors that say what is wrong with the server or the address, and what to do about it."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from onward.errors import OnwardError, SchemaTooNew, StoreUnusable, Unavailable
+from onward.store import open_store
+from onward.store.postgres import pool
+from onward.testing.postgres import PostgresServer
+from tests.postgres.builders import a_run
+from tests.postgres.hand import hand
+
+SECRET = "correct-horse"
+
+NO_ASYNCPG = """
+import sys
+sys.modules["asyncpg"] = None
+from onward.store import open_store
+from onward.errors import StoreUnusable
+open_store(":memory:")
+try:
+    open_store("postgresql://somebody:secret@localhost/onward")
+except StoreUnusable as error:
+    print(error)
+"""
+
+
+async def refusal(url: str) -> OnwardError:
+    """Return the error with which a store refuses to open."""
+    began = time.monotonic()
+    with pytest.raises(OnwardError) as told:
+        async with open_store(url):
+            raise AssertionError("it opened")
+    if not isinstance(told.value, Unavailable):
+        assert time.monotonic() - began < 2  # what will not pass is not waited for
+    assert SECRET not in str(told.value)
+    assert told.value.__cause__ is not None or isinstance(told.value, SchemaTooNew)
+    return told.value
+
+
+async def test_a_wrong_password_is_told_at_once(postgres_server: PostgresServer) -> None:
+    url = postgres_server.url("postgres", tcp=True)
+    user, _, place = url.rpartition("@")
+    error = await refusal(f"{user.rpartition(':')[0]}:{SECRET}@{place}")
+    assert isinstance(error, StoreUnusable)
+    assert "refused the password. Check user and password in the address" in str(error)
+
+
+async def test_a_user_that_is_not_there_is_told_at_once(postgres_server: PostgresServer) -> None:
+    url = postgres_server.url("postgres").replace("postgres@", f"nobody:{SECRET}@")
+    error = await refusal(url)
+    assert isinstance(error, StoreUnusable)
+    assert "refused this user" in str(error)
+
+
+async def test_a_missing_database_is_told_with_the_way_to_make_it(
+    postgres_server: PostgresServer,
+) -> None:
+    error = await refusal(postgres_server.url("nowhere"))
+    assert isinstance(error, StoreUnusable)
+    assert "has no database of that name. Create it: createdb" in str(error)
+
+
+async def test_a_server_that_is_away_is_told_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.2)
+    began = time.monotonic()
+    error = await refusal(f"postgresql://somebody:{SECRET}@127.0.0.1:1/onward")
+    assert isinstance(error, Unavailable)
+    assert "cannot be reached" in str(error)
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("option", ["sslmode=sometimes", "no_such_setting=1", "port=many"])
+async def test_an_option_that_nobody_knows_is_told_at_once(postgres_url: str, option: str) -> None:
+    error = await refusal(f"{postgres_url}&{option}")
+    assert isinstance(error, StoreUnusable)
+    assert "Check the options in the address" in str(error)
+
+
+async def test_a_user_who_may_not_create_the_schema_is_told_who_may(empty_url: str) -> None:
+    async with hand(empty_url) as owner:
+        await owner.run("CREATE ROLE plain LOGIN")
+        try:
+            error = await refusal(empty_url.replace("postgres@", "plain@"))
+            assert isinstance(error, StoreUnusable)
+            assert "grant CREATE on the database" in str(error)
+        finally:
+            await owner.run("DROP OWNED BY plain CASCADE")
+            await owner.run("DROP ROLE plain")
+
+
+async def test_a_user_who_was_given_a_schema_needs_no_more(empty_url: str) -> None:
+    async with hand(empty_url) as owner:
+        await owner.run("CREATE ROLE plain LOGIN")
+        await owner.run("CREATE SCHEMA onward AUTHORIZATION plain")
+        try:
+            async with open_store(empty_url.replace("postgres@", "plain@")) as store:
+                assert (await store.start(a_run("r"))).created
+        finally:
+            await owner.run("DROP OWNED BY plain CASCADE")
+            await owner.run("DROP ROLE plain")
+
+
+async def test_a_schema_of_a_newer_onward_is_left_alone(postgres_url: str) -> None:
+    async with hand(postgres_url) as newer:
+        await newer.run("UPDATE onward.onward_meta SET value = 99 WHERE name = 'schema'")
+        error = await refusal(postgres_url)
+        assert isinstance(error, SchemaTooNew)
+        assert "has schema 99" in str(error)
+        assert "Upgrade Onward" in str(error)
+
+
+async def test_a_store_that_was_closed_says_so(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store:
+        pass
+    with pytest.raises(Unavailable, match="is not open in this process"):
+        await store.counts()
+    async with store:
+        assert await store.counts() == {}
+
+
+def test_without_the_driver_the_message_names_what_to_install() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_ASYNCPG], capture_output=True, text=True, check=True
+    )
+    assert "pip install 'onward[postgres]'" in done.stdout
+    assert "secret" not in done.stdout

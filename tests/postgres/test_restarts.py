@@ -1,0 +1,98 @@
+"""The server goes away and comes back; what it acknowledged is there, and nobody hangs."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from onward.errors import Unavailable
+from onward.store import open_store
+from onward.store.invariants import check
+from onward.store.postgres import pool
+from onward.testing.postgres import PostgresServer
+from tests.postgres.builders import WORKER, a_run
+from tests.postgres.hand import hand
+from tests.postgres.load import load
+from tests.postgres.writes import WRITES, prepare
+
+HANG_UP = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE application_name = 'onward' AND datname = current_database()
+             ORDER BY random() LIMIT $1"""
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """A server that these tests may stop."""
+    with PostgresServer.start({}) as server:
+        yield server
+
+
+@pytest.fixture
+def own_url(own_server: PostgresServer) -> Iterator[str]:
+    url = own_server.create_database()
+    yield url
+    own_server.drop_database(url)
+
+
+async def test_nothing_acknowledged_is_lost_when_the_server_crashes_under_load(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    async with open_store(own_url) as store:
+        async with load(store) as work:
+            for _ in range(3):
+                await asyncio.to_thread(own_server.restart, "immediate")
+                back = time.monotonic()
+                await work.more(200)
+                assert time.monotonic() - back < 10
+        assert work.refused == 0  # it was away for less than our patience
+        assert await store.renew_lease(WORKER) is not None
+        assert await check(store) == []
+
+
+async def test_nothing_is_lost_or_doubled_when_connections_are_cut_all_the_time(
+    own_url: str,
+) -> None:
+    async with open_store(own_url) as store, hand(own_url) as killer:
+        async with load(store) as work:
+            for number in range(100):
+                await killer.run(HANG_UP, number % 3 + 1)
+                await work.more(3)
+        assert await check(store) == []
+
+
+async def test_a_server_that_stays_away_is_told_in_bounded_time_and_then_used_again(
+    own_server: PostgresServer, own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.5)
+    async with open_store(own_url) as store:
+        await prepare(store)
+        with own_server.down():
+            began = time.monotonic()
+            calls = [store.counts(), *(write.call(store) for write in WRITES.values())]
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            assert time.monotonic() - began < 5
+            assert {type(answer) for answer in answers} == {Unavailable}
+        assert (await store.start(a_run("after"))).created
+        assert await check(store) == []
+
+
+async def test_a_call_made_while_the_server_is_away_is_answered_when_it_is_back(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    async with open_store(own_url) as store:
+        with own_server.down():
+            task = asyncio.ensure_future(store.start(a_run("r")))
+            await asyncio.sleep(0)
+        assert (await task).created
+
+
+async def test_hints_are_heard_again_after_a_restart(
+    own_server: PostgresServer, own_url: str
+) -> None:
+    async with open_store(own_url) as near, open_store(own_url) as far:
+        await asyncio.to_thread(own_server.restart)
+        with near.ear({"queue:default"}) as ear:
+            assert await ear.wait(10) == {"*"}  # whatever was missed meanwhile
+            await far.start(a_run("r"))
+            assert "queue:default" in await ear.wait(10)
