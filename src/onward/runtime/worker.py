@@ -9,7 +9,7 @@ import signal
 import socket
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
@@ -60,12 +60,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """How a worker reaches the machine; a simulation brings its own."""
+    """How a worker reaches the machine, and where it is; a simulation brings its own."""
 
     clock: Clock
     chance: Chance
     spawn: Spawn | None
     open_store: Callable[[], Store]
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
 
 
 class Worker:
@@ -74,7 +76,7 @@ class Worker:
     def __init__(
         self, store: Store, registry: Registry, options: Options, limits: Limits, ports: Ports
     ) -> None:
-        self.id = f"{socket.gethostname()}-{os.getpid()}-{ports.chance.token()[:12]}"
+        self.id = f"{ports.host}-{ports.pid}-{ports.chance.token()[:12]}"
         self.running: dict[str, Execution] = {}
         self._warm: OrderedDict[str, Execution] = OrderedDict()
         self._store = store
@@ -84,6 +86,7 @@ class Worker:
         self._clock = ports.clock
         self._chance = ports.chance
         self._spawn = ports.spawn
+        self._place = ports.host, ports.pid
         # A database in memory cannot be reached from a second store, nor taken by anyone else.
         self._has_thread = ports.spawn is not None and not store.database.is_private
         self._keeper = Keeper(
@@ -354,10 +357,11 @@ class Worker:
                 self._set_time(at)
 
     def _registration(self) -> dict[str, object]:
+        host, pid = self._place
         return {
             "worker": self.id,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
+            "host": host,
+            "pid": pid,
             "version": self._options.version,
             "queues": " ".join(self._options.queues),
             "tags": " ".join(self._options.tags),

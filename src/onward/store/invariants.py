@@ -8,9 +8,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from onward.store.database import Tx
     from onward.store.store import Store
 
@@ -40,12 +37,12 @@ async def check(store: Store) -> list[Violation]:
 
     All are checked in one consistent view, so a busy database gives no false alarm.
     """
+    return await store.view(violated)
 
-    async def look(tx: Tx) -> list[tuple[str, str, Sequence[Sequence[Any]]]]:
-        return [(name, rule, await tx.fetch(name)) for name, rule in invariants().items()]
 
+async def violated(tx: Tx) -> list[Violation]:
+    """Return every invariant that does not hold as this transaction sees it."""
+    found = [(name, rule, await tx.fetch(name)) for name, rule in invariants().items()]
     return [
-        Violation(name, rule, tuple(str(row[0]) for row in rows))
-        for name, rule, rows in await store.view(look)
-        if rows
+        Violation(name, rule, tuple(str(row[0]) for row in rows)) for name, rule, rows in found if rows
     ]

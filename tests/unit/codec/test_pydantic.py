@@ -100,7 +100,9 @@ CASES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "annotation"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("value", "annotation"), CASES, ids=[f"{n}-{case[1]}" for n, case in enumerate(CASES)]
+)
 def test_a_model_comes_back_exactly(value: Any, annotation: Any) -> None:
     assert exact(decode(encode(value, annotation=annotation), annotation)) == exact(value)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
@@ -21,7 +21,6 @@ from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
@@ -94,12 +93,7 @@ class PostgresDatabase:
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work`; a single statement is one consistent view by itself."""
-
-        async def run(connection: Any) -> T:
-            async with self._pinned(connection):
-                return await work(self._tx(connection))
-
-        return await self._pool.run(run)
+        return await self._pool.run(lambda connection: work(self._tx(connection)))
 
     async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` with all its statements seeing the same moment."""
@@ -175,9 +169,8 @@ class PostgresDatabase:
         """Run work that is one statement, and so a transaction by itself."""
 
         async def run(connection: Any) -> T:
-            async with self._pinned(connection):
-                failpoint("commit.before")
-                result = await work(self._tx(connection))
+            failpoint("commit.before")
+            result = await work(self._tx(connection))
             failpoint("commit.after")
             return result
 
@@ -187,26 +180,11 @@ class PostgresDatabase:
         self, work: Callable[[PostgresTx], Awaitable[Sequence[Sequence[Any]]]]
     ) -> Instant | None:
         """Run a statement about a lease and return the first value of its first row."""
-
-        async def run(connection: Any) -> Sequence[Sequence[Any]]:
-            async with self._pinned(connection):
-                return await work(self._tx(connection))
-
-        rows = await self._renewals.run(run, quick=True)
+        rows = await self._renewals.run(lambda connection: work(self._tx(connection)), quick=True)
         return rows[0][0] if rows else None
 
-    def _pinned(self, connection: Any) -> AbstractAsyncContextManager[Any]:
-        """Keep a statement on one server.
-
-        Without a name it is prepared in one trip and executed in the next. Between them a pooler
-        may hand the connection to another server, unless they are in one transaction.
-        """
-        return nullcontext() if self.capabilities.prepared else connection.transaction()
-
     async def _migrate(self, connection: Any) -> None:
-        async with self._pinned(connection):
-            found = await self._schema(connection)
-        if not missing(found, self.where):
+        if not missing(await self._schema(connection), self.where):
             return
         failpoint("migrate.before")
         async with connection.transaction():

@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.errors import StoreUnusable, Unavailable
 from onward.store.database import Capabilities
 from onward.store.hints import Exchange
-from onward.store.migrations import missing
 from onward.store.sqlite import batch
+from onward.store.sqlite.connection import (
+    DIALECT,
+    check_library,
+    connect,
+    kept_time,
+    migrate,
+    reaches,
+)
 from onward.store.sqlite.files import Locks, check_place
 from onward.store.sqlite.highwater import HighWater
-from onward.store.sqlite.library import OLDEST, has_wal_reset_bug, sqlite3, told
+from onward.store.sqlite.library import has_wal_reset_bug, sqlite3, told
 from onward.store.sqlite.threads import Inline, Threaded
-from onward.store.sqlite.transaction import BUSY_SECONDS, Session
-from onward.store.statements import Dialect
+from onward.store.sqlite.transaction import Session
 from onward.store.within import SqliteCaller, Within, refuse
-from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from pathlib import Path
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
@@ -34,20 +39,11 @@ if TYPE_CHECKING:
     from onward.store.sqlite.threads import Worker
     from onward.store.sqlite.transaction import SqliteTx
 
+__all__ = ["File", "SqliteDatabase", "connect"]
+
 T = TypeVar("T")
 
 READERS = 2
-DIALECT = Dialect()
-
-_WRITER = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    # Checkpoints are rarer than by default, so that a page written often is copied once.
-    "PRAGMA wal_autocheckpoint = 8000",
-    "PRAGMA journal_size_limit = 67108864",
-    "PRAGMA cache_size = -16384",
-)
-_READER = ("PRAGMA wal_autocheckpoint = 0", "PRAGMA cache_size = -16384")
 
 
 class File:
@@ -70,7 +66,7 @@ class File:
         try:
             self._connections.append(connect(path))
             migrate(self._connections[0], self.where, self.locks)
-            self.time.learn(_kept_time(self._connections[0]))
+            self.time.learn(kept_time(self._connections[0]))
         except BaseException:
             self._abandon()
             raise
@@ -132,10 +128,18 @@ _files_lock = threading.Lock()
 
 
 class SqliteDatabase:
-    """A namespace in a SQLite database."""
+    """A namespace in a SQLite database.
+
+    `file` is one that is open already: so a simulation lets many stores share one in memory.
+    """
 
     def __init__(
-        self, address: SqliteAddress, namespace: str, clock: Clock, spawn: Spawn | None
+        self,
+        address: SqliteAddress,
+        namespace: str,
+        clock: Clock,
+        spawn: Spawn | None,
+        file: File | None = None,
     ) -> None:
         self.is_private = address.path is None
         self.lanes = 1
@@ -146,6 +150,7 @@ class SqliteDatabase:
         self._clock = clock
         self._spawn = spawn
         self._key = f"{os.getpid()}:{os.path.realpath(address.path)}" if address.path else ""
+        self._open_file = file
         self._file: File | None = None
         self._next_reader = 0
 
@@ -248,7 +253,7 @@ class SqliteDatabase:
                 checkpoint.
         """
         file = self._opened()
-        if not isinstance(connection, sqlite3.Connection) or not _reaches(connection, file.path):
+        if not isinstance(connection, sqlite3.Connection) or not reaches(connection, file.path):
             raise refuse(connection, self.where)
         if has_wal_reset_bug() and file.locks is not None and not file.locks.alone():
             raise StoreUnusable(
@@ -275,7 +280,9 @@ class SqliteDatabase:
         return result
 
     def _share(self) -> File:
-        if self._path is None or self._spawn is None:
+        if self._open_file is not None:
+            file = self._open_file
+        elif self._path is None or self._spawn is None:
             file = File(self._path, self._clock, self._spawn)
         else:
             with _files_lock:
@@ -288,92 +295,3 @@ class SqliteDatabase:
         if self._file is None:
             raise Unavailable(self.where, "is not open in this process")
         return self._file
-
-
-def check_library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
-    """Refuse a SQLite library that is too old.
-
-    Raises:
-        StoreUnusable: it is older than `OLDEST`.
-    """
-    if version < OLDEST:
-        raise StoreUnusable(
-            f"the SQLite library {'.'.join(map(str, version))}",
-            f"is older than {'.'.join(map(str, OLDEST))}",
-            "Install a newer one: pip install 'onward[sqlite]'",
-        )
-
-
-def connect(path: Path | None, *, writes: bool = True) -> sqlite3.Connection:
-    """Open a connection, set as the store needs it."""
-    name = (
-        ":memory:"
-        if path is None
-        else f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
-    )
-    connection = sqlite3.connect(
-        name,
-        uri=path is not None,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=BUSY_SECONDS,
-        cached_statements=256,
-    )
-    try:
-        for setting in _WRITER if writes else _READER:
-            connection.execute(setting)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _reaches(connection: sqlite3.Connection, path: Path | None) -> bool:
-    """Say whether a caller's connection is one to the database at `path`."""
-    [_, _, name] = connection.execute("PRAGMA database_list").fetchone()
-    if path is not None:
-        return bool(name) and Path(name).samefile(path)
-    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_mark'")
-    return not name and there.fetchone() is not None
-
-
-def migrate(connection: sqlite3.Connection, where: str, locks: Locks | None) -> None:
-    """Bring the file to the schema that this code knows."""
-    if locks is None:
-        _migrate(connection, where)
-        return
-    with locks.writing():
-        _migrate(connection, where)
-
-
-def _migrate(connection: sqlite3.Connection, where: str) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for number, text in missing(_schema(connection), where):
-            failpoint("migrate.before")
-            for statement in DIALECT.script(text):
-                connection.execute(statement)
-            connection.execute(
-                "INSERT INTO onward_meta VALUES ('schema', ?1)"
-                " ON CONFLICT DO UPDATE SET value = excluded.value",
-                (number,),
-            )
-        connection.execute("INSERT INTO onward_meta VALUES ('time', 0) ON CONFLICT DO NOTHING")
-        connection.execute("COMMIT")
-        failpoint("migrate.after")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _kept_time(connection: sqlite3.Connection) -> Instant:
-    [[kept]] = connection.execute("SELECT value FROM onward_meta WHERE name = 'time'")
-    return int(kept)
-
-
-def _schema(connection: sqlite3.Connection) -> int:
-    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_meta'").fetchall()
-    if not there:
-        return 0
-    rows = connection.execute("SELECT value FROM onward_meta WHERE name = 'schema'").fetchall()
-    return int(rows[0][0]) if rows else 0

@@ -1,0 +1,118 @@
+"""Connections to a SQLite database: how they are opened and set, and brought to today's schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onward.errors import StoreUnusable
+from onward.store.migrations import missing
+from onward.store.sqlite.library import OLDEST, sqlite3
+from onward.store.sqlite.transaction import BUSY_SECONDS
+from onward.store.statements import Dialect
+from onward.telemetry.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+    from onward.store.sqlite.files import Locks
+
+DIALECT = Dialect()
+
+_WRITER = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    # Checkpoints are rarer than by default, so that a page written often is copied once.
+    "PRAGMA wal_autocheckpoint = 8000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA cache_size = -16384",
+)
+_READER = ("PRAGMA wal_autocheckpoint = 0", "PRAGMA cache_size = -16384")
+
+
+def check_library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Refuse a SQLite library that is too old.
+
+    Raises:
+        StoreUnusable: it is older than `OLDEST`.
+    """
+    if version < OLDEST:
+        raise StoreUnusable(
+            f"the SQLite library {'.'.join(map(str, version))}",
+            f"is older than {'.'.join(map(str, OLDEST))}",
+            "Install a newer one: pip install 'onward[sqlite]'",
+        )
+
+
+def connect(path: Path | None, *, writes: bool = True) -> sqlite3.Connection:
+    """Open a connection, set as the store needs it."""
+    name = (
+        ":memory:"
+        if path is None
+        else f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
+    )
+    connection = sqlite3.connect(
+        name,
+        uri=path is not None,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_SECONDS,
+        cached_statements=256,
+    )
+    try:
+        for setting in _WRITER if writes else _READER:
+            connection.execute(setting)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def reaches(connection: sqlite3.Connection, path: Path | None) -> bool:
+    """Say whether a caller's connection is one to the database at `path`."""
+    [_, _, name] = connection.execute("PRAGMA database_list").fetchone()
+    if path is not None:
+        return bool(name) and Path(name).samefile(path)
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_mark'")
+    return not name and there.fetchone() is not None
+
+
+def migrate(connection: sqlite3.Connection, where: str, locks: Locks | None) -> None:
+    """Bring the file to the schema that this code knows."""
+    if locks is None:
+        _migrate(connection, where)
+        return
+    with locks.writing():
+        _migrate(connection, where)
+
+
+def _migrate(connection: sqlite3.Connection, where: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, text in missing(_schema(connection), where):
+            failpoint("migrate.before")
+            for statement in DIALECT.script(text):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO onward_meta VALUES ('schema', ?1)"
+                " ON CONFLICT DO UPDATE SET value = excluded.value",
+                (number,),
+            )
+        connection.execute("INSERT INTO onward_meta VALUES ('time', 0) ON CONFLICT DO NOTHING")
+        connection.execute("COMMIT")
+        failpoint("migrate.after")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def kept_time(connection: sqlite3.Connection) -> Instant:
+    [[kept]] = connection.execute("SELECT value FROM onward_meta WHERE name = 'time'")
+    return int(kept)
+
+
+def _schema(connection: sqlite3.Connection) -> int:
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_meta'").fetchall()
+    if not there:
+        return 0
+    rows = connection.execute("SELECT value FROM onward_meta WHERE name = 'schema'").fetchall()
+    return int(rows[0][0]) if rows else 0
