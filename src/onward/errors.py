@@ -13,6 +13,7 @@
     │   ├── SchemaTooNew       the database was migrated by a newer Onward
     │   ├── NotInBody          a workflow body does what only a step may do
     │   ├── NoWorker           nobody serves the queue of a run
+    │   ├── RunFailed          the run whose result is wanted raised something
     │   ├── RunCancelled       the run whose result is wanted was stopped
     │   └── RunPaused          the run whose result is wanted waits for somebody
     ├── Unavailable            nobody: the store is away or busy, try again
@@ -224,6 +225,20 @@ class NoWorker(UserError):
             f"run {self.run} is started and waits, but no worker serves queue {self.queue!r}. "
             "Start one: async with app.worker(): ..."
         )
+
+
+@dataclass(eq=False, repr=False)
+class RunFailed(UserError):
+    """The run has no result: it failed. `__cause__` is what it raised, if that is known."""
+
+    code: ClassVar[str] = "run_failed"
+    run: str
+    reason: str
+    error: str
+
+    def __str__(self) -> str:
+        what = f": {self.error}" if self.error else ""
+        return f"run {self.run} failed ({self.reason}){what}. See its history for more."
 
 
 @dataclass(eq=False, repr=False)

@@ -33,7 +33,7 @@ from onward.core.replay import (
     Replay,
     Resume,
 )
-from onward.core.run import Reason, RunState
+from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
 from onward.engine.sending import stirring
 from onward.errors import BadInput, Undecodable
@@ -118,7 +118,9 @@ class Execution:
         self._claimed = claimed
         self._host = host
         self._replay = Replay(as_record(row) for row in history)
-        self._journal = Journal(claimed, history, self._replay, host.commit, self.drop, version)
+        self._journal = Journal(
+            claimed, history, self._replay, host.commit, self.drop, self._break, version
+        )
         self._mail = Mailbox(claimed.inbox, inbox, {row.message for row in history})
         self._loop = RunLoop(self._replay.branch, self._set_timer)
         self._loop.set_time(claimed.started_at or claimed.created_at)
@@ -137,19 +139,27 @@ class Execution:
         """Start the body."""
         context = copy_context()
         context.run(execution_now.set, self)
-        self._main = self._loop.start(self._body(), context)
+        try:
+            args, kwargs = self.workflow.shape.decode(unpack(self._claimed.input))
+        except Undecodable as misfit:
+            self._diverged = misfit
+            self._pause_diverged()
+            return
+        self._main = self._loop.start(self.workflow.fn(*args, **kwargs), context)
         self.pump()
 
-    async def _body(self) -> Any:
-        args, kwargs = self.workflow.shape.decode(unpack(self._claimed.input))
-        return await self.workflow.fn(*args, **kwargs)
-
-    def resume(self, claimed: Claimed) -> None:
+    def resume(self, claimed: Claimed, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
         self._claimed, self.fence = claimed, claimed.fence
         self._journal.own_again(claimed)
+        self._mail.add(inbox)
         self._stopped = False
         self.pump()
+
+    @property
+    def is_suspect(self) -> bool:
+        """Say whether workers vanished with this run, and it has not got on since."""
+        return suspect(self._journal.crashes)
 
     @property
     def is_idle(self) -> bool:
@@ -317,10 +327,11 @@ class Execution:
         self._pumping = True
         try:
             self._advance()
+            self._conclude()
         except Spinning as spinning:
             self._end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
-        else:
-            self._conclude()
+        except Exception as error:  # noqa: BLE001 - in a callback nobody else would hear of it
+            self._break(error)
         finally:
             self._pumping = False
 
@@ -364,8 +375,7 @@ class Execution:
 
     def _conclude(self) -> None:
         if self._diverged is not None:
-            why = RuntimeError(str(self._diverged))
-            self._end(Move(RunState.PAUSED, Reason.DIVERGENCE, error=pack(encode_error(why))))
+            self._pause_diverged()
         elif self._main.done():
             self._finish()
         else:
@@ -431,11 +441,15 @@ class Execution:
             call.is_kept = True
         self._host.ended(self, End.PARKED)
 
+    def _pause_diverged(self) -> None:
+        why = RuntimeError(str(self._diverged))
+        self._end(Move(RunState.PAUSED, Reason.DIVERGENCE, error=pack(encode_error(why))))
+
     def _finish(self) -> None:
         ended = self._replay.end()
         if isinstance(ended, Diverged):
             self._diverged = ended
-            self._conclude()
+            self._pause_diverged()
         else:
             self._end(self._outcome())
 
@@ -465,6 +479,11 @@ class Execution:
     def _ended(self) -> None:
         failpoint("finish.after")
         self._leave(End.OVER)
+
+    def _break(self, error: Exception) -> None:
+        """End the run for an error of ours: it must neither hang nor be tried for ever."""
+        if not self._stopped:
+            self._end(Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error))))
 
     def release(self) -> None:
         """Give the run back unfinished, for another worker to go on with."""

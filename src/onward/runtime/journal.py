@@ -60,25 +60,29 @@ class Journal:
         replay: Is told of every record, once it is written.
         write: Commits, together with whatever else has gathered.
         lost: Is called when the run turns out to be another's, or the store is away for good.
+        broken: Is called when something that cannot happen did.
         version: The version of the code, kept with every record.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - it stands between all of these
         self,
         claimed: Claimed,
         history: Sequence[RecordRow],
         replay: Replay,
         write: Write,
         lost: Callable[[], None],
+        broken: Callable[[Exception], None],
         version: str | None,
     ) -> None:
         self._uid = claimed.uid
         self._fence = claimed.fence
-        self._crashes = claimed.crashes
+        self.crashes = claimed.crashes
+        """How many workers vanished with the run since it last got on."""
         self._last = max((row.seq or 0 for row in history), default=0)
         self._replay = replay
         self._commit = write
         self._lost = lost
+        self._broken = broken
         self._version = version
         self.writing = 0
         """How many commits are under way."""
@@ -86,7 +90,7 @@ class Journal:
     def own_again(self, claimed: Claimed) -> None:
         """Write under the fence of a new claim."""
         self._fence = claimed.fence
-        self._crashes = claimed.crashes
+        self.crashes = claimed.crashes
 
     def close(
         self,
@@ -176,9 +180,9 @@ class Journal:
         move: Move | None = None,
         messages: tuple[Message, ...] = (),
     ) -> None:
-        if move is None and self._crashes:
+        if move is None and self.crashes:
             # It gets on: what crashed before counts no more.
-            move, self._crashes = Move(RunState.RUNNING), 0
+            move, self.crashes = Move(RunState.RUNNING), 0
         self.writing += 1
         written = self._commit(Commit(self._uid, self._fence, records, move, messages))
         written.add_done_callback(lambda done: self._answered(done, then))
@@ -188,5 +192,8 @@ class Journal:
         failed = done.cancelled() or done.exception() is not None
         if failed or done.result().fate is Fate.LOST:
             self._lost()
-        else:
+            return
+        try:
             then(done.result())
+        except Exception as error:  # noqa: BLE001 - in a callback nobody else would hear of it
+            self._broken(error)

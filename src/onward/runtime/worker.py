@@ -25,14 +25,14 @@ from onward.store.hints import ANYTHING, queue_subject, run_subject
 from onward.store.rows import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
     from onward.runtime.calls import StepCall
     from onward.runtime.definition import Limits, Registry
     from onward.store.hints import Ear
-    from onward.store.rows import Claimed
+    from onward.store.rows import Claimed, InboxRow, RecordRow
     from onward.store.store import Outcome, Store
 
 POLL_SECONDS = 1.0
@@ -213,41 +213,44 @@ class Worker:
                 min(free, CLAIM_MOST),
                 self._options.version,
                 self._options.tags,
+                # Two at a time, and nobody could tell which of them took the worker down.
+                suspects=0 if any(run.is_suspect for run in self.running.values()) else 1,
             )
         )
         await self._begin(claimed)
         return len(claimed)
 
     async def _begin(self, claimed: list[Claimed]) -> None:
-        cold = []
+        runs = [run for run in claimed if run.crashes < CRASHES_MOST]
         for run in claimed:
-            warm = self._warm.pop(run.uid, None)
             if run.crashes >= CRASHES_MOST:
                 self._fail_crasher(run)
-            elif warm is not None and warm.fence + 1 == run.fence:
-                self._own(warm)
-                warm.resume(run)
-                if run.inbox:
-                    self._spawn_look([warm])
-            else:
-                if warm is not None:
-                    warm.evict()
-                cold.append(run)
-        behind = [run.uid for run in cold if run.fence > 1]
+        warm = {run.uid: kept for run in runs if (kept := self._warm_copy(run)) is not None}
+        behind = [run.uid for run in runs if run.fence > 1 and run.uid not in warm]
         histories = await self._store.history(behind) if behind else {}
-        mailed = [run.uid for run in cold if run.inbox]
+        mailed = [run.uid for run in runs if run.inbox]
         inboxes = await self._store.look(mailed) if mailed else {}
-        for run in cold:
-            execution = Execution(
-                run,
-                self._registry[run.name],
-                self,
-                histories.get(run.uid, ()),
-                inboxes.get(run.uid, ()),
-                version=self._options.version,
-            )
-            self._own(execution)
-            execution.begin()
+        for run in runs:
+            inbox = inboxes.get(run.uid, ())
+            if run.uid in warm:
+                self._own(warm[run.uid])
+                warm[run.uid].resume(run, inbox)
+            else:
+                self._start(run, histories.get(run.uid, ()), inbox)
+
+    def _warm_copy(self, run: Claimed) -> Execution | None:
+        """Return the body of a run that only waited since we had it; any other is of no use."""
+        kept = self._warm.pop(run.uid, None)
+        if kept is not None and kept.fence + 1 != run.fence:
+            kept.evict()
+            return None
+        return kept
+
+    def _start(self, run: Claimed, history: Sequence[RecordRow], inbox: Sequence[InboxRow]) -> None:
+        workflow = self._registry[run.name]
+        execution = Execution(run, workflow, self, history, inbox, version=self._options.version)
+        self._own(execution)
+        execution.begin()
 
     def _own(self, execution: Execution) -> None:
         self.running[execution.uid] = execution

@@ -6,12 +6,12 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from onward.codec import decode, decode_error, encode
+from onward.codec import StepFailed, decode, decode_error, encode
 from onward.core.instant import duration
 from onward.core.run import RunState
 from onward.engine import sending
 from onward.engine.payloads import unpack
-from onward.errors import RunCancelled, RunPaused
+from onward.errors import RunCancelled, RunFailed, RunPaused
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class Run(Generic[R]):
 
         Raises:
             TimeoutError: it was not over in time; the run goes on.
+            RunFailed: it raised something, which is the cause; a registered type is raised itself.
             RunCancelled: it was cancelled.
             RunPaused: it is paused, and `raise_paused` was given.
-            Exception: what the run raised: a registered type as itself, any other as `StepFailed`.
         """
         limit = None if timeout is None else duration(timeout) / 1_000_000
         async with asyncio.timeout(limit):
@@ -87,10 +87,19 @@ class Run(Generic[R]):
                 return value
             case RunState.PAUSED:
                 raise RunPaused(self.id, end.reason or "")
-            case RunState.FAILED if end.error is not None:
-                raise decode_error(unpack(end.error))
+            case RunState.FAILED:
+                raise self._failure(end)
             case _:
                 raise RunCancelled(self.id, end.state, end.reason or "")
+
+    def _failure(self, end: RunEnd) -> BaseException:
+        """Return what a failed run raises: its error if that type is registered, or `RunFailed`."""
+        error = None if end.error is None else decode_error(unpack(end.error))
+        if error is not None and not isinstance(error, StepFailed):
+            return error
+        failed = RunFailed(self.id, end.reason or "", "" if error is None else str(error))
+        failed.__cause__ = error
+        return failed
 
     async def state(self) -> str:
         """Return the state: ready, running, waiting, paused, succeeded, failed and so on."""
@@ -131,7 +140,7 @@ def info_of(row: RunRow) -> RunInfo:
         row.state,
         row.reason,
         row.phase,
-        row.fence,
+        1,
         row.queue,
         tuple(row.tags.split()),
         row.parent,
