@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.codec import check_id
 from onward.core.inbox import MessageKind, stirs
+from onward.core.run import TERMINAL
 from onward.engine.payloads import pack
 from onward.errors import NotFound
 from onward.store.rows import Message
@@ -36,7 +37,9 @@ async def cancel(store: Store, target: str) -> bool:
         NotFound: there is no such run.
     """
     sent = await _send(store, target, MessageKind.CANCEL, "", None, "cancel")
-    return sent.fate in ("delivered", "duplicate")
+    if sent.fate != "duplicate" or sent.uid is None:
+        return sent.fate == "delivered"
+    return (await store.run(sent.uid)).state not in TERMINAL  # it was asked before
 
 
 async def _send(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -55,14 +56,10 @@ class Step(Generic[P, R]):
             timeout: How long one attempt may take.
         """
         old = self._definition
-        definition = StepDefinition(
-            old.name,
-            old.fn,
-            old.shape,
-            old.is_async,
-            retry or old.retry,
-            old.timeout if timeout is None else duration(timeout),
-            old.compare,
+        definition = replace(
+            old,
+            retry=retry or old.retry,
+            timeout=old.timeout if timeout is None else duration(timeout),
         )
         return Step(definition, key=None if key is None else check_id(key, "the key of a step"))
 
@@ -75,7 +72,15 @@ class Step(Generic[P, R]):
         return result
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else partial(cast("Any", self), instance)
+        if instance is None:
+            return self
+        # A step that is a method: `self` is neither stored nor compared.
+        bound = replace(
+            self._definition,
+            fn=self.fn.__get__(instance, owner),
+            shape=signature_of(self.fn, method=True),
+        )
+        return Step[..., R](bound, key=self._key)
 
     async def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         result = self.fn(*args, **kwargs)

@@ -1,0 +1,179 @@
+"""Waits: sleeps, signals and cancels, in every order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onward
+from onward import App, Signal, step, workflow
+from onward.errors import NotFound, NotInBody, RunCancelled, RunFailed
+
+if TYPE_CHECKING:
+    from onward import Run
+
+number = Signal("number", int)
+
+
+@step
+async def note(text: str) -> str:
+    return text
+
+
+@workflow
+async def collect(count: int) -> list[int]:
+    return [await number.wait() for _ in range(count)]
+
+
+@workflow
+async def impatient() -> str:
+    try:
+        await number.wait(timeout="20ms")
+    except TimeoutError:
+        return "nothing came"
+    return "something came"
+
+
+@workflow
+async def sleeper(text: str) -> str:
+    await onward.sleep(text)
+    await asyncio.sleep(0)
+    return f"slept {text}"
+
+
+@workflow
+async def careful() -> str:
+    try:
+        await number.wait()
+    finally:
+        await note("cleaned up")
+    return "not reached"
+
+
+@workflow
+async def stubborn() -> str:
+    try:
+        await number.wait()
+    except asyncio.CancelledError:
+        return await note("carried on")
+    return "not reached"
+
+
+async def is_waiting(run: Run[object]) -> None:
+    while await run.state() != "waiting":  # noqa: ASYNC110 - the worker has no one to tell us
+        await asyncio.sleep(0.005)
+
+
+async def test_signals_come_in_order_before_and_during_the_wait(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(collect, 4)
+        await run.signal(number, 1)
+        await run.signal(number, 2)
+        await is_waiting(run)
+        await run.signal("number", 3)
+        await app.signal(run.uid, number, 4)
+
+        assert await run.result(timeout="10s") == [1, 2, 3, 4]
+
+
+async def test_a_signal_that_no_run_can_get_is_an_error(app: App) -> None:
+    async with app:
+        with pytest.raises(NotFound, match="'nobody'"):
+            await app.signal("nobody", number, 1)
+
+
+async def test_a_signal_is_waited_for_no_longer_than_asked(app: App) -> None:
+    async with app, app.worker():
+        assert await app.run(impatient) == "nothing came"
+
+
+@pytest.mark.parametrize("time", ["0s", "1ms", "120ms"])
+async def test_a_sleep_of_any_length_ends(app: App, time: str) -> None:
+    async with app, app.worker():
+        assert await app.run(sleeper, time) == f"slept {time}"
+
+
+async def test_a_sleeper_holds_no_slot(app: App) -> None:
+    async with app, app.worker(slots=1):
+        asleep = await app.start(sleeper, "1h")
+        await is_waiting(asleep)
+
+        assert await app.run(sleeper, "1ms") == "slept 1ms"
+
+
+async def test_a_cancelled_run_cleans_up_with_durable_calls(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(careful)
+        await is_waiting(run)
+
+        assert await run.cancel()
+
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10s")
+        assert await run.state() == "cancelled"
+        assert [row.name for row in await run.history() if row.state == "succeeded"] == [
+            "cancel",
+            "note",
+        ]
+
+
+async def test_a_body_may_carry_on_after_a_cancel(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(stubborn)
+        await is_waiting(run)
+        await run.cancel()
+
+        assert await run.result(timeout="10s") == "carried on"
+        assert not await run.cancel()
+
+
+# --- what has no place in a body ------------------------------------------------------------------
+
+
+@workflow
+async def forbidden(what: str) -> None:
+    match what:
+        case "a thread":
+            await asyncio.to_thread(print)
+        case "a socket":
+            await asyncio.open_connection("127.0.0.1", 1)
+        case "a process":
+            await asyncio.create_subprocess_exec("true")
+        case "bare coroutines":
+            for each in asyncio.as_completed([note("a")]):
+                await each
+        case _:
+            while True:  # noqa: ASYNC110 - that is the test
+                await asyncio.sleep(0)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("a thread", "loop.run_in_executor in a workflow body"),
+        ("a socket", "in a workflow body reaches outside the run"),
+        ("a process", "loop.subprocess_exec in a workflow body"),
+        ("bare coroutines", "Use onward.as_completed, or pass tasks"),
+    ],
+)
+async def test_what_would_not_replay_is_refused_at_the_line(app: App, what: str, says: str) -> None:
+    async with app, app.worker():
+        with pytest.raises(RunFailed, match=says):
+            await app.run(forbidden, what)
+
+
+async def test_a_body_that_spins_is_stopped_and_named(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.runtime.runloop.DRAIN_MOST", 1000)
+    async with app, app.worker():
+        with pytest.raises(RunFailed, match=r"Spinning: forbidden .*test_waits"):
+            await app.run(forbidden, "nothing")
+
+
+async def test_a_signal_cannot_be_waited_for_outside_a_run() -> None:
+    with pytest.raises(NotInBody, match="Call it from a workflow"):
+        await number.wait()
