@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -61,7 +61,7 @@ async def stubborn() -> str:
     return "not reached"
 
 
-async def is_waiting(run: Run[object]) -> None:
+async def is_waiting(run: Run[Any]) -> None:
     while await run.state() != "waiting":  # noqa: ASYNC110 - the worker has no one to tell us
         await asyncio.sleep(0.005)
 

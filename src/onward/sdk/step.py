@@ -5,7 +5,16 @@ from __future__ import annotations
 import inspect
 from dataclasses import replace
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from onward.codec import check_id, signature_of
 from onward.core.instant import duration
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 
 
@@ -71,6 +81,12 @@ class Step(Generic[P, R]):
         result: R = await execution.step(self._definition, args, kwargs, self._key)
         return result
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Step[P, R]: ...
+    @overload
+    def __get__(
+        self: Step[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> Step[Q, R]: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         if instance is None:
             return self
