@@ -166,10 +166,11 @@ class Execution:
         """Say whether nothing is being worked on."""
         return not (self._journal.writing or self._steps)
 
-    def receive(self, rows: Iterable[InboxRow]) -> None:
-        """Take note of messages; those that are known already change nothing."""
-        if self._mail.add(rows) or not self._stopped:
-            self.pump()
+    def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> None:
+        """Take note of messages, and of how many there have been in all."""
+        self._mail.add(rows)
+        self._mail.seen = max(self._mail.seen, counted)
+        self.pump()
 
     def evict(self) -> None:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""

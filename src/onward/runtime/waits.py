@@ -27,13 +27,12 @@ class Mailbox:
             if row.seq not in taken:
                 self.unread[row.seq] = row
 
-    def add(self, rows: Iterable[InboxRow]) -> bool:
-        """Take note of messages, and say whether any was new."""
-        new = [row for row in rows if row.seq > self.seen]
-        for row in new:
-            self.unread[row.seq] = row
-            self.seen = row.seq
-        return bool(new)
+    def add(self, rows: Iterable[InboxRow]) -> None:
+        """Take note of messages; those that are known already change nothing."""
+        for row in rows:
+            if row.seq > self.seen:
+                self.unread[row.seq] = row
+                self.seen = row.seq
 
     def take_cancel(self) -> InboxRow | None:
         """Take the wish that the run stops, if there is one."""

@@ -10,12 +10,12 @@ import socket
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
 from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
-from onward.errors import LeaseLost, Unavailable
+from onward.errors import LeaseLost, NotFound, Unavailable
 from onward.runtime.execution import End, Execution
 from onward.runtime.keeper import Keeper
 from onward.runtime.perform import Performer
@@ -25,7 +25,7 @@ from onward.store.hints import ANYTHING, queue_subject, run_subject
 from onward.store.rows import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
@@ -100,6 +100,7 @@ class Worker:
         self._lost = False
         self._looks: set[asyncio.Task[None]] = set()
         self._time: tuple[Instant, int] = (0, 0)
+        self._claimed_at: Instant = 0
         self._audited = ports.clock.monotonic()
 
     # --- what an execution needs -----------------------------------------------------------------
@@ -126,7 +127,7 @@ class Worker:
 
     def look(self, execution: Execution) -> None:
         """Read a run's inbox, and tell it."""
-        self._spawn_look([execution])
+        self._keep_task(self._look_again(execution))
 
     def ended(self, execution: Execution, end: End) -> None:
         """Take note that a run left this worker's hands."""
@@ -200,6 +201,7 @@ class Worker:
 
     async def tick(self) -> int:
         """Claim once, begin what was claimed, and say how many that was."""
+        self._claimed_at = self.now()
         await self._audit()
         free = self._options.slots - len(self.running)
         if free <= 0:
@@ -281,8 +283,10 @@ class Worker:
             self._look_after(heard)
 
     async def _next_due(self) -> Instant | None:
+        # What was due when we claimed and is still there is not for us to take, or not now: a
+        # worker without a free slot would ask for it without a pause.
         try:
-            return await self._store.next_due()
+            return await self._store.next_due(self._claimed_at)
         except Unavailable:
             return None
 
@@ -297,9 +301,26 @@ class Worker:
     def _spawn_look(self, executions: Iterable[Execution]) -> None:
         wanted = list(executions)
         if wanted:
-            task = self._loop.create_task(self._look(wanted))
-            self._looks.add(task)
-            task.add_done_callback(self._looks.discard)
+            self._keep_task(self._look(wanted))
+
+    def _keep_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    async def _look_again(self, execution: Execution) -> None:
+        """Look for a run that could not park, because its inbox has a number it has not seen.
+
+        The count is read before the messages, so whatever it counts is among them. A number may
+        have no message: two senders of one message at the same time take two numbers.
+        """
+        try:
+            counted = (await self._store.run(execution.uid)).inbox
+            found = await self._store.look([execution.uid])
+        except (Unavailable, NotFound):
+            execution.drop()
+            return
+        execution.receive(found[execution.uid], counted)
 
     async def _look(self, executions: list[Execution]) -> None:
         try:
