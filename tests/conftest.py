@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,3 +36,18 @@ async def _alone(test: Awaitable[None]) -> None:
         pytest.fail("the test left tasks behind: " + ", ".join(sorted(map(repr, left))))
     if unheard:
         pytest.fail("errors that nobody heard: " + ", ".join(map(repr, unheard)))
+
+
+@pytest.fixture(autouse=True)
+def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a worker know the workflows of its own folder of tests; names may repeat elsewhere."""
+    if "onward.sdk.app" not in sys.modules:
+        return
+    folder = request.module.__name__.rpartition(".")[0]
+    known = sys.modules["onward.sdk.workflow"].registered
+    own = {
+        name: [each for each in same if each.fn.__module__.startswith(folder)]
+        for name, same in known.items()
+    }
+    monkeypatch.setattr("onward.sdk.workflow.registered", own)
+    monkeypatch.setattr("onward.sdk.app.registered", own)

@@ -28,12 +28,16 @@ def postgres_template(postgres_server: PostgresServer) -> str:
     return postgres_server.template("migrated", lambda url: asyncio.run(migrate(url)))
 
 
-@pytest.fixture(params=["sqlite in memory", "sqlite in a file", "postgres"])
+@pytest.fixture(
+    params=["sqlite in memory", "sqlite without threads", "sqlite in a file", "postgres"]
+)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """A fresh database of each kind."""
     match request.param:
         case "sqlite in memory":
             return MemoryWorld()
+        case "sqlite without threads":
+            return MemoryWorld(spawn=None)
         case "sqlite in a file":
             return FileWorld(tmp_path / "onward.db")
     return PostgresWorld(request.getfixturevalue("postgres_url"))

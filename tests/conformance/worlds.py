@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from onward.core.ports import Spawn
+
 
 class MemoryWorld(World):
-    """SQLite in memory: one database, one store a namespace, one connection."""
+    """SQLite in memory: one database, one store a namespace, one connection.
 
-    def __init__(self) -> None:
+    Without threads it is what a simulation uses.
+    """
+
+    def __init__(self, spawn: Spawn | None = spawn_thread) -> None:
         super().__init__()
+        self._spawn = spawn
         self._stores_by_namespace: dict[str, Store] = {}
 
     async def open(self, namespace: str) -> Store:
@@ -33,12 +39,13 @@ class MemoryWorld(World):
 
     async def _open(self, namespace: str) -> Store:
         if not self._stores_by_namespace:
-            return await open_store(":memory:", namespace=namespace, clock=self.clock).__aenter__()
+            store = open_store(":memory:", namespace=namespace, clock=self.clock, spawn=self._spawn)
+            return await store.__aenter__()
         # Another namespace of the same database, which no address can name.
         first = next(iter(self._stores_by_namespace.values())).database
         assert isinstance(first, SqliteDatabase)
         assert first._file is not None
-        database = SqliteDatabase(SqliteAddress(None), namespace, self.clock, spawn_thread)
+        database = SqliteDatabase(SqliteAddress(None), namespace, self.clock, self._spawn)
         database._file = first._file
         first._file.users += 1
         return Store(database, namespace, self.clock, SystemChance())
@@ -90,11 +97,11 @@ class FileWorld(World):
 
     @asynccontextmanager
     async def caller(self, *, commit: bool) -> AsyncIterator[Any]:
-        connection = sqlite3.connect(self._path, isolation_level=None)
+        connection = sqlite3.connect(self._path)
+        connection.row_factory = sqlite3.Row
         try:
-            connection.execute("BEGIN")
             yield connection
-            connection.execute("COMMIT" if commit else "ROLLBACK")
+            (connection.commit if commit else connection.rollback)()
         finally:
             connection.close()
 

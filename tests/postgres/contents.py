@@ -1,13 +1,21 @@
-"""Everything that is in a database, so that two of them can be compared."""
+"""Everything that is in a database, so that any two of them can be compared."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from onward.store import open_store
 from onward.store.statements import tables
 from tests.postgres.hand import hand
+from tests.postgres.writes import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from onward.store import Store
 
 Row = tuple[tuple[str, Any], ...]
 Contents = dict[str, set[Row]]
@@ -18,19 +26,30 @@ TIMES = {
 }  # fmt: skip
 
 
+TABLES = sorted(tables() - {"onward_meta"})
+
+
+async def undisturbed(call: Callable[[Store], Awaitable[Any]], file: Path) -> tuple[Any, Contents]:
+    """Make a call on a world of its own; return its answer, and what is in the database then."""
+    async with open_store(str(file)) as store:
+        await prepare(store)
+        answer = await call(store)
+    return answer, await contents(str(file))
+
+
 async def contents(url: str) -> Contents:
-    """Return every row of every table, without the times."""
+    """Return every row of every table, without the times and what each database keeps of itself."""
     if url.startswith("postgresql:"):
         async with hand(url) as eyes:
             return {
                 table: _rows([dict(row) for row in await eyes.connection.fetch(_all_of(table))])
-                for table in sorted(tables())
+                for table in TABLES
             }
     with closing(sqlite3.connect(url)) as file:
         file.row_factory = sqlite3.Row
         return {
             table: _rows([dict(row) for row in file.execute(f"SELECT * FROM {table}")])
-            for table in sorted(tables())
+            for table in TABLES
         }
 
 

@@ -61,6 +61,9 @@ class Hand:
                  WHERE datname = current_database() AND wait_event_type = 'Lock'"""
         return bool(await self.value(sql))
 
+    async def nobody_waits(self) -> bool:
+        return not await self.somebody_waits()
+
 
 @asynccontextmanager
 async def hand(url: str) -> AsyncIterator[Hand]:

@@ -95,14 +95,18 @@ class Pooler:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers: asyncio.Task[None] | None = None
-        while (frame := await _frame(reader))[:1] != b"X":
-            if answers is None or answers.done():
-                server = self._idle.popleft()
-                self.handed_out += 1
-                answers = asyncio.create_task(self._answer(server, writer))
-            server[1].write(frame)
-            if frame[:1] in b"SQ":
-                await asyncio.wait([answers], timeout=None if frame[:1] == b"X" else 0.001)
+        try:
+            while (frame := await _frame(reader))[:1] != b"X":
+                if answers is None or answers.done():
+                    server = self._idle.popleft()
+                    self.handed_out += 1
+                    answers = asyncio.create_task(self._answer(server, writer))
+                server[1].write(frame)
+        finally:
+            if answers is not None and not answers.done():  # it left in the middle of something
+                answers.cancel()
+                await asyncio.wait([answers])
+                server[1].close()
 
     async def _answer(self, server: Server, writer: asyncio.StreamWriter) -> None:
         """Carry answers until the server is in no transaction, then let others have it."""

@@ -11,7 +11,7 @@ import pytest
 from onward.store import Store, open_store
 from onward.store.invariants import check
 from tests.postgres.builders import WORKER, a_run
-from tests.postgres.contents import Contents, contents
+from tests.postgres.contents import contents, undisturbed
 from tests.postgres.hand import hand, until
 from tests.postgres.writes import WRITES, prepare
 
@@ -77,18 +77,8 @@ async def test_a_call_cancelled_at_any_moment_is_made_once_or_not_at_all(
         if url.startswith("postgresql"):
             async with hand(url) as eyes:
                 await until(lambda: is_zero(eyes.value(DIRTY)))
-    assert without_meta(await contents(url)) == await undisturbed(call, tmp_path / "other.db")
-
-
-async def undisturbed(call: Callable[[Store], Awaitable[Any]], file: Path) -> Contents:
-    async with open_store(str(file)) as store:
-        await prepare(store)
-        await call(store)
-    return without_meta(await contents(str(file)))
-
-
-def without_meta(found: Contents) -> Contents:
-    return {table: rows for table, rows in found.items() if table != "onward_meta"}
+    _, expected = await undisturbed(call, tmp_path / "other.db")
+    assert await contents(url) == expected
 
 
 async def is_zero(number: Awaitable[int]) -> bool:

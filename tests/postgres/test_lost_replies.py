@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -10,41 +10,30 @@ from onward.errors import Unavailable
 from onward.store import open_store
 from onward.store.invariants import check
 from onward.store.postgres import pool
-from onward.testing.postgres import PostgresServer
 from onward.testing.proxy import LossyProxy
 from tests.postgres.builders import WORKER, a_run, claimed, wanted
-from tests.postgres.contents import Contents, contents
+from tests.postgres.contents import contents, undisturbed
 from tests.postgres.hand import STATEMENTS
-from tests.postgres.writes import WRITES, Write, prepare
+from tests.postgres.writes import WRITES, prepare
 
 
-async def undisturbed(url: str, write: Write) -> tuple[Any, Contents]:
-    async with open_store(url) as store:
-        await prepare(store)
-        return await write.call(store), await contents(url)
-
-
+@pytest.mark.parametrize("lost", ["request", "reply"])
 @pytest.mark.parametrize("name", WRITES)
-async def test_a_write_whose_messages_are_lost_is_made_once(
-    name: str, postgres_server: PostgresServer, postgres_template: str
+async def test_a_write_whose_request_or_reply_is_lost_is_made_once(
+    name: str, lost: str, postgres_url: str, tmp_path: Path
 ) -> None:
     write = WRITES[name]
-    sql = write.sql.encode()
-    urls = [postgres_server.create_database(postgres_template) for _ in range(3)]
-    answer, rows = await undisturbed(urls[0], write)
-    for lost, url in zip(("request", "reply"), urls[1:], strict=True):
-        async with LossyProxy(url) as proxy, open_store(proxy.url) as store:
-            await prepare(store)
-            arm = proxy.drop_request if lost == "request" else proxy.drop_reply_after_commit
-            fault = arm(sql)
-            found = await write.call(store)
-            assert fault.happened.is_set()
-            carried_out = lost == "reply" and write.again is not None
-            assert found == (write.again if carried_out else answer), lost
-            assert await contents(url) == rows, lost
-            assert await check(store) == [], lost
-    for url in urls:
-        postgres_server.drop_database(url)
+    answer, rows = await undisturbed(write.call, tmp_path / "other.db")
+    async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
+        await prepare(store)
+        arm = proxy.drop_request if lost == "request" else proxy.drop_reply_after_commit
+        fault = arm(write.sql.encode())
+        found = await write.call(store)
+        assert fault.happened.is_set()
+        carried_out = lost == "reply" and write.again is not None
+        assert found == (write.again if carried_out else answer)
+        assert await contents(postgres_url) == rows
+        assert await check(store) == []
 
 
 async def test_a_reply_that_is_lost_again_and_again_costs_no_more(postgres_url: str) -> None:

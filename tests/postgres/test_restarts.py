@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -12,13 +13,17 @@ from onward.store.invariants import check
 from onward.store.postgres import pool
 from onward.testing.postgres import PostgresServer
 from tests.postgres.builders import WORKER, a_run
-from tests.postgres.hand import hand
+from tests.postgres.hand import hand, until
 from tests.postgres.load import load
 from tests.postgres.writes import WRITES, prepare
 
 HANG_UP = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
              WHERE application_name = 'onward' AND datname = current_database()
              ORDER BY random() LIMIT $1"""
+
+SOMEBODY_TRIED = """SELECT count(*) FROM pg_stat_activity
+                    WHERE application_name = 'onward' AND datname = current_database()
+                      AND query LIKE '%INSERT INTO onward.onward_run%'"""
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +89,21 @@ async def test_a_call_made_while_the_server_is_away_is_answered_when_it_is_back(
         with own_server.down():
             task = asyncio.ensure_future(store.start(a_run("r")))
             await asyncio.sleep(0)
+        assert (await task).created
+
+
+async def test_a_server_that_takes_no_writes_for_a_while_is_waited_for(own_url: str) -> None:
+    """As a server that was demoted, until its successor has the address."""
+    async with hand(own_url) as admin, open_store(own_url) as store:
+        name = await admin.value("SELECT current_database()")
+        await admin.run(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        await admin.run(HANG_UP, 100)
+        task = asyncio.ensure_future(store.start(a_run("r")))
+        await until(partial(admin.value, SOMEBODY_TRIED))
+        assert not task.done()
+        await admin.run("SET default_transaction_read_only = off")
+        await admin.run(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        await admin.run(HANG_UP, 100)
         assert (await task).created
 
 

@@ -1,11 +1,13 @@
 """A worker that lost its lease writes nothing, and whoever takes over sees all it ever wrote."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from onward.core.lease import Fate
 from onward.store import Commit, open_store
+from onward.store.database import Tx
 from onward.store.invariants import check
 from onward.store.rows import Move
 from tests.postgres.builders import OTHER, WORKER, a_record, a_run, claimed, wanted
@@ -131,3 +133,27 @@ async def test_a_lease_is_renewed_while_a_batch_waits(postgres_url: str) -> None
             assert not waits.done()
             await other.commit()
         assert waits.result().fate is Fate.DONE
+
+
+async def test_neither_leases_nor_writes_wait_for_readers_that_are_stuck(
+    postgres_url: str,
+) -> None:
+    async with open_store(postgres_url) as store, hand(postgres_url) as other:
+        fence = (await claimed(store, "r"))["r"].fence
+        await other.begin()
+        await other.run("LOCK TABLE onward.onward_handler IN ACCESS EXCLUSIVE MODE")
+        async with asyncio.TaskGroup() as tasks, hand(postgres_url) as eyes:
+            read = partial(tx_reads, "handler_state", handler="rows", key="")
+            stuck = [tasks.create_task(store.read(read)) for _ in range(20)]
+            await until(eyes.somebody_waits)
+            async with asyncio.timeout(1):
+                assert await store.renew_lease(WORKER) is not None
+                assert (await store.start(a_run("new"))).created
+                outcome = await store.writer(WORKER).commit(KINDS["a record"](fence))
+            assert outcome.fate is Fate.DONE
+            assert not any(task.done() for task in stuck)
+            await other.commit()
+
+
+async def tx_reads(name: str, tx: Tx, **given: str) -> int:
+    return len(await tx.fetch(name, **given))

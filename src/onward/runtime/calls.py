@@ -188,3 +188,12 @@ class CancelCall(Call):
 
     def hand_over(self, record: Record) -> None:
         """Do nothing: the run cancels its tasks."""
+
+
+_IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def are_immutable(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+    """Say whether nobody who is given these arguments can change them."""
+    args, kwargs = arguments
+    return all(type(value) in _IMMUTABLE for value in (*args, *kwargs.values()))

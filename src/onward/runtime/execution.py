@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextvars import copy_context
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from onward.codec import encode_error
 from onward.core.inbox import MessageKind
@@ -37,11 +37,18 @@ from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
 from onward.engine.sending import stirring
 from onward.errors import BadInput, Undecodable
-from onward.runtime.calls import Awaited, CancelCall, SignalCall, StepCall, TimerCall
+from onward.runtime.calls import (
+    Awaited,
+    CancelCall,
+    SignalCall,
+    StepCall,
+    TimerCall,
+    are_immutable,
+)
 from onward.runtime.context import execution_now
-from onward.runtime.journal import Journal, as_record
+from onward.runtime.journal import Journal, as_record, end_of
 from onward.runtime.runloop import RunLoop, Spinning, branch_now
-from onward.runtime.waits import Mailbox, Waits
+from onward.runtime.waits import Mailbox, Strays, Waits
 from onward.store.rows import Message, Move
 from onward.telemetry.failpoints import failpoint
 
@@ -52,10 +59,9 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.runtime.calls import Call, Decoder
     from onward.runtime.definition import StepDefinition, WorkflowDefinition
+    from onward.runtime.host import Host
     from onward.runtime.runloop import Handle
-    from onward.store.commit import Commit
     from onward.store.rows import Claimed, InboxRow, RecordRow
-    from onward.store.store import Outcome
 
 
 class Evicted(BaseException):
@@ -68,35 +74,6 @@ class End(StrEnum):
     PARKED = "parked"
     OVER = "over"
     LOST = "lost"
-
-
-class Host(Protocol):
-    """What an execution needs from its worker."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop on which everything but bodies runs."""
-        ...
-
-    def now(self) -> Instant:
-        """Return the database's time, or a little less."""
-        ...
-
-    def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
-        """Write, together with whatever else has gathered."""
-        ...
-
-    def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
-        """Start to run the code of a step."""
-        ...
-
-    def look(self, execution: Execution) -> None:
-        """Read the run's inbox and tell it what is new."""
-        ...
-
-    def ended(self, execution: Execution, end: End) -> None:
-        """Take note that the run left this worker's hands."""
-        ...
 
 
 class Execution:
@@ -126,12 +103,14 @@ class Execution:
         self._loop.set_time(claimed.started_at or claimed.created_at)
         self._calls: dict[str, Call] = {}
         self._waits = Waits()
+        self._strays = Strays()
         self._steps = 0
         self._diverged: Diverged | Undecodable | None = None
         self._alarm: asyncio.TimerHandle | None = None
         # Stopped: nothing more is asked of the body. Evicted: it has been unwound. Gone: its worker
         # has been told.
         self._stopped = self._evicted = self._gone = self._pumping = False
+        self._leaving = self._left_undone = False
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -196,7 +175,7 @@ class Execution:
         """Ask for the result of a step."""
         bound = definition.shape.bind(args, kwargs)
         arguments = args, kwargs
-        if not _is_immutable(arguments):
+        if not are_immutable(arguments):
             # The step must not be able to change what the body holds: on replay it would not.
             arguments = definition.shape.decode(bound.payload())
         future = self._loop.create_future()
@@ -206,7 +185,9 @@ class Execution:
     def signal(self, name: str, decoder: Decoder, timeout: Duration | None) -> asyncio.Future[Any]:
         """Ask for a signal."""
         due = None if timeout is None else self._loop.now + timeout
-        return self._await(SignalCall(name, self._loop.create_future(), decoder, due), None)
+        future = self._await(SignalCall(name, self._loop.create_future(), decoder, due), None)
+        self._hand_on_stray()
+        return future
 
     def _await(
         self, call: Awaited, key: str | None, *, compare: bool = True
@@ -276,6 +257,9 @@ class Execution:
             self._waits.add(call)
 
     def _perform(self, call: StepCall) -> None:
+        if self._leaving:
+            self._left_undone = True
+            return
         call.due = None
         self._waits.discard(call)
         self._steps += 1
@@ -367,12 +351,24 @@ class Execution:
             return
         call = self._calls.pop(record.identity, None)
         if call is None or call.is_abandoned():
-            return
+            self._strays.add(record)
+            self._hand_on_stray()
+        else:
+            self._hand_over(call, record)
+            failpoint("deliver.after")
+
+    def _hand_over(self, call: Call, record: Record) -> None:
         try:
             call.hand_over(record)
         except Undecodable as misfit:
             self._diverged = misfit
-        failpoint("deliver.after")
+
+    def _hand_on_stray(self) -> None:
+        """Let the next wait have a signal whose own wait was given up before it was handed over."""
+        found = self._strays.take(self._calls.values())
+        if found is not None:
+            self._abandon(found[0])
+            self._hand_over(*found)
 
     def _conclude(self) -> None:
         if self._diverged is not None:
@@ -381,7 +377,9 @@ class Execution:
             self._finish()
         else:
             self._end_waits()
-            if self.is_idle:
+            if self.is_idle and self._left_undone:
+                self.release()
+            elif self.is_idle:
                 self._park()
             else:
                 self._set_alarm()
@@ -452,19 +450,7 @@ class Execution:
             self._diverged = ended
             self._pause_diverged()
         else:
-            self._end(self._outcome())
-
-    def _outcome(self) -> Move:
-        if self._main.cancelled():
-            return Move(RunState.CANCELLED, Reason.OPERATOR)
-        error = self._main.exception()
-        if error is None:
-            try:
-                result = pack(self.workflow.shape.encode_result(self._main.result()))
-                return Move(RunState.SUCCEEDED, result=result)
-            except Exception as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
-                error = refused
-        return Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(error)))
+            self._end(end_of(self._main, self.workflow.shape))
 
     def _end(self, move: Move) -> None:
         failpoint("finish.before")
@@ -486,6 +472,10 @@ class Execution:
         if not self._stopped:
             self._end(Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error))))
 
+    def wind_down(self) -> None:
+        """Begin no more steps; when those that run are over, give the run back if it needs more."""
+        self._leaving = True
+
     def release(self) -> None:
         """Give the run back unfinished, for another worker to go on with."""
         if not self._stopped:
@@ -506,11 +496,3 @@ class Execution:
             self._gone = True
             self.evict()
             self._host.ended(self, end)
-
-
-_IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
-
-
-def _is_immutable(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-    args, kwargs = arguments
-    return all(type(value) in _IMMUTABLE for value in (*args, *kwargs.values()))

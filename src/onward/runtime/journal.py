@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onward.codec import encode_error
 from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
-from onward.core.run import RunState
+from onward.core.run import Reason, RunState
+from onward.engine.payloads import pack
 from onward.store.commit import Commit
 from onward.store.rows import Move, NewRecord
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
+    from onward.codec import CallShape
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.runtime.calls import Call
@@ -49,6 +52,19 @@ def as_record(row: RecordRow) -> Record:
         row.due,
         Kept(row.payload, row.error, row.closed_at or 0),
     )
+
+
+def end_of(body: asyncio.Task[Any], shape: CallShape) -> Move:
+    """Return what a body that has ended means for its run."""
+    if body.cancelled():
+        return Move(RunState.CANCELLED, Reason.OPERATOR)
+    error = body.exception()
+    if error is None:
+        try:
+            return Move(RunState.SUCCEEDED, result=pack(shape.encode_result(body.result())))
+        except Exception as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
+            error = refused
+    return Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(error)))
 
 
 class Journal:

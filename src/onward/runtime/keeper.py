@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from onward.core.lease import LEASE, LOOP_STALL_MOST, RENEW_EVERY
-from onward.errors import Unavailable
+from onward.errors import LeaseLost, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +35,14 @@ class Keeper:
         length: Duration,
         open_store: Callable[[], Store],
         clock: Clock,
-        lost: Callable[[], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._worker = worker
         self._length = length
         self._renew_every = length // RENEWALS_A_LEASE
         self._open_store = open_store
         self._clock = clock
-        self._lost = lost
+        self._failed = failed
         self._stop = threading.Event()
         self._thread: Spawned | None = None
         self._ticked = self._renewed = clock.monotonic()
@@ -62,17 +62,26 @@ class Keeper:
         self._ticked = self._clock.monotonic()
 
     def _work(self) -> None:
-        with asyncio.Runner() as runner:
-            runner.run(self._keep())
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._keep())
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+            self._failed(error)
 
     async def _keep(self) -> None:
-        async with self._open_store() as store:
-            while not self._stop.is_set():
+        while not self._stop.is_set():
+            try:
+                async with self._open_store() as store:
+                    await self._keep_in(store)
+            except Unavailable:
                 await asyncio.sleep(_LOOK_SECONDS)
-                if self._clock.monotonic() - self._ticked > LOOP_STALL_MOST:
-                    return
-                if not await self.tick(store):
-                    return
+
+    async def _keep_in(self, store: Store) -> None:
+        while not self._stop.is_set():
+            await asyncio.sleep(_LOOK_SECONDS)
+            stalled = self._clock.monotonic() - self._ticked
+            if stalled <= LOOP_STALL_MOST and not await self.tick(store):
+                self._stop.set()
 
     async def tick(self, store: Store) -> bool:
         """Renew if it is time to, and say whether the lease is still there.
@@ -84,6 +93,6 @@ class Keeper:
         self._renewed = self._clock.monotonic()
         with contextlib.suppress(Unavailable):
             if await store.renew_lease(self._worker, self._length) is None:
-                self._lost()
+                self._failed(LeaseLost(f"of worker {self._worker}"))
                 return False
         return True

@@ -117,7 +117,9 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         self._on_timer = on_timer
         self.now: Instant = 0
         self._draining = False
-        self.tasks: set[asyncio.Task[Any]] = set()
+        # In the order made, which a set would not keep: who is cancelled first decides what a body
+        # does next, and must be the same in every replay. Parents come before their children.
+        self.tasks: dict[asyncio.Task[Any], None] = {}
         self.on_lost_error: Callable[[dict[str, Any]], None] = lambda _: None
 
     # --- from outside ---------------------------------------------------------------------------
@@ -240,9 +242,12 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         self, coro: Coroutine[Any, Any, T], name: str | None, context: Context, **options: Any
     ) -> asyncio.Task[T]:
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context, **options)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self.tasks[task] = None
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.pop(task, None)
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

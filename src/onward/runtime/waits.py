@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from onward.core.inbox import Arrived, MessageKind, Wait, held, settle
 from onward.core.inbox import Message as Letter
+from onward.core.replay import RecordKind, RecordState
 from onward.runtime.calls import SignalCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onward.core.instant import Instant
+    from onward.core.replay import Record
     from onward.runtime.calls import Call
     from onward.store.rows import InboxRow
 
@@ -92,3 +94,31 @@ class Waits:
         for call in self:
             if not isinstance(call, SignalCall) and call.due is not None and call.due <= now:
                 yield call, None
+
+
+class Strays:
+    """Signals that were recorded for a wait which the body gave up before it was handed them.
+
+    No signal is lost: the next wait of that name has it, whether it is asked already or later. This
+    follows from what was delivered and asked in which order, so a replay comes to the same.
+    """
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+
+    def add(self, record: Record) -> None:
+        """Keep a record that nobody waits for, if it is a signal."""
+        if record.kind is RecordKind.SIGNAL and record.state is RecordState.SUCCEEDED:
+            self._records.append(record)
+
+    def take(self, calls: Iterable[Call]) -> tuple[SignalCall, Record] | None:
+        """Return the first of these calls that waits for one of the signals, with the signal."""
+        if not self._records:
+            return None
+        for call in calls:
+            if isinstance(call, SignalCall) and not call.is_abandoned():
+                for record in self._records:
+                    if record.name == call.name:
+                        self._records.remove(record)
+                        return call, record
+        return None

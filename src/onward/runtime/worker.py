@@ -8,17 +8,17 @@ import os
 import signal
 import socket
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
 from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
-from onward.errors import LeaseLost, NotFound, Unavailable
+from onward.errors import LeaseLost, NotFound, OnwardError, Unavailable
 from onward.runtime.execution import End, Execution
 from onward.runtime.keeper import Keeper
 from onward.runtime.perform import Performer
+from onward.runtime.threads import StepThreads
 from onward.store.commit import Commit
 from onward.store.database import Wanted
 from onward.store.hints import ANYTHING, queue_subject, run_subject
@@ -90,14 +90,14 @@ class Worker:
         # A database in memory cannot be reached from a second store, nor taken by anyone else.
         self._has_thread = ports.spawn is not None and not store.database.is_private
         self._keeper = Keeper(
-            self.id, options.lease, ports.open_store, ports.clock, self._lease_lost
+            self.id, options.lease, ports.open_store, ports.clock, self._keeper_failed
         )
         self._writer = store.writer(self.id)
         self._stopping = False
         self._stopped = asyncio.Event()
         self.ready = asyncio.Event()
         self._ear: Ear | None = None
-        self._lost = False
+        self._failure: Exception | None = None
         self._looks: set[asyncio.Task[None]] = set()
         self._time: tuple[Instant, int] = (0, 0)
         self._claimed_at: Instant = 0
@@ -149,7 +149,8 @@ class Worker:
             LeaseLost: another worker has taken over; whatever this one did since was not written.
         """
         self._loop = asyncio.get_running_loop()
-        threads = ThreadPoolExecutor(self._options.threads, thread_name_prefix="onward-step")
+        spawn = self._spawn
+        threads = None if spawn is None else StepThreads(self._options.threads, spawn)
         self._performer = Performer(self._loop, threads, self._chance, self._limits)
         self._set_time(await self._store.now())
         await self._store.take_lease(self.id, self._options.lease)
@@ -163,7 +164,8 @@ class Worker:
                 self.ready.set()
                 await self._work()
         finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
             self._performer.close()
             await self._leave()
 
@@ -186,7 +188,7 @@ class Worker:
                 self._loop.remove_signal_handler(number)
 
     async def _work(self) -> None:
-        while not self._stopping and not self._lost:
+        while not self._stopping and self._failure is None:
             self._keeper.loop_ticked()
             claimed = 0
             with contextlib.suppress(Unavailable):
@@ -195,8 +197,8 @@ class Worker:
                 claimed = await self.tick()
             if not claimed:
                 await self._idle()
-        if self._lost:
-            raise LeaseLost(f"of worker {self.id}")
+        if self._failure is not None:
+            raise self._failure
         await self._drain()
 
     async def tick(self) -> int:
@@ -341,6 +343,8 @@ class Worker:
     async def _drain(self) -> None:
         """Let steps that run come to their end for a while, then give back what is left."""
         assert self._ear is not None
+        for execution in self.running.values():
+            execution.wind_down()
         end = self._loop.time() + self._options.drain / 1_000_000
         while self._has_steps() and self._loop.time() < end:
             await self._ear.wait(end - self._loop.time())
@@ -360,12 +364,13 @@ class Worker:
             task.cancel()
         if self._has_thread:
             await asyncio.to_thread(self._keeper.stop)
-        if not self._lost:
-            await self._store.drop_lease(self.id)
-            await self._store.unregister(self.id)
+        if not isinstance(self._failure, LeaseLost):
+            with contextlib.suppress(OnwardError):  # then the lease runs out by itself
+                await self._store.drop_lease(self.id)
+                await self._store.unregister(self.id)
 
-    def _lease_lost(self) -> None:
-        self._lost = True
+    def _keeper_failed(self, failure: Exception) -> None:
+        self._failure = failure
         if self._ear is not None:
             self._loop.call_soon_threadsafe(self._ear.poke)
 

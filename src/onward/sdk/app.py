@@ -202,6 +202,7 @@ class App:
                 Limits(),
                 Ports(self._clock or SystemClock(), self._chance, self._spawn, self._open_store),
             )
+            failure: BaseException | None = None
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(worker.run(), name=f"onward worker {worker.id}")
@@ -211,4 +212,6 @@ class App:
                     finally:
                         worker.stop()
             except BaseExceptionGroup as failed:
-                raise failed.exceptions[0] from None
+                failure = failed.exceptions[0]
+            if failure is not None:
+                raise failure  # not while the group is handled: that would hide its own cause

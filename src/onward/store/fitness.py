@@ -48,11 +48,9 @@ def check_commit(commit: Commit) -> None:
         Rejected: it holds such a text.
     """
     for record in commit.records:
-        texts = record.identity + record.name
+        texts = record.identity + record.name + (record.version or "")
         if not texts.isascii() or "\0" in texts or len(texts) > KEY_BYTES_MOST:
-            _check_row(record._fields, record)
-        if record.version is not None:
-            _check_text("version", record.version)
+            _check_row(record._fields, record)  # a closer look, which few need
     if commit.is_plain:
         return
     attached = commit.attached
@@ -67,6 +65,15 @@ def check_commit(commit: Commit) -> None:
     ):
         for row in rows:
             _check_row(row._fields, row)
+
+
+def is_storable(text: str) -> bool:
+    """Say whether a text can be a key on every database."""
+    try:
+        _check_text("it", text)
+    except Rejected:
+        return False
+    return True
 
 
 def _check_row(fields: Iterable[str], row: Iterable[object]) -> None:

@@ -44,5 +44,7 @@ async def violated(tx: Tx) -> list[Violation]:
     """Return every invariant that does not hold as this transaction sees it."""
     found = [(name, rule, await tx.fetch(name)) for name, rule in invariants().items()]
     return [
-        Violation(name, rule, tuple(str(row[0]) for row in rows)) for name, rule, rows in found if rows
+        Violation(name, rule, tuple(str(row[0]) for row in rows))
+        for name, rule, rows in found
+        if rows
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from onward.core.lease import LEASE, Fate
@@ -10,7 +11,7 @@ from onward.errors import NotFound, Rejected, StoreUnusable
 from onward.store.address import SqliteAddress, parse
 from onward.store.clock import SystemChance, SystemClock, new_uid, spawn_thread
 from onward.store.commit import Commit, fold
-from onward.store.fitness import check_commit, check_message, check_run
+from onward.store.fitness import check_commit, check_message, check_run, is_storable
 from onward.store.hints import queue_subject, run_subject
 from onward.store.lane import Lane
 from onward.store.rows import (
@@ -110,10 +111,7 @@ class Store:
         Raises:
             NotFound: there is none of that uid.
         """
-        rows = await self.read(lambda tx: tx.fetch("run_by_uid", uid=uid))
-        if not rows:
-            raise NotFound("run", uid, self.namespace)
-        return RunRow._make(rows[0])
+        return RunRow._make(await self._one("run_by_uid", uid=uid))
 
     async def newest(self, id: str) -> RunRow:  # noqa: A002 - it is the user's word
         """Return the newest run of an id.
@@ -121,10 +119,7 @@ class Store:
         Raises:
             NotFound: there is none of that id.
         """
-        rows = await self.read(lambda tx: tx.fetch("newest_run", id=id))
-        if not rows:
-            raise NotFound("run", id, self.namespace)
-        return RunRow._make(rows[0])
+        return RunRow._make(await self._one("newest_run", id=id))
 
     async def end(self, uid: str) -> RunEnd:
         """Return what a run was given and what came of it.
@@ -132,10 +127,7 @@ class Store:
         Raises:
             NotFound: there is none of that uid.
         """
-        rows = await self.read(lambda tx: tx.fetch("run_end", uid=uid))
-        if not rows:
-            raise NotFound("run", uid, self.namespace)
-        return RunEnd._make(rows[0])
+        return RunEnd._make(await self._one("run_end", uid=uid))
 
     async def counts(self) -> dict[str, int]:
         """Return how many runs are in each state."""
@@ -185,7 +177,8 @@ class Store:
     async def claim(self, wanted: Wanted) -> list[Claimed]:
         """Make runs the worker's own: ready ones, due ones, and those whose worker vanished."""
         failpoint("claim.before")
-        claimed = await self.database.claim(wanted)
+        once = tuple(dict.fromkeys(wanted.queues))  # or a run would be claimed as often
+        claimed = await self.database.claim(replace(wanted, queues=once))
         failpoint("claim.after")
         return claimed
 
@@ -197,18 +190,16 @@ class Store:
 
     async def history(self, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
         """Return the histories of runs, each in the order of delivery, what is open last."""
-        wanted = list(uids)
-        found: dict[str, list[RecordRow]] = {uid: [] for uid in wanted}
-        for row in await self.read(lambda tx: tx.fetch("history", uids=tx.texts(wanted))):
+        found: dict[str, list[RecordRow]] = {uid: [] for uid in uids}
+        for row in await self.read(lambda tx: tx.fetch("history", uids=tx.texts(found))):
             record = RecordRow._make(row)
             found[record.run].append(record)
         return found
 
     async def look(self, uids: Iterable[str]) -> dict[str, list[InboxRow]]:
         """Return the inboxes of runs, each in the order of arrival."""
-        wanted = list(uids)
-        found: dict[str, list[InboxRow]] = {uid: [] for uid in wanted}
-        for row in await self.read(lambda tx: tx.fetch("look", uids=tx.texts(wanted))):
+        found: dict[str, list[InboxRow]] = {uid: [] for uid in uids}
+        for row in await self.read(lambda tx: tx.fetch("look", uids=tx.texts(found))):
             message = InboxRow._make(row)
             found[message.run].append(message)
         return found
@@ -231,9 +222,9 @@ class Store:
             await writer.commit(Commit(uid, fence, move=Move("ready")))
         return [uid for uid, _ in strays]
 
-    async def next_due(self) -> Instant | None:
-        """Return when the next waiting run is due."""
-        rows = await self.read(lambda tx: tx.fetch("next_due"))
+    async def next_due(self, since: Instant = 0) -> Instant | None:
+        """Return when the next waiting run is due, of those that were not by `since`."""
+        rows = await self.read(lambda tx: tx.fetch("next_due", since=since))
         due: Instant | None = rows[0][0]
         return due
 
@@ -252,7 +243,7 @@ class Store:
 
     async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
         """Return those of the runs that are over or paused, with what came of them."""
-        wanted = list(uids)
+        wanted = dict.fromkeys(uids)
         rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.texts(wanted)))
         return [RunEnd._make(row) for row in rows]
 
@@ -290,6 +281,16 @@ class Store:
     def ear(self, subjects: Iterable[str]) -> Ear:
         """Return an ear for hints on these subjects."""
         return self.database.exchange.ear(subjects)
+
+    async def _one(self, statement: str, **given: str) -> Sequence[Any]:
+        """Return the row of a run, which is not there if no database could hold what is given."""
+        [name] = given.values()
+        rows: Sequence[Sequence[Any]] = ()
+        if is_storable(name):
+            rows = await self.read(lambda tx: tx.fetch(statement, **given))
+        if not rows:
+            raise NotFound("run", name, self.namespace)
+        return rows[0]
 
     async def _write_starts(self, runs: list[NewRun]) -> Sequence[Started]:
         failpoint("start.before")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from onward import step, workflow
 from tests.e2e.engine.outside import VARIABLE, note
-from tests.e2e.engine.shapes import double
+from tests.e2e.engine.shapes import (
+    branch,
+    double,
+    double_at_the_third_attempt,
+    double_in_a_thread,
+    go,
+)
 
 
 def gate(name: str) -> Path:
@@ -19,7 +26,7 @@ def gate(name: str) -> Path:
 @step
 async def pass_gate(name: str) -> str:
     note()
-    while not gate(name).exists():
+    while not gate(name).exists():  # noqa: ASYNC110 - it is another process that opens it
         await asyncio.sleep(0.01)
     return name
 
@@ -33,13 +40,21 @@ async def abort() -> None:
 @step
 async def take_a_while(n: int) -> int:
     note()
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.05)
     return n
 
 
 @workflow
 async def gated(name: str) -> list[object]:
     return [await double(1), await pass_gate(name), await double(2)]
+
+
+@workflow
+async def everything(name: str) -> list[object]:
+    """Pass every point of the engine that a run can pass."""
+    pair = await asyncio.gather(double_in_a_thread(1), double_at_the_third_attempt(2))
+    slow = await branch(3)
+    return [pair, slow, await go.wait(), await pass_gate(name), await double(4)]
 
 
 @workflow
@@ -54,4 +69,15 @@ async def aborting() -> None:
 
 @workflow
 async def innocent(n: int) -> int:
-    return await double(await take_a_while(n))
+    return 2 * await take_a_while(n)
+
+
+@step
+def hang() -> None:
+    note()
+    time.sleep(3600)
+
+
+@workflow
+async def stuck_in_a_thread() -> None:
+    await hang()

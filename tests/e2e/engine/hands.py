@@ -1,4 +1,4 @@
-"""A worker whose lease, drain and cache a test may choose: the front door offers less on purpose."""
+"""A worker whose lease, drain and cache a test may choose; the front door offers less."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ async def working(url: str, options: Options) -> AsyncIterator[Worker]:
     ports = Ports(SystemClock(), SystemChance(), spawn_thread, lambda: open_store(url))
     async with open_store(url) as store:
         worker = Worker(store, Registry(definitions), options, Limits(), ports)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(worker.run())
-            await worker.ready.wait()
-            try:
-                yield worker
-            finally:
-                worker.stop()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(worker.run())
+                await worker.ready.wait()
+                try:
+                    yield worker
+                finally:
+                    worker.stop()
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None

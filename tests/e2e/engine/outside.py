@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onward.runtime.context import step_now
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VARIABLE = "ONWARD_TEST_OUTSIDE"
 

@@ -20,14 +20,14 @@ go = Signal("go", int)
 @step
 async def double(n: int) -> int:
     note()
-    await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)
     return n * 2
 
 
 @step
 def double_in_a_thread(n: int) -> int:
     note()
-    time.sleep(0.005)
+    time.sleep(0.05)
     return n * 2
 
 
@@ -64,14 +64,14 @@ async def grouped(n: int) -> list[int]:
 async def sleeping(n: int) -> int:
     for _ in range(3):
         n = await double(n)
-        await onward.sleep("20ms")
+        await onward.sleep("100ms")
     return n
 
 
 @workflow
 async def timed(n: int) -> int:
     try:
-        async with asyncio.timeout(0.03):
+        async with asyncio.timeout(0.2):
             await onward.sleep("1h")
     except TimeoutError:
         n = await double(n)
@@ -96,14 +96,13 @@ async def threaded(n: int) -> list[int]:
 
 @workflow
 async def nested(n: int) -> list[Any]:
-    return await asyncio.gather(
-        branch(n), asyncio.gather(branch(n + 1), asyncio.gather(double(n + 2), branch(n + 3)))
-    )
+    inner = asyncio.gather(branch(n + 1), asyncio.gather(double(n + 2), branch(n + 3)))
+    return list(await asyncio.gather(branch(n), inner))
 
 
 async def branch(n: int) -> int:
     n = await double(n)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     return await double(n)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from tests.e2e.engine.outside import VARIABLE
 
 if TYPE_CHECKING:
+    import signal
     from types import TracebackType
 
 ROOT = Path(__file__).parents[3]

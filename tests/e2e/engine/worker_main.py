@@ -58,6 +58,7 @@ async def serve(workers: list[AbstractAsyncContextManager[Worker]]) -> None:
     async with first as worker:
         print("ready", flush=True)
         await worker.serve()
+        print("leaving", flush=True)
 
 
 if __name__ == "__main__":

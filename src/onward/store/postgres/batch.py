@@ -189,6 +189,4 @@ async def claim(tx: PostgresTx, wanted: Wanted) -> list[Claimed]:
         limit=wanted.limit,
         suspects=wanted.suspects,
     )
-    width = len(Claimed._fields)
-    ordered = sorted(rows, key=lambda row: (-row[width], row[width + 1]))
-    return [Claimed._make(row[:width]) for row in ordered]
+    return [Claimed._make(row) for row in rows]

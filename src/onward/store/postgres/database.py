@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CONNECTIONS_MOST = 6
+# What workers and clients do all the time, and what may take long: neither waits for the other.
+HOT_MOST = 6
+SLOW_MOST = 4
 _MIGRATION_LOCK = 7_166_273_214  # any number, the same everywhere
 
 
@@ -39,6 +41,7 @@ class PostgresDatabase:
     """A namespace in a Postgres database.
 
     Renewals have a connection of their own, so that nothing can make them wait; so has listening.
+    Reads and closures, which may be slow, are kept apart from the hot path.
     """
 
     def __init__(self, address: PostgresAddress, namespace: str, clock: Clock | None) -> None:
@@ -52,18 +55,19 @@ class PostgresDatabase:
         self._clock = clock
         self._dialect = Dialect(postgres=True, schema=address.schema, database_time=clock is None)
         self._statements = self._dialect.statements()
-        self._pool = Pool(address, CONNECTIONS_MOST)
+        self._hot = Pool(address, HOT_MOST)
+        self._slow = Pool(address, SLOW_MOST)
         self._renewals = Pool(address, 1)
         self._listener: Listener | None = None
 
     async def open(self) -> None:
         """Connect, migrate, and begin to listen."""
-        self._pool.open()
-        self._renewals.open()
+        for pool in (self._hot, self._slow, self._renewals):
+            pool.open()
         try:
-            await self._pool.run(self._migrate)
+            await self._slow.run(self._migrate)
         except BaseException:  # nobody will close what was never opened
-            await self._pool.abandon()
+            await self._slow.abandon()
             raise
         if self.capabilities.listen:
             self._listener = Listener(self._address, self._namespace, self.exchange)
@@ -72,16 +76,16 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Finish what is under way and close all connections."""
         async with AsyncExitStack() as last:  # all of them, also if this is cancelled half way
-            last.push_async_callback(self._renewals.close)
-            last.push_async_callback(self._pool.close)
+            for pool in (self._hot, self._slow, self._renewals):
+                last.push_async_callback(pool.close)
             if self._listener is not None:
                 last.push_async_callback(self._listener.close)
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` in a transaction; run it again, whole, if the server asks for that."""
-        return await self._transact(work)
+        return await self._transact(work, self._slow)
 
-    async def _transact(self, work: Callable[[PostgresTx], Awaitable[T]]) -> T:
+    async def _transact(self, work: Callable[[PostgresTx], Awaitable[T]], pool: Pool) -> T:
         async def transact(connection: Any) -> T:
             async with connection.transaction():
                 result = await work(self._tx(connection))
@@ -89,11 +93,11 @@ class PostgresDatabase:
             failpoint("commit.after")
             return result
 
-        return await self._pool.run(transact)
+        return await pool.run(transact)
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work`; a single statement is one consistent view by itself."""
-        return await self._pool.run(lambda connection: work(self._tx(connection)))
+        return await self._slow.run(lambda connection: work(self._tx(connection)))
 
     async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` with all its statements seeing the same moment."""
@@ -102,7 +106,7 @@ class PostgresDatabase:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 return await work(self._tx(connection))
 
-        return await self._pool.run(look)
+        return await self._slow.run(look)
 
     async def commit(self, worker: str, writes: Batch) -> Written:
         """Write a batch of owners' commits."""
@@ -118,7 +122,7 @@ class PostgresDatabase:
 
     async def sweep(self, most: int) -> Sequence[Sent]:
         """Deliver messages that callers wrote in transactions of their own."""
-        return await self._transact(lambda tx: batch.sweep(tx, most))
+        return await self._transact(lambda tx: batch.sweep(tx, most), self._hot)
 
     async def claim(self, wanted: Wanted) -> list[Claimed]:
         """Make runs the worker's own."""
@@ -174,7 +178,7 @@ class PostgresDatabase:
             failpoint("commit.after")
             return result
 
-        return await self._pool.run(run, quick=True, splits=splits)
+        return await self._hot.run(run, quick=True, splits=splits)
 
     async def _lease(
         self, work: Callable[[PostgresTx], Awaitable[Sequence[Sequence[Any]]]]

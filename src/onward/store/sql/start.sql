@@ -22,8 +22,9 @@ INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
 VALUES (:namespace, :uid, :input, :args_hash, :trace);
 
 -- name: run_by_id
-SELECT r.uid, r.name, d.args_hash, r.state
-FROM onward_run r JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+SELECT r.uid, r.name, (SELECT d.args_hash FROM onward_run_data d
+                       WHERE d.namespace = r.namespace AND d.uid = r.uid), r.state
+FROM onward_run r
 WHERE r.namespace = :namespace AND r.id = :id AND r.newest = 1;
 
 -- name: insert_mark

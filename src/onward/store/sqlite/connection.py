@@ -14,7 +14,6 @@ from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
-    from onward.store.sqlite.files import Locks
 
 DIALECT = Dialect()
 
@@ -69,23 +68,17 @@ def connect(path: Path | None, *, writes: bool = True) -> sqlite3.Connection:
 
 def reaches(connection: sqlite3.Connection, path: Path | None) -> bool:
     """Say whether a caller's connection is one to the database at `path`."""
-    [_, _, name] = connection.execute("PRAGMA database_list").fetchone()
+    cursor = connection.cursor()
+    cursor.row_factory = None  # the caller's own may give anything but tuples
+    [_, _, name] = cursor.execute("PRAGMA database_list").fetchone()
     if path is not None:
         return bool(name) and Path(name).samefile(path)
-    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_mark'")
+    there = cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_mark'")
     return not name and there.fetchone() is not None
 
 
-def migrate(connection: sqlite3.Connection, where: str, locks: Locks | None) -> None:
-    """Bring the file to the schema that this code knows."""
-    if locks is None:
-        _migrate(connection, where)
-        return
-    with locks.writing():
-        _migrate(connection, where)
-
-
-def _migrate(connection: sqlite3.Connection, where: str) -> None:
+def migrate(connection: sqlite3.Connection, where: str) -> None:
+    """Bring the database to the schema that this code knows."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for number, text in missing(_schema(connection), where):
@@ -106,6 +99,7 @@ def _migrate(connection: sqlite3.Connection, where: str) -> None:
 
 
 def kept_time(connection: sqlite3.Connection) -> Instant:
+    """Return the latest time that the file has seen."""
     [[kept]] = connection.execute("SELECT value FROM onward_meta WHERE name = 'time'")
     return int(kept)
 

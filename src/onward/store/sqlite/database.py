@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.errors import StoreUnusable, Unavailable
@@ -64,8 +65,10 @@ class File:
         self._foreign: sqlite3.Connection | None = None
         self._looked = (0, 0)
         try:
-            self._connections.append(connect(path))
-            migrate(self._connections[0], self.where, self.locks)
+            # Not even the journal of a new file can be set by two processes at once.
+            with nullcontext() if self.locks is None else self.locks.writing():
+                self._connections.append(connect(path))
+                migrate(self._connections[0], self.where)
             self.time.learn(kept_time(self._connections[0]))
         except BaseException:
             self._abandon()

@@ -32,9 +32,11 @@ def check_place(path: Path, mounts: Path = MOUNTS) -> None:
         StoreUnusable: the folder is missing, cannot be written, or is on a network.
     """
     folder = path.parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # unlike the method, it takes no for an answer
         raise StoreUnusable(
-            str(path), "lies in a folder that does not exist", f"Create it: mkdir -p {folder}"
+            str(path),
+            "lies in a folder that does not exist or cannot be entered",
+            f"Create it: mkdir -p {folder}",
         )
     if path.is_dir():
         raise StoreUnusable(str(path), "is a folder, not a file", "Give the name of a file in it")

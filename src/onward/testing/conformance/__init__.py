@@ -32,6 +32,7 @@ __all__ = ["SUBJECTS", "SUITE", "Scenario", "World", "live"]
 SUBJECTS = (
     "starting",
     "claiming",
+    "adopting",
     "leases",
     "recording",
     "repeating",
@@ -43,6 +44,7 @@ SUBJECTS = (
     "states",
     "consuming",
     "callers",
+    "reading",
     "hinting",
     "namespaces",
     "poison",

@@ -126,6 +126,25 @@ async def test_a_sweep_takes_a_bounded_number_and_the_next_one_the_rest(world: W
     assert [row.message for row in rows] == [f"m{number:03}" for number in range(520)]
 
 
+async def test_a_sweep_that_takes_one_of_two_messages_of_an_id_leaves_the_other(
+    world: World,
+) -> None:
+    store = await world.store()
+    for run in ("a", "b"):
+        await store.start(a_run(run))
+    async with world.caller(commit=True) as connection:
+        within = store.within(connection)
+        await within.send(a_message("a", "first"))
+        for number in range(260):  # so that wherever a sweep ends, it may be between two
+            await within.send(a_message("a", f"m{number:03}"))
+            await within.send(a_message("b", f"m{number:03}"))
+
+    while await store.sweep():
+        pass
+
+    assert [(await store.run(uid)).inbox for uid in ("uid-a", "uid-b")] == [261, 260]
+
+
 async def test_what_is_swept_wakes_a_paused_run_as_any_message_does(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")

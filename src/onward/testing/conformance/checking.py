@@ -98,8 +98,10 @@ PLANTED: dict[str, Planted] = {
         "uid-parent",
         "UPDATE onward_record SET seq = 4 WHERE identity = 'step#3'",
     ),
-    "positions that begin late": Planted(
-        "check_positions", "uid-parent", "UPDATE onward_record SET seq = seq + 1"
+    "positions that begin with zero": Planted(
+        "check_positions",
+        "uid-parent",
+        "UPDATE onward_record SET seq = 0 WHERE identity = 'step#2'",
     ),
     "attempt without a first": Planted(
         "check_attempts",

@@ -111,6 +111,22 @@ async def test_a_commit_starts_runs(world: World) -> None:
     assert (await worker.store.end(child.uid)).input == child.input
 
 
+async def test_a_commit_may_start_a_run_and_send_to_it(world: World) -> None:
+    worker = await world.worker()
+    [parent] = await worker.owning("parent")
+
+    await worker.commit(
+        parent,
+        starts=(a_run("child")._replace(delay_in=MINUTE),),
+        messages=(a_message("uid-child", "m1"), a_message("uid-child", "m2")),
+    )
+
+    row = await worker.store.run("uid-child")
+    assert (row.state, row.inbox) == ("waiting", 2)
+    messages = (await worker.store.look(["uid-child"]))["uid-child"]
+    assert [(message.seq, message.message) for message in messages] == [(1, "m1"), (2, "m2")]
+
+
 async def test_a_commit_leaves_a_run_alone_whose_id_is_taken(world: World) -> None:
     worker = await world.worker()
     [parent] = await worker.owning("parent")

@@ -65,6 +65,8 @@ async def test_nothing_of_another_namespace_can_be_read(world: World) -> None:
     assert await store.look([run.uid]) == {run.uid: []}
     assert await store.owned(ours.name) == {}
     assert await store.counts() == {}
+    assert await store.list_runs() == []
+    assert await store.ends([run.uid]) == []
     assert await store.next_due() is None
     assert await ledger(store, "key-consumer") is None
     assert await deliveries(store, ADD) == []

@@ -183,6 +183,15 @@ async def test_what_is_not_there_is_not_found(world: World) -> None:
     assert await store.next_due() is None
 
 
+async def test_an_id_that_no_database_could_hold_is_not_found(world: World) -> None:
+    store = await world.store()
+
+    for name in ("a\0b", "a\ud800b", "x" * 100_000):
+        for asked in (store.run(name), store.newest(name), store.end(name)):
+            with pytest.raises(NotFound):
+                await asked
+
+
 async def test_runs_are_counted_by_state(world: World) -> None:
     worker = await world.worker()
     [run, _] = await worker.owning("a", "b")

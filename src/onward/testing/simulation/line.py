@@ -2,7 +2,8 @@
 
 There is one SQLite database in memory, worked on in this thread. A process reaches it by a line
 that takes its time in both directions: a request is carried out later than it is sent, and answered
-later than it is carried out. A process that dies in between gets no answer; what it had sent but
+later than it is carried out. An answer may get lost; then the request is sent again, whole, as the
+driver of a real database does. A process that dies in between gets no answer; what it had sent but
 was not carried out yet never will be. Hints are carried along the same lines: late, or not at all.
 """
 
@@ -39,6 +40,10 @@ class Weather:
     """The most seconds that a request, an answer or a hint takes."""
     hints_lost: float
     """How many of the hints get lost."""
+    answers_lost: float
+    """How many of the answers get lost."""
+    clears: float
+    """After how many seconds no answer gets lost any more."""
 
 
 class Memory:
@@ -96,6 +101,11 @@ class Memory:
         """Return how long the next thing takes on its way."""
         return self._draw.upto(self._weather.delay)
 
+    def loses_answer(self) -> bool:
+        """Say whether the next answer gets lost on its way."""
+        weather = self._weather
+        return _loop().time() < weather.clears and self._draw.happens(weather.answers_lost)
+
     def close(self) -> None:
         """Let go of the database."""
         self.file.close()
@@ -127,7 +137,10 @@ class Line(File):
 
     def _arrive(self, work: Work, namespace: str, answer: Future[Any]) -> None:
         done = self._memory.carry_out(self.process, work, namespace)
-        _loop().call_later(self._memory.delay(), _reply, done, answer)
+        if self._memory.loses_answer():
+            _loop().call_later(self._memory.delay(), self._arrive, work, namespace, answer)
+        else:
+            _loop().call_later(self._memory.delay(), _reply, done, answer)
 
     def close(self) -> None:
         """Do nothing: others use it too."""

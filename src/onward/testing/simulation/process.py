@@ -14,10 +14,12 @@ drawing how long each answer takes.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
+from onward.core.instant import SECOND
 from onward.testing.clock import VirtualLoop
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
+
+SPIN_MOST = 20_000
+"""So many turns without any time passing are no work any more, but a loop without end."""
 
 THREAD_SECONDS = 2.0
 """How long a function that is not async may seem to take."""
@@ -72,6 +77,9 @@ class Turns:
         self.is_over = False
         """Whether the world has ended: then even the dead run, to be taken apart."""
         self.taken = 0
+        self.taken_now = 0
+        """How many turns were taken since time last passed."""
+        self.on_spin: Callable[[str], None] = lambda _: None
 
     def append(self, handle: asyncio.Handle) -> None:
         """Queue a callback of the process in whose context it runs."""
@@ -93,7 +101,11 @@ class Turns:
                     befalls()
                     continue
             self.taken += 1
-            return self._queues[process].popleft()
+            self.taken_now += 1
+            handle = self._queues[process].popleft()
+            if self.taken_now == SPIN_MOST:
+                self.on_spin(f"{process} spins: no time passes, and the next turn is {handle}")
+            return handle
         return self._none()
 
     def __len__(self) -> int:
@@ -125,6 +137,28 @@ class SeededLoop(VirtualLoop):
         super().__init__(clock)
         self._draw = draw
         self.turns = self._ready = Turns(draw)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the clock go on."""
+        self.turns.taken_now = 0
+        super().pass_time(seconds)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Set a timer, for a whole microsecond.
+
+        Time here stands still between microseconds. Whoever waits for the rest of one, which is
+        what float arithmetic leaves over, would wait in vain.
+        """
+        whole = math.ceil(when * SECOND) / SECOND
+        if whole <= self.time() < when:
+            whole = (self._clock.monotonic() + 1) / SECOND
+        return super().call_at(whole, callback, *args, context=context)
 
     def _write_to_self(self) -> None:
         """Do nothing: there is no other thread that would have to wake this one."""

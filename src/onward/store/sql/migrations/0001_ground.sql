@@ -172,7 +172,8 @@ CREATE TABLE onward_effect (
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX onward_effect_run ON onward_effect (namespace, run);
+-- Partial, so that nobody who looks for a key can be led to read a whole namespace by it.
+CREATE INDEX onward_effect_run ON onward_effect (namespace, run) WHERE run IS NOT NULL;
 CREATE INDEX onward_effect_open ON onward_effect (namespace, state)
     WHERE state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate');
 

@@ -68,18 +68,24 @@ WITH RECURSIVE gone AS (
         SELECT * FROM ready UNION ALL SELECT * FROM due
         UNION ALL SELECT * FROM orphan UNION ALL SELECT * FROM suspect) c, me
     ORDER BY priority DESC, due LIMIT :limit::bigint
+), taken AS (
+    -- An insert that always meets its row, for these are there and locked: unlike an update it can
+    -- find them by no other way than the key, however the plan was made.
+    INSERT INTO onward_run AS r (
+        namespace, uid, id, kind, name, queue, state, worker, created_at, updated_at)
+    SELECT :namespace, uid, '', 'workflow', '', '', 'running', :worker, :now, :now FROM picked
+    ON CONFLICT (namespace, uid) DO UPDATE
+    SET state = 'running', reason = NULL, worker = excluded.worker, fence = r.fence + 1,
+        crashes = r.crashes + (r.state = 'running')::int, due = NULL,
+        started_at = coalesce(r.started_at, excluded.updated_at), updated_at = excluded.updated_at
+    RETURNING uid, id, kind, name, version, queue, fence, inbox, seq, crashes, deadline, parent,
+              parent_identity, root, retry_of, handler, phase, created_at, started_at
 )
-UPDATE onward_run r
-SET state = 'running', reason = NULL, worker = :worker, fence = r.fence + 1,
-    crashes = r.crashes + (r.state = 'running')::int, due = NULL,
-    started_at = coalesce(r.started_at, :now), updated_at = :now
-FROM picked p, LATERAL (
+SELECT t.*, d.input, d.args_hash, d.trace
+FROM picked p JOIN taken t ON t.uid = p.uid, LATERAL (
     SELECT input, args_hash, trace FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d
-WHERE r.namespace = :namespace AND r.uid = ANY (ARRAY(SELECT uid FROM picked)) AND r.uid = p.uid
-RETURNING r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,
-          r.deadline, r.parent, r.parent_identity, r.root, r.retry_of, r.handler, r.phase,
-          r.created_at, r.started_at, d.input, d.args_hash, d.trace, p.priority, p.due;
+ORDER BY p.priority DESC, p.due;
 
 -- name: runs_of_worker
 SELECT uid, fence FROM onward_run

@@ -8,8 +8,8 @@
 -- statement writes for the runs in `own` alone. No row is changed twice: the folding sees to that.
 -- Only runs that were not written are answered, after one row for the batch.
 --
--- Rows are looked up by `LATERAL (… LIMIT 1)` and `= ANY (ARRAY(…))`, so that the plan, which is made
--- once and while tables may be empty, can only use their primary keys.
+-- Rows are looked up by `LATERAL (… LIMIT 1)`, so that the plan, which is made once and while
+-- tables may be empty, can only use their primary keys.
 WITH me AS MATERIALIZED (
     SELECT worker FROM onward_lease
     WHERE namespace = :namespace::text AND worker = :worker::text
@@ -95,33 +95,37 @@ WITH me AS MATERIALIZED (
         SELECT uid, state, reason, fence, inbox FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 ), moved AS (
-    UPDATE onward_run r
-    SET state = g.state,
-        reason = g.reason,
-        due = CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
-        seq = greatest(r.seq, g.seq),
-        crashes = CASE WHEN g.state = 'ready' THEN r.crashes ELSE 0 END,
-        phase = coalesce(g.phase, r.phase),
-        worker = CASE WHEN g.state = 'running' THEN r.worker END,
-        finished_at = CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')
-                           THEN :now END,
-        updated_at = :now
+    -- Here and below: an insert that always meets its row, for it is there and locked. Unlike an
+    -- update it can find it by no other way than the key, however the plan was made.
+    INSERT INTO onward_run AS r (
+        namespace, uid, id, kind, name, queue, state, reason, phase, due, worker, seq, finished_at,
+        created_at, updated_at)
+    SELECT :namespace::text, g.uid, '', 'workflow', '', '', g.state, g.reason, g.phase,
+           CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
+           CASE WHEN g.state = 'running' THEN :worker::text END, g.seq,
+           CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
+           :now, :now
     FROM given g JOIN locked l ON l.uid = g.uid, me
-    WHERE r.namespace = :namespace::text AND r.uid = ANY (ARRAY(SELECT uid FROM locked))
-      AND r.uid = g.uid AND g.state IS NOT NULL
-      AND l.fence = g.fence AND l.state = 'running' AND (g.seen IS NULL OR l.inbox = g.seen)
-      AND g.uid NOT IN (SELECT run FROM refused)
-    RETURNING r.uid, r.queue, r.state
+    WHERE g.state IS NOT NULL AND l.fence = g.fence AND l.state = 'running'
+      AND (g.seen IS NULL OR l.inbox = g.seen) AND g.uid NOT IN (SELECT run FROM refused)
+    ON CONFLICT (namespace, uid) DO UPDATE
+    SET state = excluded.state, reason = excluded.reason, due = excluded.due,
+        phase = coalesce(excluded.phase, r.phase), worker = excluded.worker,
+        seq = greatest(r.seq, excluded.seq),
+        crashes = CASE WHEN excluded.state = 'ready' THEN r.crashes ELSE 0 END,
+        finished_at = excluded.finished_at, updated_at = excluded.updated_at
+    RETURNING uid, queue, state
 ), own AS (
     SELECT uid FROM moved
     UNION ALL
     SELECT uid FROM found, me
     WHERE NOT moves AND NOT refused AND fence = own_fence AND state = 'running'
 ), ended AS (
-    UPDATE onward_run_data d SET result = g.result, error = g.error
-    FROM given g
-    WHERE d.namespace = :namespace::text AND d.uid = ANY (ARRAY(SELECT uid FROM moved))
-      AND d.uid = g.uid AND (g.result IS NOT NULL OR g.error IS NOT NULL)
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error)
+    SELECT :namespace::text, g.uid, '', '', g.result, g.error
+    FROM given g JOIN moved m ON m.uid = g.uid
+    WHERE g.result IS NOT NULL OR g.error IS NOT NULL
+    ON CONFLICT (namespace, uid) DO UPDATE SET result = excluded.result, error = excluded.error
 
 -- Their histories.
 ), record AS (
@@ -147,34 +151,34 @@ WITH me AS MATERIALIZED (
 
 -- Whom they wake. A message that is there already, as when the reply was lost, raises nothing.
 ), post AS (
-    SELECT m.*, row_number() OVER (PARTITION BY m.target ORDER BY m.place) AS k FROM (
+    SELECT m.*, row_number() OVER (PARTITION BY m.target ORDER BY m.place) AS k,
+           count(*) OVER (PARTITION BY m.target) AS n
+    FROM (
         SELECT DISTINCT ON (m.target, m.message) m.* FROM message m JOIN own o ON o.uid = m.run
-        WHERE NOT EXISTS (SELECT 1 FROM onward_inbox i
-                          WHERE i.namespace = :namespace::text AND i.run = m.target
-                            AND i.message = m.message LIMIT 1)
+        LEFT JOIN LATERAL (
+            SELECT seq FROM onward_inbox
+            WHERE namespace = :namespace::text AND run = m.target AND message = m.message
+            LIMIT 1) i ON true
+        WHERE i.seq IS NULL
         ORDER BY m.target, m.message, m.place) m
 ), woken AS (
-    UPDATE onward_run r
-    SET inbox = r.inbox + x.n,
-        state = CASE WHEN r.state = x.asleep THEN 'ready' ELSE r.state END,
-        reason = CASE WHEN r.state = x.asleep THEN NULL ELSE r.reason END,
-        due = CASE WHEN r.state = x.asleep THEN :now ELSE r.due END,
-        updated_at = :now
-    FROM (
-        -- The state that it is woken from. It is compared with the row's, because the checks of a
-        -- table are made on a row as the statement first saw it, too.
-        SELECT l.uid, p.n, CASE
-                   WHEN l.fence = 0 THEN NULL
-                   WHEN l.state = 'waiting' THEN l.state
-                   WHEN l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0
-                   THEN l.state END AS asleep
-        FROM (SELECT target, count(*) AS n, string_agg(stirs, '') AS stirs
-              FROM post GROUP BY target) p
-        JOIN locked l ON l.uid = p.target
-        WHERE l.state IN ('ready', 'running', 'waiting', 'paused')) x
-    WHERE r.namespace = :namespace::text AND r.uid = ANY (ARRAY(SELECT target FROM post))
-      AND r.uid = x.uid
-    RETURNING r.uid, r.inbox - x.n AS base, r.queue, r.state
+    INSERT INTO onward_run AS r (
+        namespace, uid, id, kind, name, queue, state, due, inbox, created_at, updated_at)
+    SELECT :namespace::text, l.uid, '', 'workflow', '', '',
+           CASE WHEN l.fence > 0 AND (
+                    l.state = 'waiting'
+                    OR l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0)
+                THEN 'ready' ELSE 'paused' END, :now, p.n, :now, :now
+    FROM (SELECT target, count(*) AS n, string_agg(stirs, '') AS stirs FROM post GROUP BY target) p
+    JOIN locked l ON l.uid = p.target
+    WHERE l.state IN ('ready', 'running', 'waiting', 'paused')
+    ON CONFLICT (namespace, uid) DO UPDATE
+    SET inbox = r.inbox + excluded.inbox,
+        state = CASE WHEN excluded.state = 'ready' THEN 'ready' ELSE r.state END,
+        reason = CASE WHEN excluded.state = 'ready' THEN NULL ELSE r.reason END,
+        due = CASE WHEN excluded.state = 'ready' THEN excluded.due ELSE r.due END,
+        updated_at = excluded.updated_at
+    RETURNING uid, inbox, queue, state
 
 -- Whom they start.
 ), child AS (
@@ -196,15 +200,16 @@ WITH me AS MATERIALIZED (
            handler, (SELECT count(*) FROM post p WHERE p.target = c.uid), :now, :now
     FROM child c JOIN own o ON o.uid = c.run ORDER BY c.id
     ON CONFLICT DO NOTHING
-    RETURNING uid
+    RETURNING uid, inbox
 ), born_data AS (
     INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
     SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace FROM child c JOIN born USING (uid)
 ), mail AS (
     INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-    SELECT :namespace::text, p.target, w.base + p.k, p.message, p.kind, p.name, p.payload, :now
+    SELECT :namespace::text, p.target, w.inbox - p.n + p.k, p.message, p.kind, p.name, p.payload,
+           :now
     FROM post p
-    JOIN (SELECT uid, base FROM woken UNION ALL SELECT uid, 0 FROM born) w ON w.uid = p.target
+    JOIN (SELECT uid, inbox FROM woken UNION ALL SELECT uid, inbox FROM born) w ON w.uid = p.target
     ON CONFLICT DO NOTHING
 
 -- Their ledger rows and attachments.
@@ -224,18 +229,16 @@ WITH me AS MATERIALIZED (
         result = excluded.result, error = excluded.error, updated_at = excluded.updated_at
     WHERE t.version = excluded.version - 1
 ), passed AS (
-    UPDATE onward_delivery t
-    SET state = d.becomes,
-        run = CASE WHEN d.becomes <> 'pending' THEN d.run END,
-        attempt = t.attempt + (d.was = 'reserved' AND d.becomes = 'pending')::int,
-        reason = d.reason,
-        updated_at = :now
+    INSERT INTO onward_delivery AS t (namespace, handler, event, state, run, reason, updated_at)
+    SELECT :namespace::text, d.handler, d.event, d.becomes,
+           CASE WHEN d.becomes <> 'pending' THEN d.run END, d.reason, :now
     FROM delivery d JOIN own o ON o.uid = d.run
-    WHERE t.namespace = :namespace::text
-      AND t.handler = ANY (ARRAY(SELECT handler FROM delivery))
-      AND t.event = ANY (ARRAY(SELECT event FROM delivery))
-      AND t.handler = d.handler AND t.event = d.event AND t.state = d.was
-    RETURNING t.handler, d.becomes
+    ON CONFLICT (namespace, handler, event) DO UPDATE
+    SET state = excluded.state, run = excluded.run, reason = excluded.reason,
+        attempt = t.attempt + (t.state = 'reserved' AND excluded.state = 'pending')::int,
+        updated_at = excluded.updated_at
+    WHERE t.state <> excluded.state
+    RETURNING handler, state
 ), event AS (
     INSERT INTO onward_event (namespace, uid, topic, message, key, payload, run, created_at)
     SELECT :namespace::text, p.uid, p.topic, p.message, p.key, p.payload, p.run, :now
@@ -248,13 +251,14 @@ WITH me AS MATERIALIZED (
 ), spread AS (
     INSERT INTO onward_delivery (namespace, handler, event, key, state, updated_at)
     SELECT :namespace::text, s.handler, e.uid, e.key, 'pending', :now
-    FROM event e JOIN onward_subscription s
-      ON s.namespace = :namespace::text AND s.topic = e.topic
+    FROM event e, LATERAL (
+        SELECT handler FROM onward_subscription
+        WHERE namespace = :namespace::text AND topic = e.topic OFFSET 0) s
     RETURNING handler
 ), stirred AS (
     SELECT handler, '' AS key, count(*) AS n FROM (
         SELECT handler FROM spread
-        UNION ALL SELECT handler FROM passed WHERE becomes = 'pending') x
+        UNION ALL SELECT handler FROM passed WHERE state = 'pending') x
     GROUP BY handler
 ), mine AS (
     SELECT s.* FROM saved s JOIN own o ON o.uid = s.run

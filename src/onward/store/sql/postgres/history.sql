@@ -1,21 +1,25 @@
--- Reads for many runs at once: the list is an array.
+-- Reads for many runs at once: the list is an array. Each run is looked up by itself (OFFSET 0 and
+-- LIMIT keep the planner from mixing that with the list), for a plan that was made while tables were
+-- empty would otherwise read the whole namespace and pick from that.
 
 -- name: history
-SELECT run, identity, attempt, seq, kind, name, state, args_hash, version, due, message, payload,
-       error, opened_at, closed_at
-FROM onward_record
-WHERE namespace = :namespace AND run = ANY(:uids::text[])
+SELECT h.* FROM unnest(:uids::text[]) u (uid), LATERAL (
+    SELECT run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
+           payload, error, opened_at, closed_at
+    FROM onward_record WHERE namespace = :namespace AND run = u.uid OFFSET 0) h
 ORDER BY run, seq IS NULL, seq, opened_at, identity, attempt;
 
 -- name: look
-SELECT run, seq, message, kind, name, payload, sent_at
-FROM onward_inbox
-WHERE namespace = :namespace AND run = ANY(:uids::text[])
+SELECT i.* FROM unnest(:uids::text[]) u (uid), LATERAL (
+    SELECT run, seq, message, kind, name, payload, sent_at
+    FROM onward_inbox WHERE namespace = :namespace AND run = u.uid OFFSET 0) i
 ORDER BY run, seq;
 
 -- name: run_ends
 SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error
-FROM unnest(:uids::text[]) j (uid)
-JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.uid
-JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+FROM unnest(:uids::text[]) u (uid), LATERAL (
+    SELECT uid, state, reason FROM onward_run
+    WHERE namespace = :namespace AND uid = u.uid LIMIT 1) r, LATERAL (
+    SELECT input, args_hash, result, error FROM onward_run_data
+    WHERE namespace = :namespace AND uid = u.uid LIMIT 1) d
 WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');

@@ -1,0 +1,137 @@
+"""Reading: lists by pages, ends of many runs at once, and which queues somebody serves."""
+# ruff: noqa: D103 - the name of a test is its sentence
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onward.core.instant import MINUTE
+from onward.core.lease import LEASE
+from onward.store.rows import Move
+from onward.testing.conformance.samples import (
+    SUCCEEDED,
+    a_message,
+    a_record,
+    a_run,
+    an_open_record,
+)
+
+if TYPE_CHECKING:
+    from onward.testing.conformance.worker import Worker
+    from onward.testing.conformance.world import World
+
+
+async def test_runs_are_listed_newest_first_page_by_page(world: World) -> None:
+    store = await world.store()
+    for number in range(7):
+        await store.start(a_run(str(number)))
+
+    pages, before = [], None
+    while page := await store.list_runs(limit=3, before=before):
+        pages.append([run.id for run in page])
+        before = page[-1].uid
+
+    assert pages == [["6", "5", "4"], ["3", "2", "1"], ["0"]]
+
+
+async def test_a_list_is_narrowed_by_name_state_and_queue(world: World) -> None:
+    worker = await world.worker()
+    [done] = await worker.owning("done")
+    await worker.commit(done, move=SUCCEEDED)
+    await worker.store.start(a_run("named")._replace(name="charge"))
+    await worker.store.start(a_run("queued")._replace(queue="slow"))
+
+    async def listed(**narrowed: Any) -> list[str]:
+        return [run.id for run in await worker.store.list_runs(**narrowed)]
+
+    assert await listed() == ["queued", "named", "done"]
+    assert await listed(name="charge") == ["named"]
+    assert await listed(state="succeeded") == ["done"]
+    assert await listed(queue="slow") == ["queued"]
+    assert await listed(queue="slow", state="succeeded") == []
+
+
+async def test_a_listed_run_is_the_run_as_it_stands(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+
+    assert await store.list_runs() == [await store.run("uid-a")]
+
+
+async def test_of_many_runs_those_are_told_that_are_over_or_paused(world: World) -> None:
+    worker = await world.worker()
+    over, paused, waiting, running = await worker.owning("over", "paused", "waiting", "running")
+    await worker.commit(over, move=SUCCEEDED)
+    await worker.commit(paused, move=Move("paused", "approval"))
+    await worker.commit(waiting, an_open_record(waiting, "w#1"), move=Move("waiting"))
+    asked = [run.uid for run in (over, paused, waiting, running)]
+
+    ends = {end.uid: end for end in await worker.store.ends([*asked, "nobody"])}
+
+    assert set(ends) == {over.uid, paused.uid}
+    assert ends[over.uid] == await worker.store.end(over.uid)
+    assert ends[paused.uid].reason == "approval"
+    assert await worker.store.ends([]) == []
+
+
+async def test_a_run_that_is_asked_for_twice_is_told_once(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.store.send(a_message("a", "m1"))
+    await worker.commit(run, a_record(run, 1), move=SUCCEEDED)
+    twice = [run.uid, run.uid]
+
+    assert len((await worker.store.history(twice))[run.uid]) == 1
+    assert len((await worker.store.look(twice))[run.uid]) == 1
+    assert len(await worker.store.ends(twice)) == 1
+
+
+async def test_the_next_due_time_may_be_asked_for_after_another(world: World) -> None:
+    store = await world.store()
+    now = world.clock.wall()
+    for minutes in (1, 2):
+        await store.start(a_run(str(minutes))._replace(delay_in=minutes * MINUTE))
+
+    assert await store.next_due() == now + MINUTE
+    assert await store.next_due(now + MINUTE) == now + 2 * MINUTE
+    assert await store.next_due(now + 2 * MINUTE) is None
+
+
+async def test_a_queue_is_served_while_a_worker_for_it_lives(world: World) -> None:
+    alive, late = await world.worker(), await world.worker(lease=LEASE)
+    await register(alive, "default slow")
+    await register(late, "late")
+    assert await alive.store.served_queues() == {"default", "slow", "late"}
+
+    world.clock.advance(LEASE + 1)
+    assert await alive.store.served_queues() == {"default", "slow"}
+
+    await alive.leave()
+    await alive.store.unregister(alive.name)
+    assert await alive.store.served_queues() == set()
+
+
+async def test_a_worker_may_be_registered_again(world: World) -> None:
+    worker = await world.worker()
+    await register(worker, "default")
+    await worker.store.unregister(worker.name)
+
+    await register(worker, "default")
+
+    assert await worker.store.served_queues() == {"default"}
+    rows = await world.sql("SELECT worker, pid, left_at FROM onward_worker")
+    assert [tuple(row) for row in rows] == [(worker.name, 7, None)]
+
+
+async def register(worker: Worker, queues: str) -> None:
+    await worker.store.register(
+        {
+            "worker": worker.name,
+            "host": "here",
+            "pid": 7,
+            "version": None,
+            "queues": queues,
+            "tags": "",
+            "names": "greet",
+        }
+    )

@@ -1,0 +1,119 @@
+"""The client of a simulated world: starts runs, talks to them, and holds them to their promises."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onward.codec import decode, encode
+from onward.engine import sending
+from onward.engine.payloads import unpack
+from onward.engine.results import Results
+from onward.engine.starting import StartOptions, start
+from onward.errors import RunCancelled, Unavailable
+from onward.sdk.run import Run
+from onward.testing.simulation.errands import (
+    ERRANDS,
+    WORDS,
+    farewell,
+    is_right,
+    is_tidy,
+    patience,
+    race,
+    talk,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from onward.store.store import Store
+    from onward.testing.simulation.draw import Draw
+    from onward.testing.simulation.process import Process
+    from onward.testing.simulation.witness import Witness
+
+T = TypeVar("T")
+
+AGAIN_SECONDS = 0.5
+
+
+class Client:
+    """Sends errands, all at once, and waits for every one."""
+
+    def __init__(self, process: Process, store: Store, witness: Witness, draw: Draw) -> None:
+        self._process = process
+        self._store = store
+        self._witness = witness
+        self._draw = draw
+
+    async def send_all(self, errands: Sequence[str]) -> None:
+        """Send errands and see all of them through."""
+        async with self._store:
+            self._results = Results(self._store)
+            try:
+                runs = [self._errand(f"errand-{n}", name) for n, name in enumerate(errands)]
+                await asyncio.gather(*runs)
+            finally:
+                await self._results.close()
+
+    async def _errand(self, run_id: str, name: str) -> None:
+        await asyncio.sleep(self._draw.upto(10))
+        run = await self._start(run_id, name)
+        _, result = await asyncio.gather(self._talk(run, name), self._result(run))
+        self._tell("result", run_id, result)
+        if not is_right(name, result):
+            self._witness.break_(f"{name} ended with {result!r}")
+        recorded = [decode(unpack(payload)) for payload in self._witness.payloads(run.uid)]
+        if name == farewell.name and not is_tidy(recorded):
+            self._witness.break_(f"{run_id} ended before it was tidy: {recorded}")
+        if await self._result(run) != result:
+            self._witness.break_(f"the result of {run_id} changed")
+
+    async def _start(self, run_id: str, name: str) -> Run[list[str]]:
+        definition = ERRANDS[name].definition
+        arguments = definition.shape.bind((), {})
+        options = StartOptions(id=run_id)
+        uids = set()
+        for _ in range(1 + self._draw.below(2)):  # starting twice starts once
+            started = await self._insist(
+                lambda: start(self._store, definition.name, arguments, options)
+            )
+            self._tell("start", run_id, started.uid)
+            uids.add(started.uid)
+        if len(uids) != 1:
+            self._witness.break_(f"{run_id} was started more than once: {sorted(uids)}")
+        return Run(started.uid, run_id, self._store, self._results, definition)
+
+    async def _talk(self, run: Run[Any], name: str) -> None:
+        if name in (talk.name, patience.name):
+            for word in WORDS:
+                await asyncio.sleep(self._draw.upto(6))
+                await self._say(run, word)
+        elif name == race.name:
+            await asyncio.sleep(self._draw.upto(6))
+            await self._say(run, WORDS[0])
+        elif name == farewell.name:
+            await asyncio.sleep(self._draw.upto(30))
+            self._tell("cancel", run.id, await self._insist(run.cancel))
+
+    async def _say(self, run: Run[Any], word: str) -> None:
+        payload, message = encode(word), f"{run.id} {word}"
+        sent = await self._insist(
+            lambda: sending.signal(self._store, run.uid, "word", payload, message=message)
+        )
+        self._tell("signal", run.id, word, sent.seq)
+
+    async def _result(self, run: Run[list[str]]) -> list[str] | None:
+        try:
+            return await run.result()
+        except RunCancelled:
+            return None
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await ask()
+            except Unavailable:
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def _tell(self, what: str, *detail: Any) -> None:
+        self._witness.tell(self._process, what, *detail)

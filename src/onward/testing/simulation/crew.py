@@ -1,0 +1,140 @@
+"""The workers of a simulated world: real ones, in seats that are never empty for long.
+
+A crash takes a worker away between two of its turns: nothing of it ever runs again. Later another
+one, which knows nothing, takes the seat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from onward.core.instant import SECOND
+from onward.errors import LeaseLost, Unavailable
+from onward.runtime.definition import Limits, Registry
+from onward.runtime.worker import Options, Ports, Worker
+from onward.testing.simulation.draw import Draw
+from onward.testing.simulation.errands import ERRANDS
+from onward.testing.simulation.line import NAMESPACE
+from onward.testing.simulation.plan import SEATS, TROUBLE_SECONDS
+from onward.testing.simulation.process import Process
+
+if TYPE_CHECKING:
+    from onward.store.store import Store
+    from onward.testing.clock import VirtualClock
+    from onward.testing.simulation.line import Memory
+    from onward.testing.simulation.plan import Crash, Plan, Stop
+    from onward.testing.simulation.process import SeededLoop
+    from onward.testing.simulation.witness import Witness
+
+BACK_SECONDS = 0.5
+"""How soon somebody takes the seat of a worker that gave up by itself."""
+
+
+class Crew:
+    """Keeps the seats of a world taken.
+
+    Args:
+        seed: The seed of the world.
+        plan: What befalls the workers.
+        memory: The database.
+        witness: Is told what befalls them.
+        world: The process that takes note of a death, where one does.
+    """
+
+    def __init__(
+        self, seed: int, plan: Plan, memory: Memory, witness: Witness, world: Process
+    ) -> None:
+        self._seed = seed
+        self._plan = plan
+        self._memory = memory
+        self._witness = witness
+        self._world = world
+        self._crashes = {seat: [c for c in plan.crashes if c.seat == seat] for seat in range(SEATS)}
+        self._stops = {seat: [s for s in plan.stops if s.seat == seat] for seat in range(SEATS)}
+        self._born = 0
+
+    async def work(self, loop: SeededLoop, clock: VirtualClock, leaving: asyncio.Event) -> None:
+        """Work until they are to leave, and let them leave in peace."""
+        self._loop = loop
+        self._clock = clock
+        self._ends = clock.monotonic() + round(TROUBLE_SECONDS * SECOND)
+        seats = [asyncio.create_task(self._keep(seat, leaving)) for seat in range(SEATS)]
+        await asyncio.gather(*seats)
+
+    async def _keep(self, seat: int, leaving: asyncio.Event) -> None:
+        """See to it that there is a worker in a seat."""
+        left = asyncio.create_task(leaving.wait())
+        while not leaving.is_set():
+            self._born += 1
+            process = Process(f"worker {self._born}")
+            gone: asyncio.Future[float] = self._loop.create_future()
+            self._befall(process, seat, gone)
+            store, worker = self._make(process)
+            self._loop.task_of(process, self._life(process, store, worker, gone), name="life")
+            either: list[asyncio.Future[Any]] = [gone, left]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not gone.done():
+                self._loop.call_soon(worker.stop, context=process.context.copy())
+            await asyncio.sleep(await gone)
+
+    def _make(self, process: Process) -> tuple[Store, Worker]:
+        draw = Draw(self._seed, process.name)
+        store = self._memory.store(process, self._clock, draw)
+        registry = Registry(workflow.definition for workflow in ERRANDS.values())
+        options = Options(slots=self._plan.slots, warm=self._plan.warm)
+        ports = Ports(self._clock, draw, None, lambda: store, "simulated", self._born)
+        worker = Worker(store, registry, options, Limits(), ports)
+        process.worker = worker.id
+        return store, worker
+
+    async def _life(
+        self, process: Process, store: Store, worker: Worker, gone: asyncio.Future[float]
+    ) -> None:
+        self._witness.tell(process, "begin", worker.id)
+        why = "asked to"
+        try:
+            async with store:
+                await worker.run()
+        except (LeaseLost, Unavailable) as error:
+            why = type(error).__name__
+        self._witness.tell(process, "leave", why)
+        if not gone.done():
+            gone.set_result(BACK_SECONDS)
+
+    # --- what befalls them -----------------------------------------------------------------------
+
+    def _befall(self, process: Process, seat: int, gone: asyncio.Future[float]) -> None:
+        """Let the next crash of this seat, and the stops before it, befall this worker."""
+        crash = self._crashes[seat].pop(0) if self._crashes[seat] else None
+        while self._stops[seat]:
+            stop = self._stops[seat].pop(0)
+            process.at_turn[stop.turn] = partial(self._stop, process, stop)
+        if crash is not None:
+            process.at_turn[crash.turn] = partial(self._crash, process, crash, gone)
+
+    def _crash(self, process: Process, crash: Crash, gone: asyncio.Future[float]) -> None:
+        if self._clock.monotonic() > self._ends or gone.done():
+            return
+        process.is_dead = True
+        self._witness.tell(process, "crash", crash.turn)
+        gone.set_result(crash.gone)
+        if crash.is_noticed:
+            worker = process.worker
+            self._memory.carry_out(
+                self._world, lambda tx: tx.fetch("drop_lease", worker=worker), NAMESPACE
+            )
+
+    def _stop(self, process: Process, stop: Stop) -> None:
+        if self._clock.monotonic() > self._ends:
+            return
+        process.is_stopped = True
+        self._witness.tell(process, "stop", stop.seconds)
+        self._loop.call_later(
+            stop.seconds, self._go_on, process, context=self._world.context.copy()
+        )
+
+    def _go_on(self, process: Process) -> None:
+        process.is_stopped = False
+        self._witness.tell(process, "go on")

@@ -1,0 +1,142 @@
+"""The rules of a simulated world: what a transaction may change, depending on whose it is.
+
+`check` in the store says what a state must be like. These say what may follow upon what.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onward.core.run import TERMINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onward.core.instant import Instant
+    from onward.testing.simulation.process import Process
+
+
+WORLD = "world"
+"""The process that stands for the machine: it may end the lease of a worker that died."""
+
+
+class RunSeen(NamedTuple):
+    """A run's row, with what came of it."""
+
+    uid: str
+    id: str
+    state: str
+    reason: str | None
+    due: Instant | None
+    worker: str | None
+    fence: int
+    inbox: int
+    crashes: int
+    result: bytes | None
+    error: bytes | None
+
+
+class RecordSeen(NamedTuple):
+    """A record of history."""
+
+    run: str
+    identity: str
+    attempt: int
+    seq: int | None
+    kind: str
+    state: str
+    due: Instant | None
+    message: int | None
+    payload: bytes | None
+    error: bytes | None
+    closed_at: Instant | None
+
+
+class View:
+    """The tables at one moment."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunSeen] = {}
+        self.records: dict[tuple[str, str, int], RecordSeen] = {}
+        self.inbox: dict[tuple[str, int], tuple[Any, ...]] = {}
+        self.leases: dict[str, Instant] = {}
+
+    def rows(self) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        """Yield every row with a key that is its own."""
+        for uid, run in self.runs.items():
+            yield ("run", uid), run
+        for place, record in self.records.items():
+            yield ("record", *place), record
+        for at, message in self.inbox.items():
+            yield ("message", *at), message
+        for worker, until in self.leases.items():
+            yield ("lease", worker), until
+
+
+def broken_rules(process: Process, before: View, after: View, now: Instant) -> Iterator[str]:
+    """Yield the rules that a transaction of `process` broke."""
+    if process.is_dead:
+        yield f"{process.name} wrote after its death"
+    yield from _runs(process, before, after)
+    yield from _records(process, before, after)
+    for at, message in before.inbox.items():
+        if after.inbox.get(at) != message:
+            yield f"message {at} was changed or lost"
+    for worker, until in before.leases.items():
+        allowed = worker == process.worker or until < now or process.name == WORLD
+        if worker not in after.leases and not allowed:
+            yield f"{process.name} took the lease of {worker}, which was good until {until}"
+
+
+def _runs(process: Process, before: View, after: View) -> Iterator[str]:
+    for uid, old in before.runs.items():
+        new = after.runs.get(uid)
+        if new is None:
+            yield f"run {uid} vanished"
+        elif new != old:
+            yield from _moved(process, before, after, old, new)
+
+
+def _records(process: Process, before: View, after: View) -> Iterator[str]:
+    for place, record in before.records.items():
+        if record.closed_at is not None and after.records.get(place) != record:
+            yield f"{process.name} changed {place}, which was recorded"
+    for place, record in after.records.items():
+        if before.records.get(place) != record:
+            yield from _recorded(process, before, record)
+
+
+def _moved(
+    process: Process, before: View, after: View, old: RunSeen, new: RunSeen
+) -> Iterator[str]:
+    if old.state in TERMINAL:
+        yield f"{process.name} changed {old.id}, which was over: {old} became {new}"
+    if new.fence == old.fence + 1:
+        if (new.state, new.worker) != ("running", process.worker):
+            yield f"the fence of {old.id} rose without a claim"
+        if old.state == "running" and old.worker in after.leases:
+            yield f"{process.name} claimed {old.id} from {old.worker}, which has a lease"
+    elif new.fence != old.fence:
+        yield f"the fence of {old.id} went from {old.fence} to {new.fence}"
+    elif old.state == "running" and new.state != "running":
+        yield from _not_owner(process, before, old, f"moved it to {new.state}")
+
+
+def _recorded(process: Process, before: View, record: RecordSeen) -> Iterator[str]:
+    owned = before.runs.get(record.run)
+    if owned is None or owned.state != "running":
+        yield f"{process.name} recorded {record.identity} of a run that is not running: {owned}"
+    else:
+        yield from _not_owner(process, before, owned, f"recorded {record.identity}")
+    closed_by_time = (record.kind, record.state) == ("timer", "succeeded") or (
+        record.state == "timed_out"
+    )
+    if closed_by_time and record.due is not None and (record.closed_at or 0) < record.due:
+        yield f"{record.identity} of {record.run} ended before it was due: {record}"
+
+
+def _not_owner(process: Process, before: View, run: RunSeen, did: str) -> Iterator[str]:
+    if run.worker != process.worker:
+        yield f"{process.name} {did}, but {run.id} belonged to {run.worker}"
+    elif run.worker not in before.leases:
+        yield f"{process.name} {did} in {run.id}, but had no lease any more"

@@ -1,0 +1,147 @@
+"""The witness of a simulated world: sees every commit, and says what must never happen.
+
+After each transaction it compares the tables with what it saw before. So it knows which rows the
+transaction changed and whose it was, and can hold both the state (`check`) and the step from one
+state to the next against the rules. It keeps a copy of its own, in plain dictionaries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onward.core.run import TERMINAL
+from onward.store.invariants import violated
+from onward.store.sqlite.connection import DIALECT
+from onward.testing.simulation.rules import RecordSeen, RunSeen, View, broken_rules
+from onward.testing.simulation.trace import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.runtime.context import StepContext
+    from onward.store.database import Tx
+    from onward.testing.clock import VirtualClock
+    from onward.testing.simulation.line import Memory
+    from onward.testing.simulation.process import Process
+    from onward.testing.simulation.trace import Trace
+
+_STATEMENTS = {
+    "witness_changes": "SELECT total_changes()",
+    "witness_runs": """
+        SELECT r.uid, r.id, r.state, r.reason, r.due, r.worker, r.fence, r.inbox, r.crashes,
+               d.result, d.error
+        FROM onward_run r JOIN onward_run_data d USING (namespace, uid) ORDER BY r.uid""",
+    "witness_records": """
+        SELECT run, identity, attempt, seq, kind, state, due, message, payload, error, closed_at
+        FROM onward_record ORDER BY run, identity, attempt""",
+    "witness_inbox": "SELECT run, seq, message, kind, payload FROM onward_inbox ORDER BY run, seq",
+    "witness_leases": "SELECT worker, until FROM onward_lease ORDER BY worker",
+}
+
+
+class Witness:
+    """Watches the database of a world, and writes the trace.
+
+    Args:
+        clock: The time that the trace shows.
+        trace: Where everything is written down.
+    """
+
+    def __init__(self, clock: VirtualClock, trace: Trace) -> None:
+        self._clock = clock
+        self._changes = -1
+        self._seen = View()
+        self._trace = trace
+        self.broken: list[str] = []
+        self.on_broken: Callable[[], None] = lambda: None
+        self.is_over = False
+        """Whether the world has ended; what comes after is no part of it."""
+
+    def watch(self, memory: Memory) -> None:
+        """Begin to watch a database, which is still empty."""
+        self._memory = memory
+        for name, text in _STATEMENTS.items():
+            memory.file.statements[name] = DIALECT.render(name, text)
+
+    def tell(self, process: Process, what: str, *detail: Any) -> None:
+        """Write down that something happened, unless the world has ended."""
+        if self.is_over:
+            return
+        self._trace.add(Event(self._clock.monotonic(), process.name, what, detail))
+
+    def break_(self, rule: str) -> None:
+        """Take note that something happened that must never happen."""
+        if self.is_over:
+            return
+        self.broken.append(rule)
+        self.on_broken()
+
+    # --- what the world asks ---------------------------------------------------------------------
+
+    def run(self, uid: str) -> RunSeen:
+        """Return a run as it stands."""
+        return self._seen.runs[uid]
+
+    def open_runs(self) -> list[RunSeen]:
+        """Return the runs that are not over."""
+        return [run for run in self._seen.runs.values() if run.state not in TERMINAL]
+
+    def is_recorded(self, uid: str, payload: bytes) -> bool:
+        """Say whether a value is the recorded outcome of some call of a run."""
+        return payload in self.payloads(uid)
+
+    def payloads(self, uid: str) -> list[bytes]:
+        """Return all recorded outcomes of a run that succeeded."""
+        records = [record for record in self._seen.records.values() if record.run == uid]
+        return [record.payload for record in records if record.payload is not None]
+
+    def step_begins(self, process: Process, step: StepContext) -> None:
+        """Take note that the code of a step begins to run.
+
+        A worker that lost its run without knowing may begin what is done already; nobody can keep
+        it from that. One that still has its run may not.
+        """
+        self.tell(process, "step", step.run, step.identity, step.attempt)
+        run = self._seen.runs[step.run]
+        done = [
+            record
+            for record in self._seen.records.values()
+            if (record.run, record.identity) == (step.run, step.identity) and record.seq is not None
+        ]
+        if done and run.worker == process.worker and run.worker in self._seen.leases:
+            self.break_(f"{process.name} began {step.identity} of {step.run} after it was recorded")
+
+    # --- after each transaction ------------------------------------------------------------------
+
+    def look(self, process: Process) -> None:
+        """Look at what a transaction of a process changed."""
+        before = self._seen
+        found = self._memory.ask(self._read)
+        if found is None:
+            return
+        after, violations = found
+        self._seen = after
+        old, new = dict(before.rows()), dict(after.rows())
+        changed = [(key, old.get(key), row) for key, row in new.items() if old.get(key) != row]
+        gone = [(key, row) for key, row in old.items() if key not in new]
+        if changed or gone:
+            rows = [(*key, row if isinstance(row, int) else tuple(row)) for key, _, row in changed]
+            self.tell(process, "commit", *rows, *[("gone", *key) for key, _ in gone])
+        for violation in violations:
+            self.break_(str(violation))
+        for rule in broken_rules(process, before, after, self._memory.file.time.now()):
+            self.break_(rule)
+
+    async def _read(self, tx: Tx) -> tuple[View, list[Any]] | None:
+        [[changes]] = await tx.fetch("witness_changes")
+        if changes == self._changes:
+            return None
+        view = View()
+        view.runs = {row[0]: RunSeen._make(row) for row in await tx.fetch("witness_runs")}
+        for row in await tx.fetch("witness_records"):
+            view.records[row[0], row[1], row[2]] = RecordSeen._make(row)
+        view.inbox = {(row[0], row[1]): tuple(row[2:]) for row in await tx.fetch("witness_inbox")}
+        view.leases = {row[0]: row[1] for row in await tx.fetch("witness_leases")}
+        violations = await violated(tx)
+        self._changes = changes
+        return view, violations

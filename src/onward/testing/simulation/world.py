@@ -1,0 +1,140 @@
+"""A simulated world: two workers, a client, a database, and trouble; all from one seed.
+
+    trace = Simulation(seed=7).run()
+
+What works there is real: workers, executions, stores, SQL. Only time, chance, threads and the way
+to the database are the world's. So the same seed gives the same world, to the last row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from onward.core.instant import SECOND
+from onward.testing.clock import VirtualClock
+from onward.testing.simulation.client import Client
+from onward.testing.simulation.crew import Crew
+from onward.testing.simulation.draw import Draw
+from onward.testing.simulation.errands import ERRANDS, Outside, enter
+from onward.testing.simulation.line import Memory
+from onward.testing.simulation.plan import TROUBLE_SECONDS, draw_plan
+from onward.testing.simulation.process import Process, SeededLoop
+from onward.testing.simulation.rules import WORLD
+from onward.testing.simulation.trace import Trace
+from onward.testing.simulation.witness import Witness
+
+if TYPE_CHECKING:
+    from onward.testing.simulation.plan import Jump, Outage, Plan
+
+PATIENCE_SECONDS = TROUBLE_SECONDS + 240.0
+"""After this every run must be over: the trouble is, and nothing takes that long."""
+
+
+class Failed(Exception):
+    """A world in which something went wrong. Its seed shows it again."""
+
+    def __init__(self, trace: Trace, broken: list[str]) -> None:
+        self.trace = trace
+        self.broken = broken
+        again = f"python -m onward.testing.simulation --seed {trace.seed}"
+        super().__init__(f"seed {trace.seed}: {'; '.join(broken)}\nTo see it again: {again}")
+
+
+class Simulation:
+    """A world that follows from its seed. It can be run once.
+
+    Args:
+        seed: Decides everything.
+        plan: What shall happen, where a test wants to decide that itself.
+    """
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.seed = seed
+        self.plan = plan or draw_plan(seed, tuple(ERRANDS))
+        self.trace = Trace(seed)
+        self.clock = VirtualClock()
+        self.witness = Witness(self.clock, self.trace)
+        self._world = Process(WORLD)
+
+    def run(self) -> Trace:
+        """Let the world run to its end.
+
+        Raises:
+            Failed: something happened that must never happen, or did not happen in time.
+        """
+        lines = Draw(self.seed, "lines")
+        self._memory = Memory(self.clock, self.plan.weather, lines, self.witness.look)
+        self.witness.watch(self._memory)
+        leave = enter(Outside(self.witness, Draw(self.seed, "outside")))
+        try:
+            with asyncio.Runner(loop_factory=self._make_loop) as runner:
+                runner.run(self._live(), context=self._world.context.copy())
+        finally:
+            leave()
+            self._memory.close()
+        if self.witness.broken:
+            raise Failed(self.trace, self.witness.broken)
+        return self.trace
+
+    def _make_loop(self) -> SeededLoop:
+        self._loop = SeededLoop(self.clock, Draw(self.seed, "turns"))
+        self._loop.set_exception_handler(self._unheard)
+        self._loop.turns.on_spin = self.witness.break_
+        return self._loop
+
+    def _unheard(self, _: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
+        what = told.get("exception") or told["message"]
+        self.witness.break_(f"an error that nobody heard: {what!r}")
+
+    async def _live(self) -> None:
+        over = asyncio.Event()
+        self.witness.on_broken = over.set
+        story = asyncio.create_task(self._story(), name="story")
+        story.add_done_callback(lambda _: over.set())
+        await over.wait()
+        if story.done() and (error := story.exception()) is not None:
+            self.witness.broken.append(f"the story broke off: {error!r}")
+        self.witness.tell(self._world, "end", self._loop.turns.taken)
+        # From here on nobody reaches anything: what is left, dead or alive, is taken apart.
+        self._memory.is_away = self._loop.turns.is_over = self.witness.is_over = True
+
+    async def _story(self) -> None:
+        """Let everything begin, wait until all runs are over, and let the workers leave."""
+        leaving = asyncio.Event()
+        crew = Crew(self.seed, self.plan, self._memory, self.witness, self._world)
+        work = asyncio.create_task(crew.work(self._loop, self.clock, leaving), name="crew")
+        trouble = asyncio.create_task(self._trouble(), name="trouble")
+        process = Process("client")
+        store = self._memory.store(process, self.clock, Draw(self.seed, "client"))
+        client = Client(process, store, self.witness, Draw(self.seed, "wishes"))
+        errands = self._loop.task_of(process, client.send_all(self.plan.errands), name="client")
+        await asyncio.wait([errands], timeout=PATIENCE_SECONDS)
+        if not errands.done():
+            stuck = ", ".join(map(str, self.witness.open_runs()))
+            self.witness.break_(f"not over after {PATIENCE_SECONDS} s: {stuck}")
+            return
+        await errands
+        await trouble
+        leaving.set()
+        await work
+
+    async def _trouble(self) -> None:
+        await asyncio.gather(
+            *(self._go_away(outage) for outage in self.plan.outages),
+            *(self._jump(jump) for jump in self.plan.jumps),
+        )
+
+    async def _go_away(self, outage: Outage) -> None:
+        await asyncio.sleep(outage.begin)
+        self.witness.tell(self._world, "outage", outage.seconds)
+        self._memory.is_away = True
+        await asyncio.sleep(outage.seconds)
+        self._memory.is_away = False
+        self.witness.tell(self._world, "back")
+
+    async def _jump(self, jump: Jump) -> None:
+        await asyncio.sleep(jump.begin)
+        self.witness.tell(self._world, "jump", jump.seconds)
+        move = self.clock.jump if jump.seconds > 0 else self.clock.set_back
+        move(round(abs(jump.seconds) * SECOND))

@@ -1,0 +1,145 @@
+"""A plan is made once, perhaps while tables are empty, and must be right with a million rows."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from onward.store import open_store
+from onward.store.address import PostgresAddress, parse
+from onward.store.postgres.pool import connect
+from onward.store.statements import own_statements
+from tests.postgres.builders import LONG, WORKER
+from tests.postgres.hand import STATEMENTS, Hand
+
+# Statements of both databases that a busy worker or client sends all the time.
+SHARED = {
+    "drop_lease", "insert_mark", "insert_run", "insert_run_data", "lease_here", "newest_run",
+    "next_due", "renew_lease", "run_by_id", "run_by_uid", "run_end", "take_lease",
+}  # fmt: skip
+HOT = sorted(own_statements("postgres") | SHARED)
+
+# What may be read by the namespace alone, and why that stays cheap.
+SHORT = {
+    ("claim", "onward_run_suspect"): "it holds suspects alone, and there are few",
+    ("claim", "onward_run_running"): "only its first row is read, to find the first worker in it",
+    ("claim", "onward_lease_pkey"): "there are as many leases as workers",
+    ("oldest_marks", "onward_mark_pkey"): "the first marks are wanted, whatever they are",
+}
+
+FILL = """
+    INSERT INTO onward.onward_run (namespace, uid, id, kind, name, queue, state, due, finished_at,
+                                   created_at, updated_at)
+    SELECT 'default', $1 || n, $1 || n, 'workflow', 'hello', 'default', $1, n,
+           CASE WHEN $1 = 'succeeded' THEN n END, n, n
+    FROM generate_series(1, 20000) n
+"""
+FILL_DATA = """
+    INSERT INTO onward.onward_run_data (namespace, uid, input, args_hash)
+    SELECT namespace, uid, '', '' FROM onward.onward_run
+"""
+RUNNING = "UPDATE onward.onward_run SET state = 'running', worker = $1, fence = 1 WHERE uid = $2"
+
+
+@asynccontextmanager
+async def like_the_store(url: str) -> AsyncIterator[Hand]:
+    """A connection with the settings that the store gives its own."""
+    address = parse(url)
+    assert isinstance(address, PostgresAddress)
+    connection = await connect(address)
+    try:
+        yield Hand(connection)
+    finally:
+        await connection.close()
+
+
+async def prepare(hand: Hand, name: str) -> None:
+    await hand.run(f"PREPARE {name} AS {STATEMENTS[name].sql}")
+
+
+async def plan(hand: Hand, name: str, how: str = "", **given: str) -> dict[str, Any]:
+    """Return the plan of a prepared statement; what is not given is NULL."""
+    values = [given.get(parameter, "NULL") for parameter in STATEMENTS[name].parameters]
+    execute = f"EXECUTE {name}({', '.join(values)})" if values else f"EXECUTE {name}"
+    text = await hand.value(f"EXPLAIN (FORMAT JSON{how}) {execute}")
+    found: dict[str, Any] = json.loads(text)[0]["Plan"]
+    return found
+
+
+def nodes(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield found
+    for part in found.get("Plans", ()):
+        yield from nodes(part)
+
+
+def columns(condition: str) -> set[str]:
+    """Return the columns that an index is searched by."""
+    return set(re.findall(r"\(?(?:\w+\.)?(\w+)\)? (?:=|<|<=|>|>=) ", condition))
+
+
+def test_the_columns_of_a_condition_are_found() -> None:
+    condition = "((namespace = $1) AND (uid = ANY ($2)) AND (r.due <= 5))"
+    assert columns(condition) == {"namespace", "uid", "due"}
+    assert columns("(namespace = $1)") == {"namespace"}
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_a_statement_planned_on_empty_tables_searches_by_more_than_the_namespace(
+    name: str, postgres_url: str
+) -> None:
+    async with like_the_store(postgres_url) as hand:
+        await prepare(hand, name)
+        found = list(nodes(await plan(hand, name)))
+    assert [node for node in found if node["Node Type"] == "Seq Scan"] == []
+    for node in found:
+        if "Index Name" in node and (name, node["Index Name"]) not in SHORT:
+            assert columns(node.get("Index Cond", "")) - {"namespace"}, node
+
+
+async def test_no_exception_is_there_without_need(postgres_url: str) -> None:
+    used = set()
+    async with like_the_store(postgres_url) as hand:
+        for name in HOT:
+            await prepare(hand, name)
+            for node in nodes(await plan(hand, name)):
+                if columns(node.get("Index Cond", "")) == {"namespace"}:
+                    used.add((name, node["Index Name"]))
+    assert used == set(SHORT)
+
+
+async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
+    postgres_url: str,
+) -> None:
+    array = "ARRAY['{}']"
+    claim = {
+        "namespace": "'default'", "worker": f"'{WORKER}'", "queues": array.format("default"),
+        "names": array.format("hello"), "tags": "ARRAY[]::text[]", "limit": "10", "suspects": "1",
+    }  # fmt: skip
+    record = {
+        "namespace": "'default'", "worker": f"'{WORKER}'", "run": array.format("ready20000"),
+        "fence": "ARRAY[1]", "r_run": array.format("ready20000"), "r_identity": array.format("a"),
+        "r_attempt": "ARRAY[1]", "r_seq": "ARRAY[1]", "r_kind": array.format("step"),
+        "r_name": array.format("a"), "r_state": array.format("succeeded"),
+    }  # fmt: skip
+    async with open_store(postgres_url) as store, like_the_store(postgres_url) as hand:
+        await store.take_lease(WORKER, LONG)
+        for name, given in (("claim", claim), ("record", record)):
+            await prepare(hand, name)
+            await plan(hand, name, **given)
+        for state in ("succeeded", "ready"):
+            await hand.run(FILL, state)
+        await hand.run(FILL_DATA)
+        await hand.run(RUNNING, WORKER, "ready20000")
+        claimed = await plan(hand, "claim", ", ANALYZE, BUFFERS", **claim)
+        assert claimed["Actual Rows"] == 10
+        assert pages(claimed) < 400
+        recorded = await plan(hand, "record", ", ANALYZE, BUFFERS", **record)
+        assert pages(recorded) < 100
+        assert len((await store.history(["ready20000"]))["ready20000"]) == 1
+
+
+def pages(found: dict[str, Any]) -> int:
+    return int(found["Shared Hit Blocks"] + found["Shared Read Blocks"])

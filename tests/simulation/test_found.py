@@ -1,0 +1,79 @@
+"""What simulation has found in the engine, each as the smallest case that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+
+import pytest
+
+from onward.runtime.runloop import RunLoop
+from onward.testing.simulation import Simulation
+from onward.testing.simulation.errands import branches, patience, race
+from onward.testing.simulation.line import Weather
+from onward.testing.simulation.plan import Plan
+
+CALM = Weather(delay=0.0, hints_lost=0.0, answers_lost=0.0, clears=0.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_worker_without_a_free_slot_does_not_ask_without_pause_for_what_is_due(seed: int) -> None:
+    errands = (branches.name, branches.name, patience.name, patience.name)
+    crowded = Plan(errands, 1, 1000, CALM)
+    simulation = Simulation(seed, crowded)
+    simulation.run()
+    assert simulation.trace.events[-1].detail[0] < 10_000
+
+
+def test_branches_are_cancelled_in_the_order_in_which_they_were_made() -> None:
+    cancelled: list[int] = []
+
+    async def branch(number: int) -> None:
+        try:
+            await loop.create_future()
+        finally:
+            cancelled.append(number)
+
+    async def body() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(branch(number))
+
+    loop = RunLoop(lambda parent, name: f"{parent}/{name}", lambda delay, handle: lambda: None)
+    main = loop.start(body(), copy_context())
+    loop.drain()
+    loop.cancel_all()
+    loop.drain()
+    assert main.cancelled()
+    assert cancelled == list(range(50))
+
+
+def test_a_cancelled_group_lets_its_branches_tidy_up() -> None:
+    tidied: list[int] = []
+
+    async def branch(number: int) -> None:
+        try:
+            await loop.create_future()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # a second cancel would end it here
+            tidied.append(number)
+            raise
+
+    async def body() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(branch(number))
+
+    loop = RunLoop(lambda parent, name: f"{parent}/{name}", lambda delay, handle: lambda: None)
+    main = loop.start(body(), copy_context())
+    loop.drain()
+    loop.cancel_all()
+    loop.drain()
+    assert main.cancelled()
+    assert tidied == list(range(5))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_signal_is_not_lost_with_a_wait_that_is_cancelled_as_it_arrives(seed: int) -> None:
+    slow = Weather(delay=0.5, hints_lost=1.0, answers_lost=0.0, clears=0.0)
+    Simulation(seed, Plan((race.name,) * 3, 100, 0, slow)).run()

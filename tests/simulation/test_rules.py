@@ -1,0 +1,93 @@
+"""The rules of a world: each is broken here once, and kept once."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.testing.simulation.process import Process
+from onward.testing.simulation.rules import WORLD, RecordSeen, RunSeen, View, broken_rules
+
+NOW = 1_000_000
+RUN = RunSeen("u", "errand", "running", None, None, "me", 3, 0, 0, None, None)
+STEP = RecordSeen("u", ":step#1", 1, 1, "step", "succeeded", None, None, b"x", None, NOW)
+TIMER = RecordSeen("u", ":sleep#1", 1, 1, "timer", "succeeded", NOW, None, None, None, NOW)
+
+
+def a_view(
+    run: RunSeen | None = RUN, *records: RecordSeen, leases: tuple[str, ...] = ("me",)
+) -> View:
+    view = View()
+    if run is not None:
+        view.runs[run.uid] = run
+    view.records = {(r.run, r.identity, r.attempt): r for r in records}
+    view.leases = dict.fromkeys(leases, NOW + 15)
+    return view
+
+
+def broken(before: View, after: View, *, worker: str | None = "me", name: str = "w") -> list[str]:
+    process = Process(name)
+    process.worker = worker
+    return list(broken_rules(process, before, after, NOW))
+
+
+OTHER = RUN._replace(worker="other", fence=4)
+OVER = RUN._replace(state="succeeded", worker=None)
+READY = RUN._replace(state="ready", worker=None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (a_view(), a_view(None), "vanished"),
+        (a_view(OVER), a_view(READY), "which was over"),
+        (a_view(), a_view(RUN._replace(fence=2)), "went from 3 to 2"),
+        (a_view(READY), a_view(OTHER), "rose without a claim"),
+        (a_view(OTHER), a_view(OTHER._replace(state="waiting", worker=None)), "belonged to other"),
+        (a_view(leases=()), a_view(OVER, leases=()), "had no lease any more"),
+        (a_view(OVER), a_view(OVER, STEP), "not running"),
+        (a_view(OTHER), a_view(OTHER, STEP), "belonged to other"),
+        (a_view(RUN, STEP), a_view(RUN, STEP._replace(payload=b"y")), "which was recorded"),
+        (a_view(RUN, STEP), a_view(RUN), "which was recorded"),
+        (a_view(), a_view(RUN, TIMER._replace(due=NOW + 1)), "before it was due"),
+        (
+            a_view(OTHER, leases=("me", "other")),
+            a_view(RUN._replace(fence=5), leases=("me", "other")),
+            "which has a lease",
+        ),
+        (a_view(leases=("me", "other")), a_view(leases=("me",)), "took the lease of other"),
+    ],
+)
+def test_a_transaction_that_breaks_a_rule_is_told_on(before: View, after: View, why: str) -> None:
+    assert any(why in rule for rule in broken(before, after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (a_view(), a_view(RUN, STEP)),
+        (a_view(), a_view(RUN, TIMER)),
+        (a_view(), a_view(OVER)),
+        (a_view(READY), a_view(RUN._replace(fence=4))),
+        (a_view(OTHER), a_view(RUN._replace(fence=5))),
+        (a_view(RUN, STEP._replace(state="open", closed_at=None)), a_view(RUN, STEP)),
+    ],
+)
+def test_a_transaction_that_keeps_the_rules_is_let_pass(before: View, after: View) -> None:
+    assert broken(before, after) == []
+
+
+def test_a_changed_message_is_told_on() -> None:
+    before, after = a_view(), a_view()
+    before.inbox["u", 1] = ("m", "signal", b"x")
+    assert "message" in broken(before, after)[0]
+
+
+def test_the_world_may_end_the_lease_of_a_worker_that_died() -> None:
+    before, after = a_view(leases=("me",)), a_view(leases=())
+    assert broken(before, after, worker=None, name=WORLD) == []
+
+
+def test_the_dead_write_nothing() -> None:
+    process = Process("ghost")
+    process.is_dead = True
+    assert list(broken_rules(process, a_view(), a_view(), NOW)) == ["ghost wrote after its death"]

@@ -1,0 +1,94 @@
+"""Worlds that a seed decides: what must hold holds in each, and each can be had again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.testing.simulation import Simulation
+
+if TYPE_CHECKING:
+    from onward.testing.simulation import Trace
+
+CHUNK = 50
+
+
+@pytest.mark.parametrize("first", range(0, 200, CHUNK))
+def test_whatever_happens_every_run_ends_right_and_no_rule_is_broken(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        Simulation(seed).run()  # raises `Failed` with the seed if anything is wrong
+
+
+def test_the_same_seed_gives_the_same_world() -> None:
+    for seed in range(10):
+        assert Simulation(seed).run().hash == Simulation(seed).run().hash
+
+
+def test_every_seed_gives_a_world_of_its_own() -> None:
+    assert len({Simulation(seed).run().hash for seed in range(20)}) == 20
+
+
+def test_neither_the_process_nor_its_hash_seed_changes_a_world() -> None:
+    code = (
+        "from onward.testing.simulation import Simulation\n"
+        "print([Simulation(seed).run().hash for seed in range(25)])"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4711")
+    }
+    assert len(told) == 1
+
+
+def situations(trace: Trace) -> set[str]:
+    """Return which of the situations that matter came about in a world."""
+    found = {event.what for event in trace.events} & {"crash", "stop", "outage", "cancel"}
+    found |= {f"left: {event.detail[0]}" for event in trace.of("leave")}
+    begun = Counter(event.detail for event in trace.of("step"))
+    if max(begun.values(), default=0) > 1:
+        found.add("a step ran again because its result was not recorded")
+    if any(attempt > 1 for _, _, attempt in begun):
+        found.add("a step was tried again after it failed")
+    rows = [row for event in trace.of("commit") for row in event.detail]
+    runs = [row[2] for row in rows if row[0] == "run"]
+    if any(crashes for *_, crashes, _, _ in runs):
+        found.add("a run was adopted from a worker that vanished")
+    records = [row[4] for row in rows if row[0] == "record"]
+    found |= {f"{kind} {state}" for _, _, _, _, kind, state, *_ in records}
+    return found
+
+
+def test_the_worlds_are_not_blind_to_what_matters() -> None:
+    seen: set[str] = set()
+    for seed in range(60):
+        seen |= situations(Simulation(seed).run())
+    assert seen >= {
+        "crash",
+        "stop",
+        "outage",
+        "cancel",
+        "left: asked to",
+        "left: LeaseLost",
+        "a step ran again because its result was not recorded",
+        "a step was tried again after it failed",
+        "a run was adopted from a worker that vanished",
+        "signal open",
+        "signal succeeded",
+        "signal timed_out",
+        "step failed",
+        "step succeeded",
+        "timer open",
+        "timer succeeded",
+        "cancel succeeded",
+    }

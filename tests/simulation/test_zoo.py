@@ -1,0 +1,123 @@
+"""The zoo: bugs that are put in on purpose. A simulation that misses one of them proves little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import onward.core.lease
+from onward.core.instant import SECOND
+from onward.core.lease import Fate
+from onward.runtime.journal import Journal
+from onward.runtime.waits import Waits
+from onward.runtime.worker import Worker
+from onward.store.store import Outcome, Store
+from onward.testing.simulation import Failed, Simulation
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Iterator
+
+    from onward.core.instant import Instant
+    from onward.core.lease import Row
+    from onward.runtime.calls import Call
+    from onward.runtime.waits import Mailbox
+    from onward.store.commit import Commit
+    from onward.store.rows import InboxRow, RecordRow
+
+SEEDS_MOST = 60
+
+
+def first_failure() -> Failed | None:
+    """Return how the first world that sees the bug fails."""
+    for seed in range(SEEDS_MOST):
+        try:
+            Simulation(seed).run()
+        except Failed as failed:
+            return failed
+    return None
+
+
+def test_a_result_that_is_handed_out_before_it_is_written_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patiently = Worker.commit
+
+    def hastily(self: Worker, commit: Commit) -> asyncio.Future[Outcome]:
+        written = patiently(self, commit)
+        if not commit.is_plain:
+            return written
+        answer: asyncio.Future[Outcome] = self.loop.create_future()
+        answer.set_result(Outcome(Fate.DONE, self.now()))
+        return answer
+
+    monkeypatch.setattr(Worker, "commit", hastily)
+    failure = first_failure()
+    assert failure is not None
+    assert "never recorded" in str(failure)
+
+
+def test_a_write_without_a_look_at_the_fence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anybody(row: Row | None, fence: int, *, leased: bool) -> bool:
+        return row is not None
+
+    monkeypatch.setattr(onward.core.lease, "may_write", anybody)
+    failure = first_failure()
+    assert failure is not None
+    assert any(sign in str(failure) for sign in ("belonged to", "not running", "had no lease"))
+
+
+def test_a_wake_that_is_lost_because_nobody_looks_at_the_inbox_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carefully = Journal.park
+
+    def blindly(
+        self: Journal,
+        opened: Iterable[Call],
+        due: Instant | None,
+        seen: int,
+        then: Callable[[Fate], None],
+    ) -> None:
+        carefully(self, opened, due, None, then)  # type: ignore[arg-type] # this is the bug
+
+    monkeypatch.setattr(Journal, "park", blindly)
+    failure = first_failure()
+    assert failure is not None
+    assert "not over after" in str(failure)
+
+
+def test_a_timer_that_goes_off_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    punctually = Waits.come
+
+    def early(self: Waits, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+        return punctually(self, mail, now + SECOND)
+
+    monkeypatch.setattr(Waits, "come", early)
+    failure = first_failure()
+    assert failure is not None
+    assert "before it was due" in str(failure)
+
+
+def test_a_history_that_is_not_read_back_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: Store, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
+        return {uid: [] for uid in uids}
+
+    monkeypatch.setattr(Store, "history", nothing)
+    failure = first_failure()
+    assert failure is not None
+    assert "after it was recorded" in str(failure)
+
+
+def test_a_failing_world_fails_in_the_same_way_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anybody(*_: Any, **__: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(onward.core.lease, "may_write", anybody)
+    failure = first_failure()
+    assert failure is not None
+    with pytest.raises(Failed) as again:
+        Simulation(failure.trace.seed).run()
+    assert again.value.broken == failure.broken
+    assert again.value.trace.hash == failure.trace.hash

@@ -1,0 +1,110 @@
+"""Query plans on SQLite: no statement of the hot path gets slower as finished runs pile up."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.store.sqlite.connection import DIALECT, connect, migrate
+
+if TYPE_CHECKING:
+    import sqlite3
+
+# What operators ask for now and then may look at everything there is.
+FOR_PEOPLE = {"counts", "list_runs"}
+STATEMENTS = {
+    name: statement
+    for name, statement in DIALECT.statements().items()
+    if not name.startswith("check_") and name not in FOR_PEOPLE
+}
+
+# These tables keep what is over; the rest only hold what is alive.
+GROWING = {
+    "onward_run", "onward_run_data", "onward_record", "onward_inbox", "onward_effect",
+    "onward_event", "onward_delivery",
+}  # fmt: skip
+# A whole pass over one of these indexes meets open runs alone.
+OPEN_ONLY = {"onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready"}
+
+CHOSEN = {
+    "ready_candidates": "onward_run USING INDEX onward_run_ready (namespace=? AND queue=?)",
+    "due_candidates": "onward_run USING INDEX onward_run_waiting (namespace=? AND due<?)",
+    "orphan_candidates": "r USING INDEX onward_run_running (namespace=?)",
+    "suspect_candidates": "r USING INDEX onward_run_suspect (namespace=?)",
+    "runs_of_worker": "onward_run USING INDEX onward_run_running (namespace=? AND worker=?)",
+    "next_due": "onward_run USING INDEX onward_run_waiting (namespace=? AND due>?)",
+    "claim_run": "onward_run USING PRIMARY KEY (namespace=? AND uid=?)",
+    "claimed_runs": "r USING PRIMARY KEY (namespace=? AND uid=?)",
+    "runs_seen": "r USING PRIMARY KEY (namespace=? AND uid=?)",
+    "move_run": "onward_run USING PRIMARY KEY (namespace=? AND uid=?)",
+    "raise_inbox": "r USING PRIMARY KEY (namespace=? AND uid=?)",
+    "run_by_id": "r USING INDEX onward_run_newest (namespace=? AND id=?)",
+    "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
+    "look": "i USING PRIMARY KEY (namespace=? AND run=?)",
+    "run_ends": "r USING PRIMARY KEY (namespace=? AND uid=?)",
+    "spread_event": "onward_subscription USING PRIMARY KEY (namespace=? AND topic=?)",
+}
+
+STEP = re.compile(r"(SCAN|SEARCH) (\w+)(?: USING (?:COVERING )?(INDEX \w+|PRIMARY KEY))?(.*)")
+
+
+@pytest.fixture(scope="module")
+def connection() -> sqlite3.Connection:
+    made = connect(None)
+    migrate(made, ":memory:")
+    return made
+
+
+def plan(connection: sqlite3.Connection, name: str) -> list[str]:
+    statement = STATEMENTS[name]
+    values = [None] * len(statement.parameters)
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", values)
+    return [row[3] for row in rows]
+
+
+def tables_of(sql: str) -> dict[str, str]:
+    """Return the tables that a statement uses, by the names that it gives them."""
+    found = re.findall(r"(?:FROM|JOIN|UPDATE|INTO) (onward_\w+)(?: (?:AS )?([a-z])\b)?", sql)
+    return {alias or table: table for table, alias in found}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_walks_through_what_is_over(connection: sqlite3.Connection, name: str) -> None:
+    tables = tables_of(STATEMENTS[name].sql)
+    for step in plan(connection, name):
+        match = STEP.match(step)
+        if match is None or tables.get(match[2]) not in GROWING:
+            continue
+        index = (match[3] or "").removeprefix("INDEX ")
+        assert match[1] == "SEARCH", step
+        assert index in OPEN_ONLY or "AND" in match[4], step
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_statement_uses_the_index_that_was_made_for_it(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    assert f"SEARCH {CHOSEN[name]}" in plan(connection, name)
+
+
+@pytest.mark.parametrize("name", ["ready_candidates", "due_candidates", "oldest_marks"])
+def test_what_is_asked_for_in_order_lies_in_order(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    assert not [step for step in plan(connection, name) if "TEMP B-TREE" in step]
+
+
+def test_a_statement_that_would_walk_is_seen(connection: sqlite3.Connection) -> None:
+    [[*_, step]] = connection.execute(
+        "EXPLAIN QUERY PLAN SELECT uid FROM onward_run WHERE namespace = '' AND state = 'failed'"
+    )
+    match = STEP.match(step)
+
+    assert match is not None
+    assert match[3] == "PRIMARY KEY"
+    assert "AND" not in match[4]
+    assert tables_of("SELECT 1 FROM onward_run r JOIN onward_lease") == {
+        "r": "onward_run", "onward_lease": "onward_lease",
+    }  # fmt: skip

@@ -1,0 +1,84 @@
+"""Rows are filled by position: their fields are the columns of the statements behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.store.rows import (
+    Claimed,
+    DeliveryMove,
+    EffectWrite,
+    HandlerState,
+    InboxRow,
+    Message,
+    Move,
+    NewRecord,
+    NewRun,
+    Publish,
+    RecordRow,
+    RunEnd,
+    RunRow,
+)
+from onward.store.sqlite.connection import DIALECT, connect, migrate
+
+if TYPE_CHECKING:
+    import sqlite3
+
+STATEMENTS = DIALECT.statements()
+
+READ: dict[str, tuple[str, ...]] = {
+    "run_by_uid": RunRow._fields,
+    "newest_run": RunRow._fields,
+    "list_runs": RunRow._fields,
+    "run_end": RunEnd._fields,
+    "run_ends": RunEnd._fields,
+    "history": RecordRow._fields,
+    "look": InboxRow._fields,
+    "claimed_runs": Claimed._fields,
+}
+
+# What follows the fields of a row is added by whoever writes it.
+WRITTEN: dict[str, tuple[str, ...]] = {
+    "insert_run": (*NewRun._fields, "namespace", "now"),
+    "add_record": (*NewRecord._fields, "namespace", "now"),
+    "write_effect": (*EffectWrite._fields, "namespace", "now"),
+    "move_delivery": (*DeliveryMove._fields, "run", "namespace", "now"),
+    "add_event": (*Publish._fields, "run", "namespace", "now"),
+    "save_state": (*HandlerState._fields, "run", "namespace", "now"),
+}
+
+
+@pytest.fixture(scope="module")
+def connection() -> sqlite3.Connection:
+    made = connect(None)
+    migrate(made, ":memory:")
+    return made
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_row_has_the_columns_of_the_statement_that_fills_it(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    statement = STATEMENTS[name]
+    given: dict[str, object] = dict.fromkeys(statement.parameters, "")
+    given |= {"uids": "[]", "limit": 1}
+
+    cursor = connection.execute(statement.sql, statement.arrange(given))
+
+    assert tuple(column[0] for column in cursor.description) == READ[name]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_row_gives_the_parameters_of_the_statement_that_writes_it(name: str) -> None:
+    assert STATEMENTS[name].parameters == WRITTEN[name]
+
+
+def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be() -> None:
+    assert STATEMENTS["move_run"].parameters[:7] == Move._fields[:7]
+    assert Move._fields[7:] == ("result", "error")
+    assert STATEMENTS["add_message"].parameters[2:6] == Message._fields[1:5]
+    assert STATEMENTS["insert_run_data"].parameters == (
+        "uid", "input", "args_hash", "trace", "namespace",
+    )  # fmt: skip

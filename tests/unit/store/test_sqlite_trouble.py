@@ -1,0 +1,307 @@
+"""SQLite in trouble: full, locked, damaged, gone. It says so, loses nothing and heals by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onward.core.lease import Fate
+from onward.errors import SchemaTooNew, StoreUnusable, Unavailable
+from onward.store import open_store
+from onward.store.invariants import check
+from onward.store.sqlite import connection as connections
+from onward.store.sqlite.files import Locks
+from onward.testing.conformance.samples import SUCCEEDED, a_message, a_record, a_run
+from onward.testing.conformance.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from onward.store import Store
+
+BIG = b"x" * 200_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "onward.db"
+
+
+async def a_worker(store: Store) -> Worker:
+    await store.take_lease("w")
+    return Worker(store, "w")
+
+
+async def limit(store: Store, pages: int | None) -> None:
+    """Let the database have room for a few more pages only, or for as many as it likes."""
+
+    async def set_limit(tx: Any) -> None:
+        [[used]] = tx._connection.execute("PRAGMA page_count")
+        most = 1_073_741_823 if pages is None else used + pages
+        tx._connection.execute(f"PRAGMA max_page_count = {most}")
+
+    await store.write(set_limit)
+
+
+# --- full -----------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_is_unavailable_and_heals_by_itself(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        worker = await a_worker(store)
+        [run] = await worker.owning("a")
+        await limit(store, 4)
+        record = a_record(run, 1)._replace(payload=BIG)
+
+        for refused in (
+            store.start(a_run("big")._replace(input=BIG)),
+            store.send(a_message("a", "m1")._replace(payload=BIG)),
+            worker.commit(run, record),
+            worker.commit(run, move=SUCCEEDED._replace(result=BIG)),
+        ):
+            with pytest.raises(Unavailable, match="no room left"):
+                await refused
+
+        assert await store.counts() == {"running": 1}
+        assert await check(store) == []
+        await limit(store, None)
+        assert (await store.start(a_run("big")._replace(input=BIG))).created
+        assert (await worker.commit(run, record)).fate is Fate.DONE
+        assert [again.id for again in await worker.claim()] == ["big"]
+
+
+async def test_a_full_disk_refuses_nothing_for_good_that_came_with_others(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        worker = await a_worker(store)
+        runs = await worker.owning(*map(str, range(8)))
+        await limit(store, 4)
+
+        answers = await asyncio.gather(
+            *(store.start(a_run(f"big{n}")._replace(input=BIG)) for n in range(4)),
+            *(store.send(a_message(run.uid, "m1")._replace(payload=BIG)) for run in runs),
+            *(worker.commit(run, a_record(run, 1)._replace(payload=BIG)) for run in runs),
+            worker.renew(),
+            worker.claim(),
+            return_exceptions=True,
+        )
+
+        failed = [answer for answer in answers if isinstance(answer, BaseException)]
+        assert failed
+        assert all(isinstance(answer, Unavailable) for answer in failed)
+        assert await store.counts() == {"running": 8}
+        await limit(store, None)
+        for run in runs:
+            assert (await worker.commit(run, a_record(run, 1), move=SUCCEEDED)).fate is Fate.DONE
+        assert await check(store) == []
+
+
+# --- locked ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked_by_a_stranger(path: Path) -> Iterator[None]:
+    stranger = sqlite3.connect(path, isolation_level=None)
+    stranger.execute("BEGIN IMMEDIATE")
+    yield
+    stranger.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BUSY_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_file_that_a_stranger_keeps_locked_is_unavailable(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        with locked_by_a_stranger(path):
+            with pytest.raises(Unavailable, match="is locked by another program"):
+                await store.start(a_run("a"))
+            assert await store.counts() == {}
+
+        assert (await store.start(a_run("a"))).created
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_locked_file_cannot_be_opened_for_now(path: Path) -> None:
+    async with open_store(str(path)):
+        pass
+    with locked_by_a_stranger(path), pytest.raises(Unavailable, match="is locked"):
+        await open_store(str(path)).__aenter__()
+
+    async with open_store(str(path)) as store:
+        assert await store.counts() == {}
+
+
+async def test_a_stranger_that_lets_go_in_time_costs_nothing_but_time(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        stranger = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        stranger.execute("BEGIN IMMEDIATE")
+        starting = asyncio.create_task(store.start(a_run("a")))
+        await store.counts()  # a reader waits for nobody
+
+        stranger.execute("COMMIT")
+        stranger.close()
+
+        assert (await starting).created
+
+
+# --- damaged, newer, gone -------------------------------------------------------------------------
+
+
+MINUTES = b"These are the minutes of the meeting. " * 100
+
+
+@pytest.fixture
+def text_file(path: Path) -> Iterator[Path]:
+    path.write_bytes(MINUTES)
+    yield path
+    assert path.read_bytes() == MINUTES
+
+
+async def test_a_file_that_is_no_database_is_refused(text_file: Path) -> None:
+    with pytest.raises(StoreUnusable, match=r"is damaged or no SQLite database.*backup"):
+        await open_store(str(text_file)).__aenter__()
+
+
+def damage(path: Path) -> None:
+    """Spoil the second half of a file."""
+    content = path.read_bytes()
+    half = len(content) // 2
+    path.write_bytes(content[:half] + b"\xff" * half)
+
+
+async def test_a_damaged_page_is_told_to_whoever_meets_it(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        for number in range(20):
+            await store.start(a_run(str(number))._replace(input=BIG))
+    damage(path)
+
+    async with open_store(str(path)) as store:
+        ends = [store.end(f"uid-{number}") for number in range(20)]
+        answers = await asyncio.gather(*ends, return_exceptions=True)
+
+    refused = [answer for answer in answers if isinstance(answer, BaseException)]
+    assert refused
+    assert all(isinstance(answer, StoreUnusable) for answer in refused)
+
+
+async def test_a_file_of_a_newer_onward_is_refused_and_let_go(path: Path) -> None:
+    async with open_store(str(path)):
+        pass
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE onward_meta SET value = 999 WHERE name = 'schema'")
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(SchemaTooNew):
+        await open_store(str(path)).__aenter__()
+
+    locks = Locks(path)
+    assert locks.alone()
+    locks.close()
+
+
+async def test_a_file_that_vanished_is_unavailable(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        elsewhere = path.with_name("elsewhere")
+        os.rename(path, elsewhere)
+
+        with pytest.raises(Unavailable, match="cannot be opened"):
+            await store.counts()
+
+        os.rename(elsewhere, path)
+        assert await store.counts() == {}
+
+
+async def test_a_store_that_is_not_open_says_so() -> None:
+    with pytest.raises(Unavailable, match="is not open in this process"):
+        await open_store(":memory:").counts()
+
+
+# --- one process ----------------------------------------------------------------------------------
+
+
+def writers() -> int:
+    return sum(thread.name == "onward-writer" for thread in threading.enumerate())
+
+
+async def test_the_stores_of_a_process_share_one_writer(path: Path) -> None:
+    before = writers()
+    link = path.with_name("link.db")
+    async with open_store(str(path), namespace="a") as one:
+        link.symlink_to(path)
+        async with open_store(str(link), namespace="b") as other:
+            assert writers() == before + 1
+            assert one.database.exchange is other.database.exchange
+            await one.start(a_run("a"))
+            assert await other.counts() == {}
+        await one.start(a_run("b"))
+    assert writers() == before
+
+
+async def test_a_new_file_is_made_under_the_lock_of_all_processes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.flock
+    was_there: list[bool] = []
+
+    def locking(descriptor: int, how: int) -> None:
+        if how == fcntl.LOCK_EX:
+            was_there.append(os.path.exists(path))
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", locking)
+    async with open_store(str(path)):
+        assert was_there[0] is False
+
+
+async def test_each_database_in_memory_is_one_of_its_own() -> None:
+    async with open_store(":memory:") as one, open_store(":memory:") as other:
+        await one.start(a_run("a"))
+
+        assert await other.counts() == {}
+
+
+# --- callers' connections -------------------------------------------------------------------------
+
+
+async def test_a_connection_to_another_file_is_refused(path: Path) -> None:
+    async with (
+        open_store(str(path)) as store,
+        open_store(str(path.with_name("other.db"))) as other,
+    ):
+        connection = sqlite3.connect(path)
+        with pytest.raises(StoreUnusable, match="Pass a connection to the same database"):
+            other.within(connection)
+        await store.within(connection).start(a_run("a"))
+        connection.rollback()
+        connection.close()
+
+
+async def test_a_connection_to_another_database_in_memory_is_refused() -> None:
+    async with open_store(":memory:") as store:
+        connection = sqlite3.connect(":memory:")
+        with pytest.raises(StoreUnusable, match="cannot carry writes to :memory:"):
+            store.within(connection)
+        connection.close()
+
+
+async def test_a_callers_rows_may_have_any_shape(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        connection = sqlite3.connect(path)
+        connection.row_factory = lambda cursor, row: {"row": row}
+        assert (await store.within(connection).start(a_run("a"))).created
+        assert not (await store.within(connection).start(a_run("a")._replace(uid="x"))).created
+        connection.commit()
+        connection.close()
+
+        assert await store.counts() == {"ready": 1}

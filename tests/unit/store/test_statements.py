@@ -1,0 +1,135 @@
+"""Statements: read from files, rendered for each database, listed where they differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.store.statements import (
+    POSTGRES_CLOCK,
+    Dialect,
+    Statement,
+    migrations,
+    own_statements,
+    tables,
+)
+
+SQLITE = Dialect()
+POSTGRES = Dialect(postgres=True)
+DATABASE_TIME = Dialect(postgres=True, database_time=True)
+
+# A statement that one database has for itself is a decision: everything else is one text.
+ONLY_SQLITE = {
+    "add_event", "add_message", "add_record", "claim_run", "claimed_runs", "delivery_seen",
+    "drop_mark", "due_candidates", "effect_version", "end_run", "handler_seen", "history",
+    "keep_time", "look", "message_seen", "move_delivery", "move_run", "oldest_marks",
+    "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "run_ends",
+    "runs_of_worker", "runs_seen", "save_state", "spread_event", "stir_handler",
+    "suspect_candidates", "target_seen", "write_effect",
+}  # fmt: skip
+ONLY_POSTGRES = {
+    "claim", "commit", "drop_marks", "history", "look", "oldest_marks", "record", "run_ends",
+    "runs_of_worker", "send", "start",
+}  # fmt: skip
+
+
+def test_the_statements_that_only_sqlite_has_are_listed() -> None:
+    assert own_statements("sqlite") == ONLY_SQLITE
+
+
+def test_the_statements_that_only_postgres_has_are_listed() -> None:
+    assert own_statements("postgres") == ONLY_POSTGRES
+
+
+def test_what_both_have_in_a_text_of_their_own_is_asked_alike() -> None:
+    sqlite, postgres = SQLITE.statements(), DATABASE_TIME.statements()
+    for name in ONLY_SQLITE & ONLY_POSTGRES:
+        asked = set(sqlite[name].parameters) - {"now"}
+        assert asked == set(postgres[name].parameters) - {"now"}, name
+
+
+def test_parameters_are_numbered_in_the_order_of_their_use() -> None:
+    text = "SELECT :b, :a, :b FROM t WHERE x = :c"
+
+    assert SQLITE.render("x", text) == Statement(
+        "x", "SELECT ?1, ?2, ?1 FROM t WHERE x = ?3", ("b", "a", "c")
+    )
+    assert POSTGRES.render("x", text).sql == "SELECT $1, $2, $1 FROM t WHERE x = $3"
+
+
+def test_rows_may_give_the_order_on_sqlite() -> None:
+    text = "INSERT INTO t VALUES (:a, :b)"
+
+    assert SQLITE.render("x", text, ("b", "unused", "a")).parameters == ("b", "unused", "a")
+    assert SQLITE.render("x", text, ("b", "unused", "a")).sql == "INSERT INTO t VALUES (?3, ?1)"
+    assert POSTGRES.render("x", text, ("b", "unused", "a")).parameters == ("a", "b")
+
+
+def test_values_are_arranged_as_the_text_asks() -> None:
+    statement = Statement("x", "", ("b", "a"))
+
+    assert statement.arrange({"a": 1, "b": 2, "c": 3}) == (2, 1)
+    with pytest.raises(KeyError):
+        statement.arrange({"a": 1})
+
+
+def test_comments_are_no_part_of_a_statement() -> None:
+    assert SQLITE.render("x", "-- all :of it\nSELECT 1 -- and :this\n") == Statement(
+        "x", "SELECT 1", ()
+    )
+
+
+def test_time_is_bound_or_read_from_the_database() -> None:
+    text = "SELECT :now, :nowhere"
+
+    assert SQLITE.render("x", text) == Statement("x", "SELECT ?1, ?2", ("now", "nowhere"))
+    assert POSTGRES.render("x", text).sql == "SELECT $1::bigint, $2"
+    assert DATABASE_TIME.render("x", text) == Statement(
+        "x", f"SELECT {POSTGRES_CLOCK}, $1", ("nowhere",)
+    )
+
+
+def test_a_cast_is_no_parameter() -> None:
+    assert POSTGRES.render("x", "SELECT :a::text, 1::bigint").parameters == ("a",)
+
+
+def test_tables_get_their_schema_and_nothing_else_does() -> None:
+    dialect = Dialect(postgres=True, schema="jobs")
+
+    rendered = dialect.render("x", "SELECT onward_run.uid, onward_something FROM onward_run").sql
+
+    assert rendered == "SELECT jobs.onward_run.uid, onward_something FROM jobs.onward_run"
+
+
+def test_locks_are_waited_for_where_they_cannot_be_skipped() -> None:
+    text = "SELECT 1 FROM t FOR UPDATE SKIP LOCKED"
+
+    assert Dialect(postgres=True, skip_locked=False).render("x", text).sql.endswith("FOR UPDATE")
+    assert POSTGRES.render("x", text).sql == text
+
+
+def test_a_script_is_cut_into_statements_and_translated() -> None:
+    script = (
+        "-- a table\nCREATE TABLE onward_run (\n    n INTEGER, -- not; here\n    b BLOB\n"
+        ") STRICT, WITHOUT ROWID;\nCREATE INDEX onward_run_n ON onward_run (n);\n"
+    )
+
+    [table, index] = POSTGRES.script(script)
+
+    assert "".join(table.split()) == "CREATETABLEonward.onward_run(nBIGINT,bBYTEA)"
+    assert index == "CREATE INDEX onward_run_n ON onward.onward_run (n)"
+    assert SQLITE.script(script)[0].endswith("STRICT, WITHOUT ROWID")
+
+
+def test_every_table_of_the_migrations_is_known() -> None:
+    assert {"onward_run", "onward_record", "onward_lease", "onward_meta"} <= tables()
+    assert all(name.startswith("onward_") for name in tables())
+    assert len(migrations()) >= 1
+
+
+@pytest.mark.parametrize("dialect", [SQLITE, POSTGRES, DATABASE_TIME])
+def test_every_statement_is_rendered_whole(dialect: Dialect) -> None:
+    for statement in dialect.statements().values():
+        assert statement.sql
+        assert "--" not in statement.sql
+        if dialect.database_time:
+            assert "now" not in statement.parameters, statement.name

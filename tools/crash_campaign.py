@@ -1,0 +1,120 @@
+"""The long crash campaign: the scenarios of `tests/e2e/engine` with big counts.
+
+    python -m tools.crash_campaign                          # all of it, on both stores
+    python -m tools.crash_campaign --runs 5000 --kills 2000 --seed 7 --only kills --store sqlite
+
+It stops at the first thing that is not as promised, and names the seed or the point.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onward.testing.postgres import PostgresServer
+from tests.e2e.engine.kills import kill_at_random
+from tests.e2e.engine.outside import VARIABLE
+from tests.e2e.engine.supervisor import Crew
+from tests.e2e.engine.sweep import (
+    CLIENT_POINTS,
+    MIGRATION_POINTS,
+    WORKER_POINTS,
+    a_client_dies,
+    a_process_dies_migrating,
+    a_worker_dies,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# The run of the sweep passes these once; the others it passes again and again.
+ONCE = ("finish", "park", "release")
+
+
+class Ground:
+    """Fresh databases of one kind, each with a log of its own."""
+
+    def __init__(self, name: str, server: PostgresServer | None) -> None:
+        self.name = name
+        self._server = server
+
+    @contextmanager
+    def crew(self) -> Iterator[Crew]:
+        """Return processes on a database that nobody has used yet."""
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder, "outside.log")
+            os.environ[VARIABLE] = str(log)
+            url = str(Path(folder, "onward.db"))
+            if self._server is not None:
+                url = self._server.create_database()
+            with Crew(url, log) as crew:
+                yield crew
+            if self._server is not None:
+                self._server.drop_database(url)
+
+
+def sweep(ground: Ground, hits: int) -> None:
+    """Kill a process at every point, at its first passes each."""
+    count = 0
+    began = time.monotonic()
+    for point in MIGRATION_POINTS:
+        with ground.crew() as crew:
+            asyncio.run(a_process_dies_migrating(crew, point))
+            count += 1
+    for points, dies in ((WORKER_POINTS, a_worker_dies), (CLIENT_POINTS, a_client_dies)):
+        for point in points:
+            for hit in range(1, 2 if point.startswith(ONCE) else hits + 1):
+                with ground.crew() as crew, telling(f"{ground.name}: {point}, pass {hit}"):
+                    asyncio.run(dies(crew, point, hit))
+                    count += 1
+    seconds = time.monotonic() - began
+    print(f"{ground.name}: {count} kills at named points in {seconds:.0f} s", flush=True)
+
+
+def kills(ground: Ground, runs: int, number: int, seed: int) -> None:
+    """Kill workers at random while runs of every shape come in."""
+    began = time.monotonic()
+    with ground.crew() as crew, telling(f"{ground.name}: seed {seed}"):
+        tally = asyncio.run(kill_at_random(crew, runs, number, seed))
+    seconds = time.monotonic() - began
+    print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Say what was being tried, if it fails."""
+    try:
+        yield
+    except BaseException:
+        print(f"FAILED: {what}", flush=True)
+        raise
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--hits", type=int, default=3, help="passes of a point to die at")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--only", choices=["sweep", "kills"])
+    parser.add_argument("--store", choices=["sqlite", "postgres"])
+    wanted = parser.parse_args()
+    parts: dict[str, Callable[[Ground], None]] = {
+        "sweep": lambda ground: sweep(ground, wanted.hits),
+        "kills": lambda ground: kills(ground, wanted.runs, wanted.kills, wanted.seed),
+    }
+    with PostgresServer.start() as server:
+        for ground in (Ground("sqlite", None), Ground("postgres", server)):
+            for name, part in parts.items():
+                if wanted.only in (None, name) and wanted.store in (None, ground.name):
+                    part(ground)
+
+
+if __name__ == "__main__":
+    main()
