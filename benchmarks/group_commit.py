@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sqlite3
 import statistics
 import tempfile
 import time
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,12 @@ import asyncpg
 
 from onward.store import Commit, Store, Wanted, open_store
 from onward.store.rows import NewRecord, NewRun
-from onward.store.sqlite.database import connect
+from onward.store.sqlite.connection import connect
 from onward.store.statements import Dialect, migrations
 from onward.testing.postgres import PostgresServer
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
 WORKER = "bench"
@@ -67,28 +67,44 @@ async def group_commit(store: Store, writers: int, seconds: float) -> tuple[floa
     return rows / took, rows / batches, cpu_us
 
 
+def a_row(run: str, number: int) -> tuple[Any, ...]:
+    """Return a row as our store writes it."""
+    return (
+        "bare", run, f":charge#{number}", 1, number, "step", "charge", "succeeded",
+        "9f86d081884c7d65", None, None, None, PAYLOAD, None, number, number,
+    )  # fmt: skip
+
+
 def rows_forever(width: int) -> Iterator[tuple[Any, ...]]:
     """Yield rows as our store writes them, `width` runs in turn."""
     uids = [f"01a1de9b-5b4c-728b-97c9-{number:012x}" for number in range(width)]
-    number = 0
-    while True:
-        number += 1
+    for number in count(1):
         for uid in uids:
-            yield (
-                "bare", uid, f":charge#{number}", 1, number, "step", "charge", "succeeded",
-                "9f86d081884c7d65", None, None, None, PAYLOAD, None, number, number,
-            )  # fmt: skip
+            yield a_row(uid, number)
+
+
+SQLITE_INSERT = f"INSERT INTO onward_record VALUES ({', '.join('?' * 16)})"
+_TYPES = ["text"] * 3 + ["bigint"] * 2 + ["text"] * 5 + ["bigint"] * 2 + ["bytea"] * 2
+_ARRAYS = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate([*_TYPES, "bigint", "bigint"], 1))
+POSTGRES_INSERT = f"INSERT INTO onward.onward_record SELECT * FROM unnest({_ARRAYS})"
+
+
+def bare_file(path: Path) -> sqlite3.Connection:
+    """Return a connection to a file with our tables, set as our own connections are."""
+    connection = connect(path)
+    for statement in Dialect().script(migrations()[0]):
+        connection.execute(statement)
+    return connection
 
 
 def bare_sqlite(path: Path, batch: int, seconds: float) -> float:
-    connection = connect(path)
-    insert = f"INSERT INTO onward_record VALUES ({', '.join('?' * 16)})"
+    connection = bare_file(path)
     source = rows_forever(200)
     written, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         rows = list(islice(source, batch))
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(insert, rows)
+        connection.executemany(SQLITE_INSERT, rows)
         connection.execute("COMMIT")
         written += batch
     rate = written / (time.perf_counter() - began)
@@ -98,15 +114,11 @@ def bare_sqlite(path: Path, batch: int, seconds: float) -> float:
 
 async def bare_postgres(url: str, batch: int, seconds: float) -> float:
     connection = await asyncpg.connect(url, server_settings={"jit": "off"})
-    types = ["text"] * 3 + ["bigint"] * 2 + ["text"] * 5 + ["bigint"] * 2 + ["bytea"] * 2
-    types += ["bigint"] * 2
-    arrays = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(types, start=1))
-    insert = f"INSERT INTO onward.onward_record SELECT * FROM unnest({arrays})"
     source = rows_forever(200)
     written, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         rows = list(islice(source, batch))
-        await connection.execute(insert, *zip(*rows, strict=True))
+        await connection.execute(POSTGRES_INSERT, *zip(*rows, strict=True))
         written += batch
     rate = written / (time.perf_counter() - began)
     await connection.close()
@@ -116,9 +128,6 @@ async def bare_postgres(url: str, batch: int, seconds: float) -> float:
 async def on_sqlite(seconds: float, writers: int) -> tuple[float, float, float, float]:
     with tempfile.TemporaryDirectory() as folder:
         ours_at, bare_at = Path(folder, "ours.db"), Path(folder, "bare.db")
-        with sqlite3.connect(bare_at) as fresh:
-            for statement in Dialect().script(migrations()[0]):
-                fresh.execute(statement)
         async with open_store(str(ours_at)) as store:
             rate, batch, cpu = await group_commit(store, writers, seconds)
         bare = await asyncio.to_thread(bare_sqlite, bare_at, round(batch), seconds)

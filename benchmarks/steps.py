@@ -3,9 +3,9 @@
     W1   many runs of ten steps each, all at once
     W3   one run of many steps, one after the other
 
-The floor is the least that is still durable: a coroutine a run, a row a step, one flusher that
-writes whatever gathered while it was writing. No fence, no replay, no retries, no checks. DBOS is
-installed into an environment of its own on first use.
+The floor is the least that is still durable: a coroutine a run, a row a step (as wide as ours), one
+flusher that writes whatever gathered while it was writing. No claims, no fence, no replay, no
+retries, no checks. DBOS is installed into an environment of its own on first use.
 
     make bench
     python benchmarks/steps.py --runs 1000 --rounds 3
@@ -28,13 +28,18 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from onward import App, step, workflow
-from onward.store.sqlite.database import connect
 
-sys.path.insert(0, str(Path(__file__).parent))
-from group_commit import durable_postgres
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.group_commit import (
+    POSTGRES_INSERT,
+    SQLITE_INSERT,
+    a_row,
+    bare_file,
+    durable_postgres,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
 ROOT = Path(__file__).parents[1]
 STEPS = 10
@@ -67,17 +72,17 @@ async def ours(url: str, runs: int, long: int) -> tuple[float, float]:
 
 
 class Flusher:
-    """Group commit and nothing else."""
+    """Group commit and nothing else: rows of the width of ours, in a table of the same shape."""
 
     def __init__(self, write: Callable[[list[tuple[Any, ...]]], Awaitable[None]]) -> None:
         self._write = write
         self._rows: list[tuple[tuple[Any, ...], asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def put(self, row: tuple[Any, ...]) -> asyncio.Future[None]:
+    def put(self, run: str, number: int) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._rows.append((row, done))
+        self._rows.append((a_row(run, number), done))
         if self._task is None:
             self._task = loop.create_task(self._flush())
         return done
@@ -96,42 +101,36 @@ async def floor(flusher: Flusher, runs: int, long: int) -> tuple[float, float]:
 
     async def one(run: str, steps: int) -> None:
         for number in range(steps):
-            await flusher.put((run, number, b"json:%d" % number))
+            await flusher.put(run, number)
 
     began = time.perf_counter()
-    await asyncio.gather(*(one(f"run-{number}", STEPS) for number in range(runs)))
+    uids = (f"01a1de9b-5b4c-728b-97c9-{number:012x}" for number in range(runs))
+    await asyncio.gather(*(one(uid, STEPS) for uid in uids))
     rate = runs * STEPS / (time.perf_counter() - began)
     began = time.perf_counter()
-    await one("long", long)
+    await one("01a1de9b-5b4c-728b-97c9-ffffffffffff", long)
     return rate, (time.perf_counter() - began) * 1000 / long
 
 
-TABLE = "CREATE TABLE floor (run TEXT, step BIGINT, payload {}, PRIMARY KEY (run, step))"
-
-
 async def floor_sqlite(path: Path, runs: int, long: int) -> tuple[float, float]:
-    connection = connect(path)
-    connection.execute(TABLE.format("BLOB"))
+    connection = bare_file(path)
 
     def insert(rows: list[tuple[Any, ...]]) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany("INSERT INTO floor VALUES (?, ?, ?)", rows)
+        connection.executemany(SQLITE_INSERT, rows)
         connection.execute("COMMIT")
 
-    flusher = Flusher(lambda rows: asyncio.to_thread(insert, rows))
     try:
-        return await floor(flusher, runs, long)
+        return await floor(Flusher(lambda rows: asyncio.to_thread(insert, rows)), runs, long)
     finally:
         connection.close()
 
 
 async def floor_postgres(url: str, runs: int, long: int) -> tuple[float, float]:
     connection = await asyncpg.connect(url, server_settings={"jit": "off"})
-    await connection.execute(TABLE.format("BYTEA"))
-    insert = "INSERT INTO floor SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])"
 
     async def write(rows: list[tuple[Any, ...]]) -> None:
-        await connection.execute(insert, *zip(*rows, strict=True))
+        await connection.execute(POSTGRES_INSERT, *zip(*rows, strict=True))
 
     try:
         return await floor(Flusher(write), runs, long)
@@ -153,7 +152,7 @@ def dbos(url: str, runs: int, long: int) -> tuple[float, float]:
     return found["w1"], found["w3"]
 
 
-def show(name: str, rounds: list[tuple[tuple[float, float], ...]]) -> None:
+def show(name: str, rounds: Sequence[tuple[tuple[float, float], ...]]) -> None:
     """Print a database's medians, each beside the others of the same round."""
     for place, title in ((0, "W1 steps/s  "), (1, "W3 ms/step  ")):
         mine, bare, peer = (
@@ -163,9 +162,8 @@ def show(name: str, rounds: list[tuple[tuple[float, float], ...]]) -> None:
             (each[0][place] / each[1][place]) ** (1 - 2 * place) for each in rounds
         )
         times = (mine / peer) ** (1 - 2 * place)
-        print(
-            f"{name:9} {title} {mine:12,.2f} {bare:12,.2f} {of_floor:10.0%} {peer:12,.2f} {times:9.0f}x"
-        )
+        ours_and_floor = f"{mine:12,.2f} {bare:12,.2f} {of_floor:10.0%}"
+        print(f"{name:9} {title} {ours_and_floor} {peer:12,.2f} {times:9.0f}x")
 
 
 def main() -> None:
@@ -195,7 +193,7 @@ def main() -> None:
                 (
                     asyncio.run(ours(url, *sizes)),
                     asyncio.run(floor_postgres(url, *sizes)),
-                    dbos(server.create_database().replace("postgresql://", "postgresql://"), *few),
+                    dbos(server.create_database(), *few),
                 )
             )
         show("SQLite", on_sqlite)

@@ -10,12 +10,12 @@ url, runs, long = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
 
 
-@DBOS.step()
+@DBOS.step()  # type: ignore[untyped-decorator]  # its types are not here
 def add(n: int) -> int:
     return n + 1
 
 
-@DBOS.workflow()
+@DBOS.workflow()  # type: ignore[untyped-decorator]  # its types are not here
 def count(steps: int) -> int:
     n = 0
     for _ in range(steps):

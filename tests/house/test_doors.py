@@ -45,8 +45,8 @@ class Door(NamedTuple):
 DOORS = [
     Door(
         "src/onward/runtime/worker.py",
-        {"asyncio.to_thread", "concurrent.futures.ThreadPoolExecutor"},
-        "steps that are not async need threads; without `spawn`, as in a simulation, there are none",
+        {"asyncio.to_thread"},
+        "the thread that keeps the lease is joined; without `spawn` there is none",
     ),
     Door(
         "src/onward/store/clock.py",
