@@ -94,6 +94,22 @@ async def test_a_call_cancelled_before_it_began_does_nothing(url: str) -> None:
         assert await store.counts() == {}
 
 
+async def test_a_call_cancelled_while_the_server_works_on_it_is_still_carried_out(
+    postgres_url: str,
+) -> None:
+    url = postgres_url
+    async with open_store(url) as store, hand(url) as stranger, hand(url) as eyes:
+        await stranger.begin()
+        await stranger.run("LOCK TABLE onward.onward_subscription IN ACCESS EXCLUSIVE MODE")
+        task = asyncio.ensure_future(WRITES["closure"].call(store))
+        await until(eyes.somebody_waits)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await stranger.commit()
+        await until(lambda: eyes.value("SELECT count(*) FROM onward.onward_subscription"))
+
+
 async def test_a_store_cancelled_while_it_opens_or_closes_leaves_no_connection(
     empty_url: str,
 ) -> None:

@@ -56,3 +56,21 @@ async def test_a_claim_does_not_end_the_lease_of_the_one_who_claims(postgres_url
         await store.renew_lease(WORKER, -1)
         await store.claim(wanted(WORKER))
         assert await store.renew_lease(WORKER) is not None
+
+
+async def test_a_lease_renewed_a_moment_ago_is_not_taken_away(postgres_url: str) -> None:
+    url = postgres_url
+    async with open_store(url) as store, hand(url) as gate, hand(url) as slow, hand(url) as eyes:
+        await claimed(store, "r", worker=OTHER)
+        await store.renew_lease(OTHER, -1)
+        await store.take_lease(WORKER, LONG)
+        await prepare(slow)
+        await gate.begin()
+        await gate.run(HOLD_LEASE, WORKER)
+        async with asyncio.TaskGroup() as tasks:
+            late = tasks.create_task(batch.claim(slow.tx, wanted(WORKER)))
+            await until(eyes.somebody_waits)
+            assert await store.renew_lease(OTHER) is not None
+            await gate.commit()
+        assert late.result() == []
+        assert await store.renew_lease(OTHER) is not None

@@ -16,6 +16,13 @@ PARENTS = [f"parent-{number}" for number in range(8)]
 ROUNDS = 20
 
 
+async def look_soon(url: str) -> None:
+    """Let the server look for deadlocks long before anybody gives up waiting for a lock."""
+    async with hand(url) as admin:
+        name = await admin.value("SELECT current_database()")
+        await admin.run(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '20ms'")
+
+
 async def none_happened(url: str) -> None:
     """Look at the server's own count, which a connection adds to when it ends at the latest."""
     async with hand(url) as eyes:
@@ -36,6 +43,7 @@ async def test_batches_that_tell_the_same_parents_in_opposite_order_never_deadlo
     postgres_url: str,
 ) -> None:
     url = postgres_url
+    await look_soon(url)
     async with open_store(url) as one, open_store(url) as two:
         await claimed(one, *PARENTS, worker="parents")
         for number in range(ROUNDS):
@@ -53,6 +61,7 @@ async def test_batches_that_tell_the_same_parents_in_opposite_order_never_deadlo
 
 async def test_starts_of_the_same_ids_in_opposite_order_never_deadlock(postgres_url: str) -> None:
     url = postgres_url
+    await look_soon(url)
     async with open_store(url) as one, open_store(url) as two:
         for number in range(ROUNDS):
             ids = [f"{number}-{place}" for place in range(20)]
@@ -70,8 +79,7 @@ async def test_a_deadlock_with_a_stranger_is_not_heard_of(postgres_url: str) -> 
     url = postgres_url
     lock = "SELECT 1 FROM onward.onward_run WHERE uid = $1 FOR UPDATE"
     async with hand(url) as stranger, hand(url) as eyes:
-        name = await eyes.value("SELECT current_database()")
-        await eyes.run(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '20ms'")
+        await look_soon(url)
         async with open_store(url) as store:
             await claimed(store, "a", "b")
             await stranger.begin()  # it connected before, and so is the more patient one
@@ -92,6 +100,7 @@ async def subscribe(names: dict[str, str], tx: Tx) -> None:
 
 async def test_publishing_to_each_others_handlers_never_deadlocks(postgres_url: str) -> None:
     url = postgres_url
+    await look_soon(url)
     async with open_store(url) as one, open_store(url) as two, hand(url) as eyes:
         for topic in ("a", "b", "c"):
             names = {"topic": topic, "handler": f"on {topic}"}

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from onward.errors import OnwardError, SchemaTooNew, StoreUnusable, Unavailable
+from onward.errors import NotFound, OnwardError, SchemaTooNew, StoreUnusable, Unavailable
 from onward.store import open_store
+from onward.store.database import Tx
 from onward.store.postgres import pool
 from onward.testing.postgres import PostgresServer
 from tests.postgres.builders import a_run
@@ -120,6 +121,23 @@ async def test_a_store_that_was_closed_says_so(postgres_url: str) -> None:
         await store.counts()
     async with store:
         assert await store.counts() == {}
+
+
+async def test_an_error_of_a_closure_undoes_it_and_keeps_the_connection(postgres_url: str) -> None:
+    async def refuse(tx: Tx) -> None:
+        await tx.fetch("subscribe", topic="mail", handler="rows")
+        raise NotFound("run", "r", "default")
+
+    sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'onward'"
+    async with open_store(postgres_url) as store, hand(postgres_url) as eyes:
+        await store.counts()
+        before = set(await eyes.run(sql))
+        for _ in range(3):
+            with pytest.raises(NotFound):
+                await store.write(refuse)
+        assert await store.counts() == {}
+        assert set(await eyes.run(sql)) == before
+        assert await eyes.value("SELECT count(*) FROM onward.onward_subscription") == 0
 
 
 def test_without_the_driver_the_message_names_what_to_install() -> None:

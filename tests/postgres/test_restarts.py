@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 from onward.errors import Unavailable
 from onward.store import open_store
+from onward.store.address import PostgresAddress, parse
 from onward.store.invariants import check
 from onward.store.postgres import pool
 from onward.testing.postgres import PostgresServer
@@ -103,8 +105,30 @@ async def test_a_server_that_takes_no_writes_for_a_while_is_waited_for(own_url: 
         assert not task.done()
         await admin.run("SET default_transaction_read_only = off")
         await admin.run(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
-        await admin.run(HANG_UP, 100)
-        assert (await task).created
+        assert (await task).created  # on a new connection, which may lead to another server
+
+
+async def test_a_connection_that_the_server_hung_up_is_not_tried_again(own_url: str) -> None:
+    address = parse(own_url)
+    assert isinstance(address, PostgresAddress)
+    connections = pool.Pool(address, 1)
+    connections.open()
+    used: list[Any] = []
+
+    async def look(connection: Any) -> Any:
+        used.append(connection)
+        return await connection.fetchval("SELECT 1")
+
+    async def hung_up() -> bool:
+        return bool(used[0].is_closed())
+
+    async with hand(own_url) as killer:
+        assert await connections.run(look) == 1
+        await killer.run(HANG_UP, 1)
+        await until(hung_up)
+        assert await connections.run(look, patience=0) == 1
+        assert used[0] is not used[1]
+    await connections.close()
 
 
 async def test_hints_are_heard_again_after_a_restart(

@@ -63,7 +63,7 @@ def test_a_dead_process_has_no_turn_any_more() -> None:
     async def play() -> None:
         process = Process("mortal")
         loop = asyncio.get_running_loop()
-        loop.call_later(4.5, setattr, process, "is_dead", True)
+        loop.call_later(4.5, process.die)
         task = loop.create_task(_count(counted), context=process.context.copy())
         await asyncio.sleep(100)
         assert counted == [0, 1, 2, 3, 4]
@@ -78,8 +78,8 @@ def test_a_stopped_process_goes_on_where_it_was() -> None:
     async def play() -> None:
         process = Process("sleeper")
         loop = asyncio.get_running_loop()
-        loop.call_later(4.5, setattr, process, "is_stopped", True)
-        loop.call_later(50, setattr, process, "is_stopped", False)
+        loop.call_later(4.5, process.stop)
+        loop.call_later(50, process.go_on)
         task = loop.create_task(_count(counted), context=process.context.copy())
         await asyncio.sleep(49)
         assert counted == [0, 1, 2, 3, 4]
@@ -94,11 +94,7 @@ def test_what_befalls_a_process_befalls_it_before_that_turn() -> None:
 
     async def play() -> None:
         process = Process("fated")
-
-        def die() -> None:
-            process.is_dead = True
-
-        process.at_turn[3] = die
+        process.at_turn[3] = process.die
         for number in range(5):
             asyncio.get_running_loop().call_soon(
                 counted.append, number, context=process.context.copy()

@@ -16,7 +16,7 @@ TIMER = RecordSeen("u", ":sleep#1", 1, 1, "timer", "succeeded", NOW, None, None,
 def a_view(
     run: RunSeen | None = RUN, *records: RecordSeen, leases: tuple[str, ...] = ("me",)
 ) -> View:
-    view = View()
+    view = View(NOW, NOW)
     if run is not None:
         view.runs[run.uid] = run
     view.records = {(r.run, r.identity, r.attempt): r for r in records}
@@ -27,7 +27,7 @@ def a_view(
 def broken(before: View, after: View, *, worker: str | None = "me", name: str = "w") -> list[str]:
     process = Process(name)
     process.worker = worker
-    return list(broken_rules(process, before, after, NOW))
+    return list(broken_rules(process, before, after))
 
 
 OTHER = RUN._replace(worker="other", fence=4)
@@ -89,5 +89,11 @@ def test_the_world_may_end_the_lease_of_a_worker_that_died() -> None:
 
 def test_the_dead_write_nothing() -> None:
     process = Process("ghost")
-    process.is_dead = True
-    assert list(broken_rules(process, a_view(), a_view(), NOW)) == ["ghost wrote after its death"]
+    process.die()
+    assert list(broken_rules(process, a_view(), a_view())) == ["ghost wrote after its death"]
+
+
+def test_a_wait_that_has_lasted_long_enough_is_not_early_when_the_clock_was_put_back() -> None:
+    after = a_view(RUN, TIMER._replace(due=NOW + 5))
+    after.steady = NOW + 5
+    assert broken(a_view(), after) == []

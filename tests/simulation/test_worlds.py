@@ -51,6 +51,17 @@ def test_neither_the_process_nor_its_hash_seed_changes_a_world() -> None:
     assert len(told) == 1
 
 
+def test_nothing_comes_from_a_worker_after_its_crash() -> None:
+    crashes = 0
+    for seed in range(20):
+        events = Simulation(seed).run().events
+        for place, event in enumerate(events):
+            if event.what == "crash":
+                crashes += 1
+                assert event.process not in {later.process for later in events[place + 1 :]}
+    assert crashes > 5
+
+
 def situations(trace: Trace) -> set[str]:
     """Return which of the situations that matter came about in a world."""
     found = {event.what for event in trace.events} & {"crash", "stop", "outage", "cancel"}
@@ -60,7 +71,7 @@ def situations(trace: Trace) -> set[str]:
         found.add("a step ran again because its result was not recorded")
     if any(attempt > 1 for _, _, attempt in begun):
         found.add("a step was tried again after it failed")
-    rows = [row for event in trace.of("commit") for row in event.detail]
+    rows = [row for event in trace.of("commit") + trace.of("claim") for row in event.detail]
     runs = [row[2] for row in rows if row[0] == "run"]
     if any(crashes for *_, crashes, _, _ in runs):
         found.add("a run was adopted from a worker that vanished")

@@ -297,7 +297,7 @@ class Worker:
         if ANYTHING in heard or not heard:
             self._spawn_look(self.running.values())
         else:
-            ours = [self.running.get(subject.removeprefix("run:")) for subject in heard]
+            ours = [self.running.get(subject.removeprefix("run:")) for subject in sorted(heard)]
             self._spawn_look([execution for execution in ours if execution is not None])
 
     def _spawn_look(self, executions: Iterable[Execution]) -> None:

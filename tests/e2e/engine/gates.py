@@ -26,7 +26,8 @@ def gate(name: str) -> Path:
 @step
 async def pass_gate(name: str) -> str:
     note()
-    while not gate(name).exists():  # noqa: ASYNC110 - it is another process that opens it
+    opened = gate(name), gate(f"{name}.{os.getpid()}")  # for all, or for this process alone
+    while not any(file.exists() for file in opened):  # noqa: ASYNC110 - another opens it
         await asyncio.sleep(0.01)
     return name
 
@@ -35,6 +36,16 @@ async def pass_gate(name: str) -> str:
 async def abort() -> None:
     note()
     os.abort()
+
+
+@step
+async def abort_at_first(n: int) -> int:
+    mark = gate(f"tried-{n}")
+    note()
+    if not mark.exists():
+        mark.touch()
+        os.abort()
+    return n
 
 
 @step
@@ -65,6 +76,13 @@ async def many_gates(name: str) -> list[str]:
 @workflow
 async def aborting() -> None:
     await abort()
+
+
+@workflow
+async def stumbling(times: int) -> int:
+    for n in range(times):
+        await abort_at_first(n)
+    return times
 
 
 @workflow

@@ -6,10 +6,12 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from onward import App
 from onward.core.run import CRASHES_MOST
 from onward.store import open_store
-from tests.e2e.engine.gates import aborting, innocent
+from tests.e2e.engine.gates import aborting, innocent, stumbling
 from tests.e2e.engine.outside import deeds
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS, SHORT_LEASE
 from tests.e2e.engine.witness import Witness
@@ -36,6 +38,18 @@ async def test_a_crasher_among_99_innocents_is_the_only_one_that_ends_badly(crew
         assert len([deed for deed in deeds(crew.log) if deed.run == crasher.uid]) == CRASHES_MOST
         await Witness(store).look()
         await all_results_are_right(others)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_run_that_gets_on_between_crashes_may_crash_more_often_than_that(
+    crew: Crew,
+) -> None:
+    async with App(crew.url) as app:
+        run = await app.start(stumbling, CRASHES_MOST + 1)
+
+        await restart_until_all_are_over(crew, app)
+
+        assert await run.result() == CRASHES_MOST + 1
 
 
 async def restart_until_all_are_over(crew: Crew, app: App) -> None:

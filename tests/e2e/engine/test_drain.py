@@ -29,6 +29,7 @@ async def test_a_step_that_runs_at_sigterm_comes_to_its_end_and_is_not_done_agai
         await until(lambda: len(deeds(crew.log)) == 1)
 
         leaving.send(signal.SIGTERM)
+        assert await leaving.line() == "leaving"
         gate("gate-0").touch()
 
         assert await leaving.status() == 0

@@ -18,11 +18,34 @@ if TYPE_CHECKING:
     from tests.e2e.engine.supervisor import Crew
 
 
+async def test_a_worker_that_wakes_while_another_is_at_the_same_step_does_not_write_its_result(
+    crew: Crew,
+) -> None:
+    async with open_store(crew.url) as store, App(crew.url) as app:
+        frozen = await crew.worker(*SHORT_LEASE)
+        run = await app.start(gated, "gate")
+        await until(lambda: len(deeds(crew.log)) == 2)
+        frozen.send(signal.SIGSTOP)
+        await crew.worker(*SHORT_LEASE)
+        await until(lambda: len(deeds(crew.log)) == 3)
+        witness = Witness(store)
+        before = await witness.rows()
+
+        gate(f"gate.{frozen.pid}").touch()
+        frozen.send(signal.SIGCONT)
+
+        assert await frozen.status() == LEASE_LOST
+        assert await witness.rows() == before
+        gate("gate").touch()
+        assert await run.result(timeout=PATIENCE_SECONDS) == [2, "gate", 4]
+        await witness.look()
+
+
 async def test_a_worker_stopped_past_its_lease_writes_nothing_when_it_goes_on(crew: Crew) -> None:
     async with open_store(crew.url) as store, App(crew.url) as app:
         frozen = await crew.worker(*SHORT_LEASE)
         run = await app.start(gated, "gate")
-        await until(lambda: any("pass_gate" in deed.identity for deed in deeds(crew.log)))
+        await until(lambda: len(deeds(crew.log)) == 2)
         frozen.send(signal.SIGSTOP)
         gate("gate").touch()
         await crew.worker(*SHORT_LEASE)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
-from onward.errors import StoreUnusable, Unavailable
+from onward.errors import OnwardError, StoreUnusable, Unavailable
 from onward.store.lane import Contended
 from onward.store.postgres.faults import POOLER, told
 
@@ -164,8 +164,11 @@ class Pool:
             connection = await self._take()
             try:
                 result = await work(connection)
-            except asyncpg.PostgresError:
-                self._put_back(connection)  # the server said no and rolled back: nothing is open
+            except asyncpg.ReadOnlySQLTransactionError:
+                connection.terminate()  # another server may be the one that takes writes now
+                raise
+            except (asyncpg.PostgresError, OnwardError):
+                self._put_back(connection)  # a plain no, and rolled back: nothing is open
                 raise
             except BaseException:
                 connection.terminate()

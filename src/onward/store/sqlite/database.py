@@ -29,6 +29,7 @@ from onward.store.within import SqliteCaller, Within, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from onward.core.instant import Duration, Instant
@@ -66,12 +67,12 @@ class File:
         self._looked = (0, 0)
         try:
             # Not even the journal of a new file can be set by two processes at once.
-            with nullcontext() if self.locks is None else self.locks.writing():
+            with self._alone():
                 self._connections.append(connect(path))
                 migrate(self._connections[0], self.where)
             self.time.learn(kept_time(self._connections[0]))
         except BaseException:
-            self._abandon()
+            self._let_go()
             raise
         self.writer = self._worker(spawn, "onward-writer", writes=True)
         self.readers: list[Worker] = []
@@ -80,19 +81,23 @@ class File:
             self._watch(path)
 
     def close(self) -> None:
-        """Finish what is queued and close everything."""
+        """Finish what is queued and close everything, the writer last: it alone may checkpoint."""
         if self._foreign is not None:
             self._foreign.close()
-        for worker in (*self.readers, self.writer):  # the writer last: it alone may checkpoint
+        for worker in (*self.readers, self.writer):
             worker.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close what no worker has taken over, and give the locks back."""
+        with self._alone():
+            for connection in self._connections:
+                connection.close()
         if self.locks is not None:
             self.locks.close()
 
-    def _abandon(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        if self.locks is not None:
-            self.locks.close()
+    def _alone(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.locks is None else self.locks.writing()
 
     def _worker(self, spawn: Spawn | None, name: str, *, writes: bool = False) -> Worker:
         def session() -> Session:

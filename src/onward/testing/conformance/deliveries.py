@@ -153,13 +153,13 @@ async def test_two_runs_that_reserve_one_event_together_do_not_both_get_it(world
     assert sorted(outcome.fate for outcome in outcomes) == [Fate.BUSY, Fate.DONE]
 
 
-async def test_two_runs_of_one_worker_that_reserve_one_event_do_not_both_get_it(
+async def test_two_runs_of_one_batch_that_reserve_one_event_do_not_both_get_it(
     world: World,
 ) -> None:
     worker = await world.worker()
     await subscribe(worker.store, ADD)
     await publish(worker, "m1")
-    runs = await worker.owning("one", "two", "three")
+    runs = await worker.owning("1-a", "2-a", "3-b")
     reserve = moving(ADD, "pending", "reserved", "m1")
 
     outcomes = await asyncio.gather(*(worker.commit(run, attached=reserve) for run in runs))

@@ -152,11 +152,11 @@ async def test_an_owner_that_lost_its_lease_writes_no_effect(world: World) -> No
     assert await ledger(worker.store, "key-a") is None
 
 
-async def test_two_runs_of_one_worker_that_write_one_effect_do_not_both_succeed(
+async def test_two_runs_of_one_batch_that_write_one_effect_do_not_both_succeed(
     world: World,
 ) -> None:
     worker = await world.worker()
-    one, two = await worker.owning("a", "b")
+    one, two = await worker.owning("1-a", "2-a")
     intents = [an_effect(run, 1, "in_flight")._replace(key="shared") for run in (one, two)]
 
     outcomes = await asyncio.gather(

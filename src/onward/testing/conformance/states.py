@@ -107,11 +107,11 @@ async def test_two_workers_that_save_one_version_together_do_not_both_succeed(
     assert sorted(fates) == [Fate.BUSY, Fate.DONE]
 
 
-async def test_two_runs_of_one_worker_that_save_one_version_do_not_both_succeed(
+async def test_two_runs_of_one_batch_that_save_one_version_do_not_both_succeed(
     world: World,
 ) -> None:
     worker = await world.worker()
-    a, b = await worker.owning("a", "b")
+    a, b = await worker.owning("1-a", "2-a")
 
     fates = await asyncio.gather(
         save(worker, a, HandlerState(ADD, "", 1, b"ja")),

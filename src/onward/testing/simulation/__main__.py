@@ -51,7 +51,7 @@ def swarm(seeds: range, *, as_json: bool) -> int:
             failure = failed
             break
         done += 1
-        commits += len(trace.of("commit"))
+        commits += len(trace.of("commit")) + len(trace.of("claim"))
         virtual += trace.events[-1].at
         if clock.monotonic() - told > PROGRESS_EVERY:
             told = clock.monotonic()

@@ -61,12 +61,12 @@ class Client:
         _, result = await asyncio.gather(self._talk(run, name), self._result(run))
         self._tell("result", run_id, result)
         if not is_right(name, result):
-            self._witness.break_(f"{name} ended with {result!r}")
+            self._witness.accuse(f"{name} ended with {result!r}")
         recorded = [decode(unpack(payload)) for payload in self._witness.payloads(run.uid)]
         if name == farewell.name and not is_tidy(recorded):
-            self._witness.break_(f"{run_id} ended before it was tidy: {recorded}")
+            self._witness.accuse(f"{run_id} ended before it was tidy: {recorded}")
         if await self._result(run) != result:
-            self._witness.break_(f"the result of {run_id} changed")
+            self._witness.accuse(f"the result of {run_id} changed")
 
     async def _start(self, run_id: str, name: str) -> Run[list[str]]:
         definition = ERRANDS[name].definition
@@ -80,7 +80,7 @@ class Client:
             self._tell("start", run_id, started.uid)
             uids.add(started.uid)
         if len(uids) != 1:
-            self._witness.break_(f"{run_id} was started more than once: {sorted(uids)}")
+            self._witness.accuse(f"{run_id} was started more than once: {sorted(uids)}")
         return Run(started.uid, run_id, self._store, self._results, definition)
 
     async def _talk(self, run: Run[Any], name: str) -> None:

@@ -117,7 +117,7 @@ class Crew:
     def _crash(self, process: Process, crash: Crash, gone: asyncio.Future[float]) -> None:
         if self._clock.monotonic() > self._ends or gone.done():
             return
-        process.is_dead = True
+        process.die()
         self._witness.tell(process, "crash", crash.turn)
         gone.set_result(crash.gone)
         if crash.is_noticed:
@@ -129,12 +129,12 @@ class Crew:
     def _stop(self, process: Process, stop: Stop) -> None:
         if self._clock.monotonic() > self._ends:
             return
-        process.is_stopped = True
+        process.stop()
         self._witness.tell(process, "stop", stop.seconds)
         self._loop.call_later(
             stop.seconds, self._go_on, process, context=self._world.context.copy()
         )
 
     def _go_on(self, process: Process) -> None:
-        process.is_stopped = False
+        process.go_on()
         self._witness.tell(process, "go on")

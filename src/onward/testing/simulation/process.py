@@ -48,16 +48,24 @@ class Process:
         """The id under which it works on runs, if it does."""
         self.turns = 0
         self.is_dead = False
-        self.is_stopped = False
+        self.is_out = False
+        """Whether its callbacks are not run: it is dead, or stands still."""
         self.at_turn: dict[int, Callable[[], None]] = {}
         """What befalls it before which of its turns."""
         self.context: Context = copy_context()
         self.context.run(process_now.set, self)
 
-    @property
-    def has_turns(self) -> bool:
-        """Say whether its callbacks are run."""
-        return not (self.is_dead or self.is_stopped)
+    def die(self) -> None:
+        """Have no turn any more."""
+        self.is_dead = self.is_out = True
+
+    def stop(self) -> None:
+        """Have no turn until it goes on."""
+        self.is_out = True
+
+    def go_on(self) -> None:
+        """Have turns again, unless it died."""
+        self.is_out = self.is_dead
 
     def __repr__(self) -> str:
         return f"<process {self.name}>"
@@ -108,8 +116,11 @@ class Turns:
             return handle
         return self._none()
 
+    def __bool__(self) -> bool:
+        return bool(self._awake())
+
     def __len__(self) -> int:
-        return sum(len(self._queues[process]) for process in self._awake())
+        return sum([len(self._queues[process]) for process in self._awake()])
 
     def clear(self) -> None:
         """Forget everything: the loop is closed."""
@@ -119,7 +130,7 @@ class Turns:
         return [
             process
             for process, queue in self._queues.items()
-            if queue and (process is None or process.has_turns or self.is_over)
+            if queue and (process is None or not process.is_out or self.is_over)
         ]
 
     def _none(self) -> asyncio.Handle:

@@ -18,6 +18,7 @@ from onward.testing.simulation.trace import Event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.core.instant import Duration
     from onward.runtime.context import StepContext
     from onward.store.database import Tx
     from onward.testing.clock import VirtualClock
@@ -50,7 +51,9 @@ class Witness:
     def __init__(self, clock: VirtualClock, trace: Trace) -> None:
         self._clock = clock
         self._changes = -1
-        self._seen = View()
+        self._seen = View(0, 0)
+        self.put_back: Duration = 0
+        """By how much the clock was put back, in all."""
         self._trace = trace
         self.broken: list[str] = []
         self.on_broken: Callable[[], None] = lambda: None
@@ -69,7 +72,7 @@ class Witness:
             return
         self._trace.add(Event(self._clock.monotonic(), process.name, what, detail))
 
-    def break_(self, rule: str) -> None:
+    def accuse(self, rule: str) -> None:
         """Take note that something happened that must never happen."""
         if self.is_over:
             return
@@ -109,7 +112,7 @@ class Witness:
             if (record.run, record.identity) == (step.run, step.identity) and record.seq is not None
         ]
         if done and run.worker == process.worker and run.worker in self._seen.leases:
-            self.break_(f"{process.name} began {step.identity} of {step.run} after it was recorded")
+            self.accuse(f"{process.name} began {step.identity} of {step.run} after it was recorded")
 
     # --- after each transaction ------------------------------------------------------------------
 
@@ -126,17 +129,22 @@ class Witness:
         gone = [(key, row) for key, row in old.items() if key not in new]
         if changed or gone:
             rows = [(*key, row if isinstance(row, int) else tuple(row)) for key, _, row in changed]
-            self.tell(process, "commit", *rows, *[("gone", *key) for key, _ in gone])
+            claims = any(
+                key[0] == "run" and was and was.fence < row.fence for key, was, row in changed
+            )
+            what = "claim" if claims else "commit"
+            self.tell(process, what, *rows, *[("gone", *key) for key, _ in gone])
         for violation in violations:
-            self.break_(str(violation))
-        for rule in broken_rules(process, before, after, self._memory.file.time.now()):
-            self.break_(rule)
+            self.accuse(str(violation))
+        for rule in broken_rules(process, before, after):
+            self.accuse(rule)
 
     async def _read(self, tx: Tx) -> tuple[View, list[Any]] | None:
         [[changes]] = await tx.fetch("witness_changes")
         if changes == self._changes:
             return None
-        view = View()
+        now = self._memory.file.time.now()
+        view = View(now, self._clock.wall() + self.put_back)
         view.runs = {row[0]: RunSeen._make(row) for row in await tx.fetch("witness_runs")}
         for row in await tx.fetch("witness_records"):
             view.records[row[0], row[1], row[2]] = RecordSeen._make(row)

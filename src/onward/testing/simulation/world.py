@@ -80,12 +80,12 @@ class Simulation:
     def _make_loop(self) -> SeededLoop:
         self._loop = SeededLoop(self.clock, Draw(self.seed, "turns"))
         self._loop.set_exception_handler(self._unheard)
-        self._loop.turns.on_spin = self.witness.break_
+        self._loop.turns.on_spin = self.witness.accuse
         return self._loop
 
     def _unheard(self, _: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
         what = told.get("exception") or told["message"]
-        self.witness.break_(f"an error that nobody heard: {what!r}")
+        self.witness.accuse(f"an error that nobody heard: {what!r}")
 
     async def _live(self) -> None:
         over = asyncio.Event()
@@ -112,7 +112,7 @@ class Simulation:
         await asyncio.wait([errands], timeout=PATIENCE_SECONDS)
         if not errands.done():
             stuck = ", ".join(map(str, self.witness.open_runs()))
-            self.witness.break_(f"not over after {PATIENCE_SECONDS} s: {stuck}")
+            self.witness.accuse(f"not over after {PATIENCE_SECONDS} s: {stuck}")
             return
         await errands
         await trouble
@@ -136,5 +136,9 @@ class Simulation:
     async def _jump(self, jump: Jump) -> None:
         await asyncio.sleep(jump.begin)
         self.witness.tell(self._world, "jump", jump.seconds)
-        move = self.clock.jump if jump.seconds > 0 else self.clock.set_back
-        move(round(abs(jump.seconds) * SECOND))
+        way = round(jump.seconds * SECOND)
+        if way > 0:
+            self.clock.jump(way)
+        else:
+            self.clock.set_back(-way)
+            self.witness.put_back -= way
