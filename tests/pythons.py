@@ -32,7 +32,7 @@ def _folders() -> list[Path]:
 
 
 def _runs(python: Path) -> bool:
-    command = [python, "-c", "import venv, ensurepip"]
+    command = [str(python), "-c", "import venv, ensurepip"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -41,8 +41,8 @@ def _environment(python: Path, minor: int) -> Path:
     inside = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():
-        subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
-        install = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([str(python), "-m", "venv", "--clear", str(folder)], check=True)
+        install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, "msgspec>=0.18.6", "cronsim>=2.5", "pytest>=8"], check=True)
         ready.touch()
     return inside

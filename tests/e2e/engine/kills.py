@@ -25,6 +25,9 @@ PAUSES_SECONDS = (0.05, 0.4)
 ALL_AT_ONCE = 0.1
 """How often all workers are killed together."""
 
+UNREADY = 0.2
+"""How often a worker may be killed before it is ready."""
+
 
 class Tally(NamedTuple):
     """What a campaign went through."""
@@ -55,11 +58,13 @@ class Campaign:
         self._workers = [await self._crew.worker(*SHORT_LEASE) for _ in range(WORKERS)]
         killed = 0
         while killed < kills:
+            victims = await self._choose()
             while len(self._runs) * kills < runs * (killed + 1):
                 await self._start()
             await self._signal(self._chance.randrange(3))
             await asyncio.sleep(self._chance.uniform(*PAUSES_SECONDS))
-            killed += await self._kill()
+            await self._kill(victims)
+            killed += len(victims)
         while len(self._runs) < runs:
             await self._start()
         await self._signal(len(self._unsignalled))
@@ -79,15 +84,21 @@ class Campaign:
             await run.signal(go, SIGNAL)
         del self._unsignalled[:count]
 
-    async def _kill(self) -> int:
-        places = [self._chance.randrange(WORKERS)]
+    async def _choose(self) -> list[int]:
+        """Choose who is to die next, and mostly see to it that it has begun to work by then."""
+        victims = [self._chance.randrange(WORKERS)]
         if self._chance.random() < ALL_AT_ONCE:
-            places = list(range(WORKERS))
-        await asyncio.gather(*(self._workers[place].kill() for place in places))
+            victims = list(range(WORKERS))
+        if self._chance.random() >= UNREADY:
+            for victim in victims:
+                await self._workers[victim].up()
+        return victims
+
+    async def _kill(self, victims: list[int]) -> None:
+        await asyncio.gather(*(self._workers[victim].kill() for victim in victims))
         await self._witness.look()
-        for place in places:
-            self._workers[place] = self._crew.launch(*SHORT_LEASE)
-        return len(places)
+        for victim in victims:
+            self._workers[victim] = self._crew.launch(*SHORT_LEASE)
 
     async def _see_ends(self) -> None:
         async with asyncio.timeout(END_SECONDS):

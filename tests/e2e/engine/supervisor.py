@@ -40,6 +40,7 @@ class Process:
             },
         )
         self.pid = self._popen.pid
+        self._is_up = False
 
     @property
     def is_over(self) -> bool:
@@ -49,6 +50,12 @@ class Process:
         """Return the next line that it tells; nothing if it is over."""
         assert self._popen.stdout is not None
         return (await asyncio.to_thread(self._popen.stdout.readline)).strip()
+
+    async def up(self) -> None:
+        """Wait until it is ready."""
+        if not self._is_up:
+            assert await self.line() == "ready", "it did not come up"
+            self._is_up = True
 
     async def lines(self) -> list[str]:
         """Return all that it tells until it is over."""
@@ -105,7 +112,7 @@ class Crew:
     async def worker(self, *options: str, failpoints: str = "") -> Process:
         """Start a worker and return it when it is ready."""
         process = self.launch(*options, failpoints=failpoints)
-        assert await process.line() == "ready", "the worker did not come up"
+        await process.up()
         return process
 
     def client(self, count: int, *, failpoints: str = "") -> Process:

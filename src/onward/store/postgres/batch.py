@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import asyncpg
+
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import TERMINAL, RunState
 from onward.errors import Unavailable
@@ -68,11 +70,15 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
     """Write a batch of owners' commits and say what became of each run.
 
     A run that was there to be written and yet was not has met another statement on its row, most
-    likely our own whose reply was lost: asking again tells.
+    likely our own whose reply was lost: asking again tells. So it does when another statement was
+    first to write a row that this one thought it was the first to write.
     """
     statement, given = _arrays(list(batch.runs.values()))
     for _ in range(_TRIES):
-        rows = await tx.fetch(statement, worker=worker, **given)
+        try:
+            rows = await tx.fetch(statement, worker=worker, **given)
+        except asyncpg.DivisionByZeroError:  # how the statement says that it came second
+            continue
         written = _outcome(batch, rows)
         if written is not None:
             return written
@@ -173,7 +179,8 @@ async def sweep(tx: PostgresTx, most: int) -> list[Sent]:
     if not marks:
         return []
     sent = await send(tx, [Message(row[1], row[0], *row[2:]) for row in marks])
-    await tx.fetch("drop_marks", messages=[row[0] for row in marks])
+    messages, targets = [row[0] for row in marks], [row[1] for row in marks]
+    await tx.fetch("drop_marks", messages=messages, targets=targets)
     return sent
 
 

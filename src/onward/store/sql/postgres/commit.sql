@@ -228,6 +228,7 @@ WITH me AS MATERIALIZED (
         settle_until = coalesce(excluded.settle_until, t.settle_until), due = excluded.due,
         result = excluded.result, error = excluded.error, updated_at = excluded.updated_at
     WHERE t.version = excluded.version - 1
+    RETURNING key
 ), passed AS (
     INSERT INTO onward_delivery AS t (namespace, handler, event, state, run, reason, updated_at)
     SELECT :namespace::text, d.handler, d.event, d.becomes,
@@ -276,13 +277,26 @@ WITH me AS MATERIALIZED (
         wake_at = CASE WHEN excluded.saved_by IS NULL THEN t.wake_at ELSE excluded.wake_at END,
         published = t.published + excluded.published,
         updated_at = excluded.updated_at
+    WHERE excluded.saved_by IS NULL OR t.state_version = excluded.state_version - 1
+    RETURNING handler, key, saved_by
+
+-- Two may think that they are the first to write a row. The second gives up, and looks again.
+), second AS (
+    SELECT e.run FROM effect e JOIN own o ON o.uid = e.run
+    LEFT JOIN effect_fits f ON f.key = e.key LEFT JOIN ledger l ON l.key = e.key
+    WHERE f.key IS NULL AND l.key IS NULL
+    UNION ALL
+    SELECT m.run FROM mine m
+    LEFT JOIN saved_fits f ON f.handler = m.handler AND f.key = m.key
+    LEFT JOIN handler h ON h.handler = m.handler AND h.key = m.key
+    WHERE f.key IS NULL AND h.saved_by IS DISTINCT FROM m.run
 )
 SELECT NULL AS uid, NULL AS state, NULL AS fence, NULL AS inbox, false AS refused,
        EXISTS (SELECT 1 FROM me) AS here,
        (SELECT array_agg(DISTINCT queue) FROM (
            SELECT queue, state FROM woken UNION ALL SELECT queue, state FROM moved) x
         WHERE x.state = 'ready') AS queues,
-       :now AS at
+       :now / (CASE WHEN EXISTS (SELECT 1 FROM second) THEN 0 ELSE 1 END) AS at
 UNION ALL
 SELECT f.uid, f.state, f.fence, f.inbox, f.refused, EXISTS (SELECT 1 FROM me), NULL, :now
 FROM found f WHERE NOT EXISTS (SELECT 1 FROM own o WHERE o.uid = f.uid);

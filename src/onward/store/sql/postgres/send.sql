@@ -71,8 +71,11 @@ ORDER BY g.place;
 
 -- name: oldest_marks
 SELECT message, target, kind, name, payload, stirs FROM onward_mark
-WHERE namespace = :namespace ORDER BY message LIMIT :limit::bigint
+WHERE namespace = :namespace ORDER BY message, target LIMIT :limit::bigint
 FOR UPDATE SKIP LOCKED;
 
 -- name: drop_marks
-DELETE FROM onward_mark WHERE namespace = :namespace AND message = ANY(:messages::text[]);
+DELETE FROM onward_mark m
+USING unnest(:messages::text[], :targets::text[]) g (message, target)
+WHERE m.namespace = :namespace AND m.message = ANY (:messages::text[])
+  AND m.message = g.message AND m.target = g.target;
