@@ -20,7 +20,7 @@ from onward.runtime.context import execution_now
 from onward.runtime.definition import WorkflowDefinition
 from onward.runtime.execution import End, Execution
 from onward.store.rows import Claimed, InboxRow, RecordRow
-from onward.store.store import Outcome
+from onward.store.writer import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable

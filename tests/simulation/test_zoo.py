@@ -12,7 +12,8 @@ from onward.core.lease import Fate
 from onward.runtime.journal import Journal
 from onward.runtime.waits import Waits
 from onward.runtime.worker import Worker
-from onward.store.store import Outcome, Store
+from onward.store.store import Store
+from onward.store.writer import Outcome
 from onward.testing.simulation import Failed, Simulation
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from onward.runtime.calls import StepCall
     from onward.runtime.execution import End, Execution
     from onward.store.commit import Commit
-    from onward.store.store import Outcome
+    from onward.store.writer import Outcome
 
 
 class Host(Protocol):

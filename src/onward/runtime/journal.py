@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onward.core.replay import Replay
     from onward.runtime.calls import Call
     from onward.store.rows import Claimed, Message, RecordRow
-    from onward.store.store import Outcome
+    from onward.store.writer import Outcome
 
     Write = Callable[[Commit], asyncio.Future[Outcome]]
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from onward.runtime.definition import Limits, Registry
     from onward.store.hints import Ear
     from onward.store.rows import Claimed, InboxRow, RecordRow
-    from onward.store.store import Outcome, Store
+    from onward.store.store import Store
+    from onward.store.writer import Outcome
 
 POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""

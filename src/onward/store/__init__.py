@@ -2,6 +2,7 @@
 
 from onward.store.commit import Attachments, Commit
 from onward.store.database import Wanted
-from onward.store.store import Outcome, Store, Writer, open_store
+from onward.store.store import Store, open_store
+from onward.store.writer import Outcome, Writer
 
 __all__ = ["Attachments", "Commit", "Outcome", "Store", "Wanted", "Writer", "open_store"]

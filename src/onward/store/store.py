@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from onward.core.lease import LEASE, Fate
-from onward.errors import NotFound, Rejected, StoreUnusable
+from onward.core.lease import LEASE
+from onward.errors import NotFound, StoreUnusable
 from onward.store.address import SqliteAddress, parse
 from onward.store.clock import SystemChance, SystemClock, new_uid, spawn_thread
-from onward.store.commit import Commit, fold
-from onward.store.fitness import check_commit, check_message, check_run, is_storable
+from onward.store.commit import Commit
+from onward.store.fitness import check_message, check_run, is_storable
 from onward.store.hints import queue_subject, run_subject
 from onward.store.lane import Lane
 from onward.store.rows import (
@@ -26,6 +25,7 @@ from onward.store.rows import (
     Started,
 )
 from onward.store.sqlite.database import SqliteDatabase
+from onward.store.writer import Writer
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -42,13 +42,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SWEEP_MOST = 500
-
-
-class Outcome(NamedTuple):
-    """What became of a commit, and the database's time at which it was written."""
-
-    fate: Fate
-    at: Instant
 
 
 class Store:
@@ -307,60 +300,6 @@ class Store:
         return answers
 
 
-class Writer:
-    """The group commit of one worker: all that its runs write goes through here.
-
-    A run always uses the same lane, so its commits keep their order. Where the database is another
-    process, a second lane lets one batch be made while another is being written.
-    """
-
-    def __init__(self, database: Database, worker: str) -> None:
-        self._database = database
-        self._worker = worker
-        self.lanes: list[Lane[Commit, Outcome]] = [
-            Lane(self._apply, name=f"onward writer {worker} {number}", key=lambda c: c.run)
-            for number in range(database.lanes)
-        ]
-
-    async def close(self) -> None:
-        """Wait until everything is written."""
-        for lane in self.lanes:
-            await lane.close()
-
-    async def commit(self, commit: Commit) -> Outcome:
-        """Write a commit, together with whatever else has gathered, and say what became of it."""
-        return await self.submit(commit)
-
-    def submit(self, commit: Commit) -> asyncio.Future[Outcome]:
-        """Queue a commit and return the future of its outcome."""
-        try:
-            check_commit(commit)
-        except Rejected as refusal:
-            refused: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-            refused.set_exception(refusal)
-            return refused
-        lanes = self.lanes
-        return lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
-
-    async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
-        batch, taken = fold(commits)
-        written = await self._database.commit(self._worker, batch)
-        outcomes = {fate: Outcome(fate, written.at) for fate in Fate}
-        subjects = {queue_subject(queue) for queue in written.queues}
-        answers: list[Outcome | None] = []
-        for commit, is_in in zip(commits, taken, strict=True):
-            if not is_in:
-                answers.append(None)
-                continue
-            fate = written.fates[commit.run]
-            answers.append(outcomes[fate])
-            if fate is Fate.DONE and not commit.is_plain:
-                subjects.update(_touched(commit))
-        if subjects:
-            self._database.tell(subjects)
-        return answers
-
-
 def open_store(
     url: str,
     *,
@@ -398,15 +337,6 @@ def open_store(
             raise StoreUnusable(str(address), "needs the driver asyncpg", advice) from error
         database = PostgresDatabase(address, namespace, clock)
     return Store(database, namespace, real_clock, chance or SystemChance())
-
-
-def _touched(commit: Commit) -> Iterable[str]:
-    if commit.move is not None:
-        yield run_subject(commit.run)
-    for run in commit.starts:
-        yield queue_subject(run.queue)
-    for message in commit.messages:
-        yield run_subject(message.target)
 
 
 def _heard(answers: Iterable[Sent]) -> set[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WORKERS = 3
 END_SECONDS = 120.0
-PAUSES_SECONDS = (0.05, 0.4)
+PAUSES_SECONDS = (0.02, 0.2)
 ALL_AT_ONCE = 0.1
 """How often all workers are killed together."""
 

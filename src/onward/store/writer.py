@@ -1,0 +1,89 @@
+"""The writer of a worker: the group commit of everything that its runs write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.lease import Fate
+from onward.errors import Rejected
+from onward.store.commit import Commit, fold
+from onward.store.fitness import check_commit
+from onward.store.hints import queue_subject, run_subject
+from onward.store.lane import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.core.instant import Instant
+    from onward.store.database import Database
+
+
+class Outcome(NamedTuple):
+    """What became of a commit, and the database's time at which it was written."""
+
+    fate: Fate
+    at: Instant
+
+
+class Writer:
+    """The group commit of one worker: all that its runs write goes through here.
+
+    A run always uses the same lane, so its commits keep their order. Where the database is another
+    process, a second lane lets one batch be made while another is being written.
+    """
+
+    def __init__(self, database: Database, worker: str) -> None:
+        self._database = database
+        self._worker = worker
+        self.lanes: list[Lane[Commit, Outcome]] = [
+            Lane(self._apply, name=f"onward writer {worker} {number}", key=lambda c: c.run)
+            for number in range(database.lanes)
+        ]
+
+    async def close(self) -> None:
+        """Wait until everything is written."""
+        for lane in self.lanes:
+            await lane.close()
+
+    async def commit(self, commit: Commit) -> Outcome:
+        """Write a commit, together with whatever else has gathered, and say what became of it."""
+        return await self.submit(commit)
+
+    def submit(self, commit: Commit) -> asyncio.Future[Outcome]:
+        """Queue a commit and return the future of its outcome."""
+        try:
+            check_commit(commit)
+        except Rejected as refusal:
+            refused: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            refused.set_exception(refusal)
+            return refused
+        lanes = self.lanes
+        return lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
+
+    async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
+        batch, taken = fold(commits)
+        written = await self._database.commit(self._worker, batch)
+        outcomes = {fate: Outcome(fate, written.at) for fate in Fate}
+        subjects = {queue_subject(queue) for queue in written.queues}
+        answers: list[Outcome | None] = []
+        for commit, is_in in zip(commits, taken, strict=True):
+            if not is_in:
+                answers.append(None)
+                continue
+            fate = written.fates[commit.run]
+            answers.append(outcomes[fate])
+            if fate is Fate.DONE and not commit.is_plain:
+                subjects.update(_touched(commit))
+        if subjects:
+            self._database.tell(subjects)
+        return answers
+
+
+def _touched(commit: Commit) -> Iterable[str]:
+    if commit.move is not None:
+        yield run_subject(commit.run)
+    for run in commit.starts:
+        yield queue_subject(run.queue)
+    for message in commit.messages:
+        yield run_subject(message.target)
