@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import sqlite3
@@ -119,3 +120,15 @@ async def test_a_callers_rows_may_have_any_shape(path: Path) -> None:
         connection.close()
 
         assert await store.counts() == {"ready": 1}
+
+
+async def test_an_open_that_is_cancelled_keeps_no_share_of_the_file(path: Path) -> None:
+    async with open_store(str(path)):
+        for steps in range(6):
+            opening = asyncio.ensure_future(open_store(str(path)).__aenter__())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.wait([opening])
+        assert writers() == 1
+    assert writers() == 0

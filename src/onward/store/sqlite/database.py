@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from contextlib import nullcontext
@@ -173,9 +174,20 @@ class SqliteDatabase:
         if self._path is not None:
             check_place(self._path)
         try:
-            self._file = await asyncio.to_thread(self._share) if self._spawn else self._share()
+            self._file = await self._share_aside() if self._spawn else self._share()
         except sqlite3.Error as error:
             raise told(error, self.where) or error from error
+
+    async def _share_aside(self) -> File:
+        """Share the file in a thread; whoever is cancelled meanwhile keeps no share of it."""
+        sharing = asyncio.ensure_future(asyncio.to_thread(self._share))
+        try:
+            return await asyncio.shield(sharing)
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):
+                self._file = await sharing
+                await self.close()
+            raise
 
     async def close(self) -> None:
         """Let go of the file; the last one closes it."""
