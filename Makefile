@@ -22,7 +22,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
 .DELETE_ON_ERROR:
 # Two installs into one environment must not overlap, and the tests use the cores by themselves.
 .NOTPARALLEL:
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test check format bench campaign docs clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{printf "%-16s%s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ ifeq ($(BENCHMARKS),)
 else
 	@set -e; for script in $(BENCHMARKS); do echo "$$script"; $(BIN)/python $$script $(ARGS); done
 endif
+
+campaign: $(FULL) ## Kill workers for a few minutes: ARGS="--runs 5000 --kills 2000".
+	$(BIN)/python -m tools.crash_campaign $(ARGS)
 
 docs: $(FULL) ## Redraw the generated pages and test all pages.
 ifneq ($(DRAW),)

@@ -211,6 +211,21 @@ async def test_a_step_may_be_a_method(app: App) -> None:
         assert await app.run(visit, "Bob") == "Ada greets Bob"
 
 
+@workflow
+async def too_long_a_key() -> int:
+    return await price.options(key="=" * 500)("tea")
+
+
+async def test_a_write_that_the_database_refuses_ends_that_run_alone(app: App) -> None:
+    async with app, app.worker():
+        refused = await app.start(too_long_a_key)
+
+        with pytest.raises(RunFailed, match="database refused a write"):
+            await refused.result(timeout="10s")
+        assert (await refused.info()).reason == "internal"
+        assert await app.run(visit, "Bob") == "Ada greets Bob"
+
+
 async def test_outside_a_run_a_step_is_a_plain_call() -> None:
     assert await price("tea") == 3
     assert await Shop("Ada").greet("Bob") == "Ada greets Bob"

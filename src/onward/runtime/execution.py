@@ -110,7 +110,7 @@ class Execution:
         # Stopped: nothing more is asked of the body. Evicted: it has been unwound. Gone: its worker
         # has been told.
         self._stopped = self._evicted = self._gone = self._pumping = False
-        self._leaving = self._left_undone = False
+        self._leaving = self._left_undone = self._broken = False
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -469,8 +469,11 @@ class Execution:
 
     def _break(self, error: Exception) -> None:
         """End the run for an error of ours: it must neither hang nor be tried for ever."""
-        if not self._stopped:
-            self._end(Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error))))
+        if self._broken:
+            self.drop()  # even that it is broken cannot be written
+            return
+        self._broken = True
+        self._end(Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error))))
 
     def wind_down(self) -> None:
         """Begin no more steps; when those that run are over, give the run back if it needs more."""

@@ -13,6 +13,7 @@ from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
+from onward.errors import Rejected
 from onward.store.commit import Commit
 from onward.store.rows import Move, NewRecord
 
@@ -205,11 +206,14 @@ class Journal:
 
     def _answered(self, done: asyncio.Future[Outcome], then: Callable[[Outcome], None]) -> None:
         self.writing -= 1
-        failed = done.cancelled() or done.exception() is not None
-        if failed or done.result().fate is Fate.LOST:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, Rejected):  # trying again would not help: only this run suffers
+            self._broken(error)
+            return
+        if done.cancelled() or error is not None or done.result().fate is Fate.LOST:
             self._lost()
             return
         try:
             then(done.result())
-        except Exception as error:  # noqa: BLE001 - in a callback nobody else would hear of it
-            self._broken(error)
+        except Exception as bug:  # noqa: BLE001 - in a callback nobody else would hear of it
+            self._broken(bug)
