@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import decode, encode, encode_error, signature_of
 from onward.core.lease import Fate
 from onward.engine.payloads import pack, unpack
-from onward.runtime.context import execution_now
+from onward.runtime.context import body_now
 from onward.runtime.definition import WorkflowDefinition
 from onward.runtime.execution import End, Execution
 from onward.store.rows import Claimed, InboxRow, RecordRow
@@ -89,7 +89,7 @@ class Stage:
 
     def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
         context = copy_context()
-        context.run(execution_now.set, None)
+        context.run(body_now.set, None)
         return self._loop.create_task(self._perform(execution, call), context=context)
 
     async def _perform(self, execution: Execution, call: StepCall) -> None:

@@ -157,7 +157,14 @@ async def test_a_bad_id_is_refused_at_the_call(app: App, bad: str) -> None:
         assert await app.runs() == []
 
 
-@pytest.mark.parametrize("bad", [float("nan"), 2**70, lambda: 1, "\ud800", {1, 2}])
+def deep(depth: int) -> list[object]:
+    nested: list[object] = []
+    for _ in range(depth):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize("bad", [float("nan"), 2**70, lambda: 1, "\ud800", {1, 2}, deep(10_000)])
 async def test_a_value_that_cannot_be_kept_is_refused_at_the_call(app: App, bad: object) -> None:
     async with app:
         with pytest.raises(onward.errors.Unencodable, match=r"echo\("):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onward.runtime.execution import Execution
+    from onward.runtime.body import Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class StepContext:
     attempt: int
 
 
-execution_now: ContextVar[Execution | None] = ContextVar("onward_execution", default=None)
-"""The run whose body is asking; None outside a body, and inside a step."""
+body_now: ContextVar[Body | None] = ContextVar("onward_body", default=None)
+"""The body that is asking; None outside a body, and inside a step."""
 
 step_now: ContextVar[StepContext | None] = ContextVar("onward_step", default=None)
 """The step whose code is asking; None outside a step."""

@@ -17,36 +17,41 @@ LOOK_SECONDS = 1.0
 
 
 class Deadlines:
-    """Calls back for everything that is not done in time."""
+    """Calls back for everything that is not forgotten in time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._far: dict[asyncio.Task[None], tuple[float, Callable[[], None]]] = {}
+        self._near: dict[object, asyncio.TimerHandle] = {}
+        self._far: dict[object, tuple[float, Callable[[], None]]] = {}
         self._look: asyncio.TimerHandle | None = None
 
-    def watch(self, task: asyncio.Task[None], seconds: float, expired: Callable[[], None]) -> None:
-        """Call `expired` if the task is not done within that time."""
+    def watch(self, what: object, seconds: float, expired: Callable[[], None]) -> None:
+        """Call `expired` unless `what` is forgotten within that time."""
         if seconds < EXACT_BELOW_SECONDS:
-            timer = self._loop.call_later(seconds, expired)
-            task.add_done_callback(lambda _: timer.cancel())
+            self._near[what] = self._loop.call_later(seconds, expired)
             return
-        self._far[task] = (self._loop.time() + seconds, expired)
-        task.add_done_callback(self._forget)
+        self._far[what] = (self._loop.time() + seconds, expired)
         if self._look is None:
             self._look = self._loop.call_later(LOOK_SECONDS, self.tick)
+
+    def forget(self, what: object) -> None:
+        """Call back for this no more."""
+        if self._far.pop(what, None) is None:
+            timer = self._near.pop(what, None)
+            if timer is not None:
+                timer.cancel()
 
     def tick(self) -> None:
         """Look once at all that is far."""
         now = self._loop.time()
-        for deadline, expired in list(self._far.values()):
+        for what, (deadline, expired) in list(self._far.items()):
             if deadline <= now:
+                del self._far[what]
                 expired()
         self._look = self._loop.call_later(LOOK_SECONDS, self.tick) if self._far else None
 
     def close(self) -> None:
         """Look no more."""
-        if self._look is not None:
-            self._look.cancel()
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._far.pop(task, None)
+        for timer in (self._look, *self._near.values()):
+            if timer is not None:
+                timer.cancel()

@@ -1,71 +1,40 @@
-"""One run in the hands of a worker: its body, its history, and what it waits for.
+"""One run in the hands of a worker: what its body asked for is done, written, and waited for.
 
-Everything here happens on the host's event loop, in callbacks. The body runs inside `pump`, which
-drains the run's own loop and hands over outcomes one at a time, in the order of history, until
-nothing is left to hand over. What is then unfinished is either being worked on (steps, commits) or
-is a durable wait; if there is nothing of the first kind, the run parks.
+Everything here happens on the host's event loop, in callbacks. `pump` lets the body run as far as
+it can. What is then unfinished is either being worked on (steps, commits) or is a durable wait; if
+there is nothing of the first kind, the run parks.
 """
 
 from __future__ import annotations
 
-from contextvars import copy_context
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate
-from onward.core.replay import (
-    CANCEL_IDENTITY,
-    Ask,
-    Clash,
-    Deliver,
-    Diverged,
-    Fresh,
-    Frontier,
-    Held,
-    Joined,
-    Passed,
-    Read,
-    Record,
-    RecordKind,
-    RecordState,
-    Replay,
-    Resume,
-)
+from onward.core.replay import CANCEL_IDENTITY, Diverged, RecordState, Replay
 from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
 from onward.engine.sending import stirring
-from onward.errors import BadInput, Undecodable
-from onward.runtime.calls import (
-    Awaited,
-    CancelCall,
-    SignalCall,
-    StepCall,
-    TimerCall,
-    are_immutable,
-)
-from onward.runtime.context import execution_now
+from onward.errors import Undecodable
+from onward.runtime.body import Body
+from onward.runtime.calls import CancelCall, StepCall, TimerCall
 from onward.runtime.journal import Journal, as_record, end_of
-from onward.runtime.runloop import RunLoop, Spinning, branch_now
-from onward.runtime.waits import Mailbox, Strays, Waits
+from onward.runtime.runloop import Spinning
+from onward.runtime.waits import Mailbox, Waits
 from onward.store.rows import Message, Move
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from onward.core.instant import Duration, Instant
-    from onward.runtime.calls import Call, Decoder
-    from onward.runtime.definition import StepDefinition, WorkflowDefinition
+    from onward.runtime.calls import Call
+    from onward.runtime.definition import WorkflowDefinition
     from onward.runtime.host import Host
-    from onward.runtime.runloop import Handle
     from onward.store.rows import Claimed, InboxRow, RecordRow
-
-
-class Evicted(BaseException):
-    """The run leaves memory, but is not over: thrown into a body to unwind it."""
 
 
 class End(StrEnum):
@@ -99,32 +68,25 @@ class Execution:
             claimed, history, self._replay, host.commit, self.drop, self._break, version
         )
         self._mail = Mailbox(claimed.inbox, inbox, {row.message for row in history})
-        self._loop = RunLoop(self._replay.branch, self._set_timer)
-        self._loop.set_time(claimed.started_at or claimed.created_at)
-        self._calls: dict[str, Call] = {}
+        since = claimed.started_at or claimed.created_at
+        self._body = Body(self._replay, since, self._do, self._abandoned)
         self._waits = Waits()
-        self._strays = Strays()
         self._steps = 0
-        self._diverged: Diverged | Undecodable | None = None
         self._alarm: asyncio.TimerHandle | None = None
-        # Stopped: nothing more is asked of the body. Evicted: it has been unwound. Gone: its worker
-        # has been told.
-        self._stopped = self._evicted = self._gone = self._pumping = False
+        # Stopped: nothing more is asked of the body. Gone: it is unwound, and its worker knows.
+        self._stopped = self._gone = self._pumping = False
         self._leaving = self._left_undone = self._broken = False
 
     # --- life ------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start the body."""
-        context = copy_context()
-        context.run(execution_now.set, self)
         try:
             args, kwargs = self.workflow.shape.decode(unpack(self._claimed.input))
         except Undecodable as misfit:
-            self._diverged = misfit
-            self._pause_diverged()
+            self._pause(misfit)
             return
-        self._main = self._loop.start(self.workflow.fn(*args, **kwargs), context)
+        self._body.start(self.workflow.fn(*args, **kwargs))
         self.pump()
 
     def resume(self, claimed: Claimed, inbox: Sequence[InboxRow] = ()) -> None:
@@ -153,104 +115,17 @@ class Execution:
 
     def evict(self) -> None:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""
-        if self._evicted:
-            return
-        self._evicted = self._stopped = True
-        self._cancel_alarm()
-        for call in list(self._calls.values()):
-            if isinstance(call, StepCall) and call.task is not None:
-                call.task.cancel()
-            call.throw(Evicted())
-        self._loop.unwind()
-
-    # --- the body asks ---------------------------------------------------------------------------
-
-    def step(
-        self,
-        definition: StepDefinition,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        key: str | None,
-    ) -> asyncio.Future[Any]:
-        """Ask for the result of a step."""
-        bound = definition.shape.bind(args, kwargs)
-        arguments = args, kwargs
-        if not are_immutable(arguments):
-            # The step must not be able to change what the body holds: on replay it would not.
-            arguments = definition.shape.decode(bound.payload())
-        future = self._loop.create_future()
-        call = StepCall(definition, future, bound.fingerprint(), arguments)
-        return self._await(call, key, compare=definition.compare)
-
-    def signal(self, name: str, decoder: Decoder, timeout: Duration | None) -> asyncio.Future[Any]:
-        """Ask for a signal."""
-        due = None if timeout is None else self._loop.now + timeout
-        future = self._await(SignalCall(name, self._loop.create_future(), decoder, due), None)
-        self._hand_on_stray()
-        return future
-
-    def _await(
-        self, call: Awaited, key: str | None, *, compare: bool = True
-    ) -> asyncio.Future[Any]:
-        self._ask(call, key, compare=compare)
-        call.future.add_done_callback(lambda _: self._settled(call))
-        return call.future
-
-    def _settled(self, call: Awaited) -> None:
-        if call.future.cancelled() and call.is_abandoned():
-            self._abandon(call)
-
-    def _set_timer(self, delay: Duration, handle: Handle) -> Callable[[], None]:
-        call = TimerCall(self._loop.now + delay, handle, self._loop.wake)
-        self._ask(call, None)
-        return lambda: self._abandon(call)
-
-    def _ask(self, call: Call, key: str | None, *, compare: bool = True) -> None:
-        if self._evicted:
-            raise Evicted
-        if self._diverged is not None:
-            return  # the run will be parked; nothing more is asked of its history
-        ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, compare)
-        match self._replay.ask(ask):
-            case Fresh(identity):
-                self._register(call, identity)
-                self._do(call)
-            case Read(identity) | Held(identity):
-                self._register(call, identity)
-            case Resume(record):
-                self._register(call, record.identity)
-                call.take_up(record)
-                if self._replay.live:
-                    self._do(call)
-            case Joined(identity, record):
-                self._join(call, identity, record)
-            case Clash(identity):
-                raise BadInput(
-                    f"the key of {call.name!r}",
-                    f"is used twice with different arguments ({identity})",
-                    "Give each call a key of its own",
-                )
-            case Diverged() as diverged:
-                self._diverged = diverged
-
-    def _register(self, call: Call, identity: str) -> None:
-        call.identity = identity
-        self._calls[identity] = call
-
-    def _join(self, call: Call, identity: str, record: Record | None) -> None:
-        if record is not None:
-            call.hand_over(record)
-            return
-        first = self._calls[identity]
-        if isinstance(first, Awaited) and isinstance(call, Awaited):
-            first.followers.append(call.future)
+        if not self._body.is_evicted:
+            self._stopped = True
+            self._cancel_alarm()
+            self._body.evict()
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
     def _do(self, call: Call) -> None:
         """Do what a call asks for: run a step, or wait."""
         if call.is_abandoned():
-            self._abandon(call)
+            self._body.abandon(call)
         elif isinstance(call, StepCall) and call.due is None:
             self._perform(call)
         else:
@@ -272,15 +147,13 @@ class Execution:
         if not self._journal.writing:
             self.pump()
 
-    def _abandon(self, call: Call) -> None:
-        """The body does not wait for this any more; what is in history of it stays."""
-        self._calls.pop(call.identity, None)
+    def _abandoned(self, call: Call) -> None:
         self._waits.discard(call)
         if isinstance(call, StepCall) and call.task is not None:
             call.task.cancel()
 
     def _is_wanted(self, call: Call) -> bool:
-        return not self._stopped and self._calls.get(call.identity) is call
+        return not self._stopped and self._body.calls.get(call.identity) is call
 
     def close_step(
         self, call: StepCall, *, payload: bytes | None = None, error: bytes | None = None
@@ -311,7 +184,7 @@ class Execution:
             return
         self._pumping = True
         try:
-            self._advance()
+            self._body.advance()
             self._conclude()
         except Spinning as spinning:
             self._end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
@@ -320,60 +193,10 @@ class Execution:
         finally:
             self._pumping = False
 
-    def _advance(self) -> None:
-        self._loop.drain()
-        while self._diverged is None and not self._main.done():
-            match self._replay.next():
-                case Deliver(record):
-                    self._deliver(record)
-                    self._loop.drain()
-                case Passed():
-                    pass  # code has dropped a step or a timer; it may still ask for it later
-                case Frontier(released):
-                    for answer in released:
-                        self._release(answer)
-                case Diverged() as diverged:
-                    self._diverged = diverged
-                case _:
-                    return
-
-    def _release(self, answer: Fresh | Resume) -> None:
-        identity = answer.identity if isinstance(answer, Fresh) else answer.record.identity
-        call = self._calls.get(identity)
-        if call is not None:
-            self._do(call)
-
-    def _deliver(self, record: Record) -> None:
-        failpoint("deliver.before")
-        self._loop.set_time(record.payload.at)
-        if record.kind is RecordKind.CANCEL:
-            self._loop.cancel_all()
-            return
-        call = self._calls.pop(record.identity, None)
-        if call is None or call.is_abandoned():
-            self._strays.add(record)
-            self._hand_on_stray()
-        else:
-            self._hand_over(call, record)
-            failpoint("deliver.after")
-
-    def _hand_over(self, call: Call, record: Record) -> None:
-        try:
-            call.hand_over(record)
-        except Undecodable as misfit:
-            self._diverged = misfit
-
-    def _hand_on_stray(self) -> None:
-        """Let the next wait have a signal whose own wait was given up before it was handed over."""
-        found = self._strays.take(self._calls.values())
-        if found is not None:
-            self._abandon(found[0])
-            self._hand_over(*found)
-
     def _conclude(self) -> None:
-        if self._diverged is not None:
-            self._pause_diverged()
-        elif self._main.done():
+        if self._body.diverged is not None:
+            self._pause(self._body.diverged)
+        elif self._body.main.done():
             self._finish()
         else:
             self._end_waits()
@@ -440,17 +263,17 @@ class Execution:
             call.is_kept = True
         self._host.ended(self, End.PARKED)
 
-    def _pause_diverged(self) -> None:
-        why = RuntimeError(str(self._diverged))
-        self._end(Move(RunState.PAUSED, Reason.DIVERGENCE, error=pack(encode_error(why))))
+    def _pause(self, misfit: Diverged | Undecodable) -> None:
+        """Stop where code and history do not fit, until somebody brings other code."""
+        why = pack(encode_error(RuntimeError(str(misfit))))
+        self._end(Move(RunState.PAUSED, Reason.DIVERGENCE, error=why))
 
     def _finish(self) -> None:
         ended = self._replay.end()
         if isinstance(ended, Diverged):
-            self._diverged = ended
-            self._pause_diverged()
+            self._pause(ended)
         else:
-            self._end(end_of(self._main, self.workflow.shape))
+            self._end(end_of(self._body.main, self.workflow.shape))
 
     def _end(self, move: Move) -> None:
         failpoint("finish.before")

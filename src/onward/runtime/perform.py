@@ -12,7 +12,7 @@ from onward.core.instant import show
 from onward.core.retry import Again, decide, failure
 from onward.engine.payloads import pack
 from onward.errors import Fatal, Retryable
-from onward.runtime.context import StepContext, execution_now, step_now
+from onward.runtime.context import StepContext, body_now, step_now
 from onward.runtime.deadlines import Deadlines
 from onward.telemetry.failpoints import failpoint
 
@@ -42,6 +42,10 @@ class Performer:
         self._chance = chance
         self._limits = limits
         self._deadlines = Deadlines(loop)
+        # Steps begin in the worker's context, whatever their body has put into its own: on replay
+        # a step may begin from elsewhere.
+        self._context = copy_context()
+        self._context.run(body_now.set, None)
 
     def close(self) -> None:
         """Start nothing more."""
@@ -49,12 +53,11 @@ class Performer:
 
     def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
         """Start one attempt of a step."""
-        context = copy_context()
-        context.run(execution_now.set, None)
+        context = self._context.copy()
         context.run(step_now.set, StepContext(execution.uid, call.identity, call.attempt))
         task = self._loop.create_task(self._attempt(execution, call), context=context)
         limit = self._limit(call)
-        self._deadlines.watch(task, limit / 1_000_000, lambda: _expire(call, task, limit))
+        self._deadlines.watch(call, limit / 1_000_000, lambda: _expire(call, task, limit))
         return task
 
     async def _attempt(self, execution: Execution, call: StepCall) -> None:
@@ -73,6 +76,8 @@ class Performer:
             self._failed(execution, call, error)
         else:
             execution.close_step(call, payload=payload)
+        finally:
+            self._deadlines.forget(call)
 
     async def _call(self, call: StepCall) -> Any:
         args, kwargs = call.arguments

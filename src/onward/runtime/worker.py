@@ -94,6 +94,7 @@ class Worker:
             self.id, options.lease, ports.open_store, ports.clock, self._keeper_failed
         )
         self._writer = store.writer(self.id)
+        self._writer.on_written = self._learn_time
         self._stopping = False
         self._stopped = asyncio.Event()
         self.ready = asyncio.Event()
@@ -118,9 +119,7 @@ class Worker:
 
     def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
         """Write, together with whatever else has gathered."""
-        written = self._writer.submit(commit)
-        written.add_done_callback(self._learn_time)
-        return written
+        return self._writer.submit(commit)
 
     def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
         """Start to run the code of a step."""
@@ -380,11 +379,9 @@ class Worker:
     def _set_time(self, at: Instant) -> None:
         self._time = (at, self._clock.monotonic())
 
-    def _learn_time(self, written: asyncio.Future[Outcome]) -> None:
-        if not written.cancelled() and written.exception() is None:
-            at = written.result().at
-            if at > self.now():
-                self._set_time(at)
+    def _learn_time(self, at: Instant) -> None:
+        if at > self.now():
+            self._set_time(at)
 
     def _registration(self) -> dict[str, object]:
         host, pid = self._place

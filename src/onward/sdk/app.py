@@ -40,6 +40,19 @@ class App:
         url: A file name, or `postgresql://…`.
         namespace: The tenant; nothing is seen or done outside it.
         version: The version of your code, if runs are to be pinned to it.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, workflow
+        >>> @workflow
+        ... async def double(n: int) -> int:
+        ...     return 2 * n
+        >>> async def main() -> int:
+        ...     app = App(":memory:")
+        ...     async with app, app.worker(workflows=[double]):
+        ...         return await app.run(double, 21)
+        >>> asyncio.run(main())
+        42
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from typing import (
 
 from onward.codec import check_id, signature_of
 from onward.core.instant import duration
-from onward.runtime.context import execution_now
+from onward.runtime.context import body_now
 from onward.runtime.definition import StepDefinition
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ class Step(Generic[P, R]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Do it, or read from history what it gave."""
-        execution = execution_now.get()
-        if execution is None:
+        body = body_now.get()
+        if body is None:
             return await self._plainly(args, kwargs)
-        result: R = await execution.step(self._definition, args, kwargs, self._key)
+        result: R = await body.step(self._definition, args, kwargs, self._key)
         return result
 
     @overload
@@ -147,7 +147,7 @@ def step(
         >>> @step
         ... def greet(name: str) -> str:
         ...     return f"Hello, {name}!"
-        >>> asyncio.run(greet._plainly(("Ada",), {}))
+        >>> asyncio.run(greet("Ada"))  # outside a run: a plain call
         'Hello, Ada!'
     """
     if fn is None:

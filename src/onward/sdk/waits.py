@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from onward.codec import check_id, decode
 from onward.core.instant import duration
 from onward.errors import NotInBody
-from onward.runtime.context import execution_now
+from onward.runtime.context import body_now
 
 if TYPE_CHECKING:
     from onward.codec import Payload
@@ -29,7 +29,13 @@ async def sleep(time: DurationLike) -> None:
 
 
 class Signal(Generic[T]):
-    """A named message to a run, with the type of what it carries."""
+    """A named message to a run, with the type of what it carries.
+
+    Example:
+        >>> approval = Signal("approval", bool)
+        >>> approval.name
+        'approval'
+    """
 
     @overload
     def __init__(self, name: str, type: type[T]) -> None: ...
@@ -45,15 +51,15 @@ class Signal(Generic[T]):
         Raises:
             TimeoutError: it did not come in time.
         """
-        execution = execution_now.get()
-        if execution is None:
+        body = body_now.get()
+        if body is None:
             raise NotInBody(
                 f"waiting for signal {self.name!r}",
                 "makes sense only there, and this is outside",
                 "Call it from a workflow",
             )
         limit = None if timeout is None else duration(timeout)
-        value: T = await execution.signal(self.name, self._decoded, limit)
+        value: T = await body.signal(self.name, self._decoded, limit)
         return value
 
     def _decoded(self, payload: Payload) -> T:

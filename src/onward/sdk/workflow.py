@@ -11,7 +11,7 @@ from onward.codec import check_id, signature_of
 from onward.core.instant import duration
 from onward.engine.starting import StartOptions
 from onward.errors import BadInput, NotInBody
-from onward.runtime.context import execution_now, step_now
+from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Workflow(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Call the plain function, outside of any run."""
-        if execution_now.get() is not None or step_now.get() is not None:
+        if body_now.get() is not None or step_now.get() is not None:
             raise NotInBody(
                 f"calling workflow {self.name!r}",
                 "would start a child run, which this Onward cannot do yet",
@@ -118,6 +118,13 @@ def workflow(
         name: The stored name; the function's own by default. It is kept for ever.
         queue: The queue of its runs, unless they are started with another.
         retry: How often its steps are tried, unless they say otherwise.
+
+    Example:
+        >>> @workflow(queue="letters")
+        ... async def write_letter(name: str) -> str:
+        ...     return f"Dear {name}"
+        >>> write_letter.options(id="letter-1", delay="1h").start_options.id
+        'letter-1'
     """
     if fn is None:
         return partial(workflow, name=name, queue=queue, retry=retry)

@@ -13,7 +13,7 @@ from onward.store.hints import queue_subject, run_subject
 from onward.store.lane import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from onward.core.instant import Instant
     from onward.store.database import Database
@@ -36,6 +36,8 @@ class Writer:
     def __init__(self, database: Database, worker: str) -> None:
         self._database = database
         self._worker = worker
+        self.on_written: Callable[[Instant], None] = lambda _: None
+        """Is told the database's time of every batch."""
         self.lanes: list[Lane[Commit, Outcome]] = [
             Lane(self._apply, name=f"onward writer {worker} {number}", key=lambda c: c.run)
             for number in range(database.lanes)
@@ -64,6 +66,7 @@ class Writer:
     async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
         batch, taken = fold(commits)
         written = await self._database.commit(self._worker, batch)
+        self.on_written(written.at)
         outcomes = {fate: Outcome(fate, written.at) for fate in Fate}
         subjects = {queue_subject(queue) for queue in written.queues}
         answers: list[Outcome | None] = []

@@ -1,0 +1,49 @@
+"""Time limits: short ones to the point, long ones within a second, forgotten ones never."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.core.instant import SECOND
+from onward.runtime.deadlines import Deadlines
+from onward.testing.clock import VirtualClock, VirtualLoop
+
+
+@pytest.mark.parametrize(("seconds", "late"), [(0.5, 0.0), (9.0, 0.0), (10.0, 1.0), (600.0, 1.0)])
+def test_a_limit_is_told_of_when_it_has_passed(seconds: float, late: float) -> None:
+    clock = VirtualClock()
+    began = clock.wall()
+    told: list[float] = []
+
+    async def watch() -> None:
+        deadlines = Deadlines(asyncio.get_running_loop())
+        deadlines.watch("it", seconds, lambda: told.append((clock.wall() - began) / SECOND))
+        await asyncio.sleep(seconds + 5)
+        deadlines.close()
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        runner.run(watch())
+
+    [at] = told
+    assert seconds <= at <= seconds + late + 0.001
+
+
+@pytest.mark.parametrize("seconds", [1.0, 60.0])
+def test_what_is_forgotten_in_time_is_not_told_of(seconds: float) -> None:
+    told: list[str] = []
+
+    async def watch() -> None:
+        deadlines = Deadlines(asyncio.get_running_loop())
+        deadlines.watch("it", seconds, lambda: told.append("it"))
+        deadlines.watch("other", seconds, lambda: told.append("other"))
+        await asyncio.sleep(seconds / 2)
+        deadlines.forget("it")
+        await asyncio.sleep(seconds * 2)
+        deadlines.close()
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(VirtualClock())) as runner:
+        runner.run(watch())
+
+    assert told == ["other"]
