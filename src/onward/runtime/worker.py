@@ -7,25 +7,26 @@ import contextlib
 import os
 import signal
 import socket
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
-from onward.errors import LeaseLost, NotFound, OnwardError, Unavailable
+from onward.errors import LeaseLost, OnwardError, Unavailable
 from onward.runtime.execution import End, Execution
 from onward.runtime.keeper import Keeper
 from onward.runtime.perform import Performer
+from onward.runtime.postman import Postman
 from onward.runtime.threads import StepThreads
+from onward.runtime.warm import WarmBodies
 from onward.store.commit import Commit
 from onward.store.database import Wanted
-from onward.store.hints import ANYTHING, queue_subject, run_subject
+from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
@@ -79,7 +80,8 @@ class Worker:
     ) -> None:
         self.id = f"{ports.host}-{ports.pid}-{ports.chance.token()[:12]}"
         self.running: dict[str, Execution] = {}
-        self._warm: OrderedDict[str, Execution] = OrderedDict()
+        self._warm = WarmBodies(options.warm)
+        self._postman = Postman(store)
         self._store = store
         self._registry = registry
         self._options = options
@@ -100,7 +102,6 @@ class Worker:
         self.ready = asyncio.Event()
         self._ear: Ear | None = None
         self._failure: Exception | None = None
-        self._looks: set[asyncio.Task[None]] = set()
         self._time: tuple[Instant, int] = (0, 0)
         self._claimed_at: Instant = 0
         self._audited = ports.clock.monotonic()
@@ -127,7 +128,7 @@ class Worker:
 
     def look(self, execution: Execution) -> None:
         """Read a run's inbox, and tell it."""
-        self._keep_task(self._look_again(execution))
+        self._postman.go_again(execution)
 
     def ended(self, execution: Execution, end: End) -> None:
         """Take note that a run left this worker's hands."""
@@ -135,7 +136,7 @@ class Worker:
         assert self._ear is not None
         self._ear.subjects.discard(run_subject(execution.uid))
         if end is End.PARKED and not self._stopping:
-            self._keep_warm(execution)
+            self._warm.keep(execution)
         elif end is End.PARKED:
             execution.evict()
         self._ear.poke()
@@ -229,7 +230,7 @@ class Worker:
         for run in claimed:
             if run.crashes >= CRASHES_MOST:
                 self._fail_crasher(run)
-        warm = {run.uid: kept for run in runs if (kept := self._warm_copy(run)) is not None}
+        warm = {run.uid: kept for run in runs if (kept := self._warm.take(run)) is not None}
         behind = [run.uid for run in runs if run.fence > 1 and run.uid not in warm]
         histories = await self._store.history(behind) if behind else {}
         mailed = [run.uid for run in runs if run.inbox]
@@ -242,14 +243,6 @@ class Worker:
             else:
                 self._start(run, histories.get(run.uid, ()), inbox)
 
-    def _warm_copy(self, run: Claimed) -> Execution | None:
-        """Return the body of a run that only waited since we had it; any other is of no use."""
-        kept = self._warm.pop(run.uid, None)
-        if kept is not None and kept.fence + 1 != run.fence:
-            kept.evict()
-            return None
-        return kept
-
     def _start(self, run: Claimed, history: Sequence[RecordRow], inbox: Sequence[InboxRow]) -> None:
         workflow = self._registry[run.name]
         execution = Execution(run, workflow, self, history, inbox, version=self._options.version)
@@ -260,13 +253,6 @@ class Worker:
         self.running[execution.uid] = execution
         assert self._ear is not None
         self._ear.subjects.add(run_subject(execution.uid))
-
-    def _keep_warm(self, execution: Execution) -> None:
-        self._warm[execution.uid] = execution
-        self._warm.move_to_end(execution.uid)
-        while len(self._warm) > self._options.warm:
-            _, coldest = self._warm.popitem(last=False)
-            coldest.evict()
 
     def _fail_crasher(self, run: Claimed) -> None:
         move = Move(RunState.FAILED, Reason.CRASHED)
@@ -282,7 +268,7 @@ class Worker:
         end = self._loop.time() + seconds
         heard = await self._ear.wait(seconds)
         if heard or self._loop.time() >= end:
-            self._look_after(heard)
+            self._postman.go_round(self.running, heard)
 
     async def _next_due(self) -> Instant | None:
         # What was due when we claimed and is still there is not for us to take, or not now: a
@@ -291,46 +277,6 @@ class Worker:
             return await self._store.next_due(self._claimed_at)
         except Unavailable:
             return None
-
-    def _look_after(self, heard: set[str]) -> None:
-        """Read the inboxes of our runs that something was sent to, or, for a poll, of all."""
-        if ANYTHING in heard or not heard:
-            self._spawn_look(self.running.values())
-        else:
-            ours = [self.running.get(subject.removeprefix("run:")) for subject in sorted(heard)]
-            self._spawn_look([execution for execution in ours if execution is not None])
-
-    def _spawn_look(self, executions: Iterable[Execution]) -> None:
-        wanted = list(executions)
-        if wanted:
-            self._keep_task(self._look(wanted))
-
-    def _keep_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._looks.add(task)
-        task.add_done_callback(self._looks.discard)
-
-    async def _look_again(self, execution: Execution) -> None:
-        """Look for a run that could not park, because its inbox has a number it has not seen.
-
-        The count is read before the messages, so whatever it counts is among them. A number may
-        have no message: two senders of one message at the same time take two numbers.
-        """
-        try:
-            counted = (await self._store.run(execution.uid)).inbox
-            found = await self._store.look([execution.uid])
-        except (Unavailable, NotFound):
-            execution.drop()
-            return
-        execution.receive(found[execution.uid], counted)
-
-    async def _look(self, executions: list[Execution]) -> None:
-        try:
-            inboxes = await self._store.look([execution.uid for execution in executions])
-        except Unavailable:
-            return
-        for execution in executions:
-            execution.receive(inboxes[execution.uid])
 
     async def _audit(self) -> None:
         now = self._clock.monotonic()
@@ -356,12 +302,11 @@ class Worker:
         return any(not execution.is_idle for execution in self.running.values())
 
     async def _leave(self) -> None:
-        for execution in [*self.running.values(), *self._warm.values()]:
+        for execution in self.running.values():
             execution.evict()
         self.running.clear()
         self._warm.clear()
-        for task in list(self._looks):
-            task.cancel()
+        self._postman.stop()
         if self._has_thread:
             await asyncio.to_thread(self._keeper.stop)
         if not isinstance(self._failure, LeaseLost):

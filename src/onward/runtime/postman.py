@@ -1,0 +1,69 @@
+"""Brings the runs of a worker what has arrived in their inboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from onward.errors import NotFound, Unavailable
+from onward.store.hints import ANYTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from onward.runtime.execution import Execution
+    from onward.store.store import Store
+
+
+class Postman:
+    """Reads inboxes, in the background."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rounds: set[asyncio.Task[None]] = set()
+
+    def go_round(self, running: Mapping[str, Execution], heard: set[str]) -> None:
+        """Visit the runs that something was sent to or, if nobody knows which, all of them."""
+        if ANYTHING in heard or not heard:
+            self._set_out(running.values())
+        else:
+            ours = [running.get(subject.removeprefix("run:")) for subject in sorted(heard)]
+            self._set_out(execution for execution in ours if execution is not None)
+
+    def go_again(self, execution: Execution) -> None:
+        """Visit a run that could not park: its inbox has a number that it has not seen."""
+        self._keep(self._recount(execution))
+
+    def stop(self) -> None:
+        """Go nowhere any more."""
+        for task in list(self._rounds):
+            task.cancel()
+
+    def _set_out(self, executions: Iterable[Execution]) -> None:
+        wanted = list(executions)
+        if wanted:
+            self._keep(self._visit(wanted))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
+
+    async def _visit(self, executions: list[Execution]) -> None:
+        try:
+            inboxes = await self._store.look([execution.uid for execution in executions])
+        except Unavailable:
+            return
+        for execution in executions:
+            execution.receive(inboxes[execution.uid])
+
+    async def _recount(self, execution: Execution) -> None:
+        # The count is read before the messages, so whatever it counts is among them. A number may
+        # have no message: two senders of one message at the same time take two numbers.
+        try:
+            counted = (await self._store.run(execution.uid)).inbox
+            found = await self._store.look([execution.uid])
+        except (Unavailable, NotFound):
+            execution.drop()
+            return
+        execution.receive(found[execution.uid], counted)

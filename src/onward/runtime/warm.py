@@ -1,0 +1,39 @@
+"""Bodies that are kept in memory while their runs wait, so that most need no replay."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onward.runtime.execution import Execution
+    from onward.store.rows import Claimed
+
+
+class WarmBodies:
+    """At most `most` executions of runs that wait; the one that waited longest makes room."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, Execution] = OrderedDict()
+
+    def keep(self, execution: Execution) -> None:
+        """Keep the body of a run that has just parked."""
+        self._kept[execution.uid] = execution
+        self._kept.move_to_end(execution.uid)
+        while len(self._kept) > self._most:
+            _, coldest = self._kept.popitem(last=False)
+            coldest.evict()
+
+    def take(self, run: Claimed) -> Execution | None:
+        """Return the body of a run that only waited since we had it; any other is of no use."""
+        kept = self._kept.pop(run.uid, None)
+        if kept is not None and kept.fence + 1 != run.fence:
+            kept.evict()
+            return None
+        return kept
+
+    def clear(self) -> None:
+        """Keep none."""
+        while self._kept:
+            self._kept.popitem()[1].evict()
