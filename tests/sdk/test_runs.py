@@ -183,3 +183,9 @@ async def test_wrong_arguments_are_an_ordinary_type_error(app: App) -> None:
     async with app:
         with pytest.raises(TypeError, match="total"):
             await app.start(total)  # type: ignore[call-arg] # that is the test
+
+
+async def test_a_queue_may_have_spaces_in_its_name(app: App) -> None:
+    async with app, app.worker(queues=["night shift", "day shift"]):
+        assert await app.run(echo.options(queue="night shift"), 1) == 1
+        assert await app._store.served_queues() == {"night shift", "day shift"}

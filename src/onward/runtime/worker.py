@@ -335,7 +335,8 @@ class Worker:
             "host": host,
             "pid": pid,
             "version": self._options.version,
-            "queues": " ".join(self._options.queues),
-            "tags": " ".join(self._options.tags),
-            "names": " ".join(self._registry.names),
+            # No name has a line break in it; some have spaces.
+            "queues": "\n".join(self._options.queues),
+            "tags": "\n".join(self._options.tags),
+            "names": "\n".join(self._registry.names),
         }

@@ -232,7 +232,7 @@ class Store:
     async def served_queues(self) -> set[str]:
         """Return the queues that some live worker serves."""
         rows = await self.read(lambda tx: tx.fetch("live_queues"))
-        return {queue for row in rows for queue in row[0].split(" ")}
+        return {queue for row in rows for queue in row[0].split("\n")}
 
     async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
         """Return those of the runs that are over or paused, with what came of them."""

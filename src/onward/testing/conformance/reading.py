@@ -99,7 +99,7 @@ async def test_the_next_due_time_may_be_asked_for_after_another(world: World) ->
 
 async def test_a_queue_is_served_while_a_worker_for_it_lives(world: World) -> None:
     alive, late = await world.worker(), await world.worker(lease=LEASE)
-    await register(alive, "default slow")
+    await register(alive, "default\nslow")
     await register(late, "late")
     assert await alive.store.served_queues() == {"default", "slow", "late"}
 
