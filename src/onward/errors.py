@@ -29,7 +29,10 @@ Each error has a stable `code`, and a message that names the thing, the fact and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class OnwardError(Exception):
@@ -330,10 +333,10 @@ class Retryable(Exception):
 
     Args:
         message: What happened.
-        after: How long to wait, in microseconds; by default what the policy says.
+        after: How long to wait ("30s", seconds, or a timedelta); by default what the policy says.
     """
 
-    def __init__(self, message: str = "", *, after: int | None = None) -> None:
+    def __init__(self, message: str = "", *, after: str | float | timedelta | None = None) -> None:
         super().__init__(message)
         self.after = after
 

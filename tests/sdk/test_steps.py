@@ -44,10 +44,10 @@ async def hopeless() -> None:
 
 
 @step(retry=QUICK)
-async def later() -> int:
+async def later(after: str) -> int:
     Calls.made.append(1)
     if len(Calls.made) == 1:
-        raise Retryable("soon", after=1000)
+        raise Retryable("soon", after=after)
     return len(Calls.made)
 
 
@@ -105,8 +105,8 @@ async def one_hopeless() -> str:
 
 
 @workflow
-async def one_later() -> int:
-    return await later()
+async def one_later(after: str) -> int:
+    return await later(after)
 
 
 @workflow
@@ -169,7 +169,18 @@ async def test_a_fatal_error_is_not_tried_again(app: App) -> None:
 
 async def test_a_step_says_when_it_wants_to_be_tried_again(app: App) -> None:
     async with app, app.worker():
-        assert await app.run(one_later) == 2
+        run = await app.start(one_later, "120ms")
+
+        assert await run.result(timeout="10s") == 2
+        [failed] = [row for row in await run.history() if row.state == "failed"]
+        assert failed.due is not None
+        assert failed.due - failed.opened_at == 120_000
+
+
+async def test_a_step_that_asks_for_an_impossible_wait_fails_and_says_so(app: App) -> None:
+    async with app, app.worker():
+        with pytest.raises(RunFailed, match="'tomorrow' is not understood"):
+            await app.run(one_later, "tomorrow")
 
 
 async def test_a_registered_error_comes_back_as_itself(app: App) -> None:

@@ -165,6 +165,25 @@ async def test_what_would_not_replay_is_refused_at_the_line(app: App, what: str,
             await app.run(forbidden, what)
 
 
+lock = asyncio.Lock()
+
+
+@workflow
+async def locked() -> str:
+    async with lock:
+        return "not reached"
+
+
+async def test_a_lock_that_others_use_is_refused_at_the_line(app: App) -> None:
+    async with app, app.worker(), lock:
+        waiting = asyncio.ensure_future(lock.acquire())  # now the lock belongs to the host's loop
+        await asyncio.sleep(0)
+
+        with pytest.raises(RunFailed, match="bound to a different event loop"):
+            await app.run(locked)
+        waiting.cancel()
+
+
 async def test_a_body_that_spins_is_stopped_and_named(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:

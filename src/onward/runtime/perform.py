@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import encode_error
-from onward.core.instant import show
+from onward.core.instant import duration, show
 from onward.core.retry import Again, decide, failure
 from onward.engine.payloads import pack
-from onward.errors import Fatal, Retryable
+from onward.errors import BadInput, Fatal, Retryable
 from onward.runtime.context import StepContext, body_now, step_now
 from onward.runtime.deadlines import Deadlines
 from onward.telemetry.failpoints import failpoint
@@ -92,7 +92,11 @@ class Performer:
 
     def _failed(self, execution: Execution, call: StepCall, error: BaseException) -> None:
         policy = call.definition.retry or execution.workflow.retry or self._limits.retry
-        decision = decide(policy, call.attempt, _facts(error), chance=self._chance.random())
+        try:
+            facts = _facts(error)
+        except BadInput as malformed:  # a step that asks for an impossible wait
+            error, facts = malformed, failure(BadInput, fatal=True)
+        decision = decide(policy, call.attempt, facts, chance=self._chance.random())
         written = pack(encode_error(error))
         if isinstance(decision, Again):
             execution.try_step_again(call, written, decision.after)
@@ -107,5 +111,6 @@ def _expire(call: StepCall, task: asyncio.Task[None], limit: Duration) -> None:
 
 def _facts(error: BaseException) -> Failure:
     if isinstance(error, Retryable):
-        return failure(type(error), retryable=True, after=error.after)
+        after = None if error.after is None else duration(error.after)
+        return failure(type(error), retryable=True, after=after)
     return failure(type(error), fatal=isinstance(error, Fatal))
