@@ -29,10 +29,7 @@ Each error has a stable `code`, and a message that names the thing, the fact and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from datetime import timedelta
+from typing import Any, ClassVar
 
 
 class OnwardError(Exception):
@@ -336,7 +333,7 @@ class Retryable(Exception):
         after: How long to wait ("30s", seconds, or a timedelta); by default what the policy says.
     """
 
-    def __init__(self, message: str = "", *, after: str | float | timedelta | None = None) -> None:
+    def __init__(self, message: str = "", *, after: Any = None) -> None:
         super().__init__(message)
         self.after = after
 
