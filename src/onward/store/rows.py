@@ -33,12 +33,19 @@ class NewRun(NamedTuple):
     delay_in: Duration = 0
     due: Instant | None = None
     deadline: Instant | None = None
+    deadline_in: Duration | None = None
     parent: str | None = None
     parent_identity: str | None = None
     root: str | None = None
-    retry_of: str | None = None
+    tied: int = 0
+    follows: str | None = None
+    link: str | None = None
+    attempt: int = 1
+    origin: str | None = None
     handler: str | None = None
     trace: str | None = None
+    retry: str | None = None
+    attributes: bytes | None = None
 
 
 class NewRecord(NamedTuple):
@@ -64,7 +71,8 @@ class Move(NamedTuple):
     """A change of the run's own row: it parks, pauses, ends, or is released.
 
     `seen` is the inbox number that the owner had seen: with it the move happens only if nothing
-    has arrived since. A move to `running` keeps the run and clears its crashes.
+    has arrived since. A move to `running` keeps the run and clears its crashes. `culprit` is the
+    call whose error ended it, `parked_by` the code that does not fit its history.
     """
 
     state: str
@@ -74,8 +82,10 @@ class Move(NamedTuple):
     seq: int = 0
     seen: int | None = None
     phase: str | None = None
+    parked_by: str | None = None
     result: bytes | None = None
     error: bytes | None = None
+    culprit: str | None = None
 
 
 class Message(NamedTuple):
@@ -161,14 +171,21 @@ class Claimed(NamedTuple):
     parent: str | None
     parent_identity: str | None
     root: str | None
-    retry_of: str | None
+    tied: int
+    follows: str | None
+    link: str | None
+    attempt: int
+    origin: str | None
     handler: str | None
     phase: str | None
+    scheduled_at: Instant
     created_at: Instant
     started_at: Instant | None
     input: bytes
     args_hash: str
     trace: str | None
+    retry: str | None
+    attributes: bytes | None
 
 
 class InboxRow(NamedTuple):
@@ -229,8 +246,14 @@ class RunRow(NamedTuple):
     parent: str | None
     parent_identity: str | None
     root: str | None
-    retry_of: str | None
+    tied: int
+    follows: str | None
+    link: str | None
+    attempt: int
+    origin: str | None
     handler: str | None
+    parked_by: str
+    scheduled_at: Instant
     created_at: Instant
     started_at: Instant | None
     finished_at: Instant | None

@@ -76,8 +76,8 @@ def test_a_row_gives_the_parameters_of_the_statement_that_writes_it(name: str) -
 
 
 def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be() -> None:
-    assert STATEMENTS["move_run"].parameters[:7] == Move._fields[:7]
-    assert Move._fields[7:] == ("result", "error")
+    assert STATEMENTS["move_run"].parameters[:8] == Move._fields[:8]
+    assert Move._fields[8:] == ("result", "error", "culprit")
     assert STATEMENTS["add_message"].parameters[2:6] == Message._fields[1:5]
     assert STATEMENTS["insert_run_data"].parameters == (
         "uid", "input", "args_hash", "trace", "namespace",

@@ -88,11 +88,11 @@ SELECT c.uid FROM onward_run c
 WHERE c.namespace = :namespace AND c.parent IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM onward_run p WHERE p.namespace = c.namespace AND p.uid = c.parent);
 
--- name: check_retry_chain
--- a run is retried at most once
-SELECT retry_of FROM onward_run
-WHERE namespace = :namespace AND retry_of IS NOT NULL
-GROUP BY retry_of HAVING count(*) > 1;
+-- name: check_chain
+-- a run is followed at most once, forks aside
+SELECT follows FROM onward_run
+WHERE namespace = :namespace AND follows IS NOT NULL AND link <> 'forked_from'
+GROUP BY follows HAVING count(*) > 1;
 
 -- name: check_effect
 -- a row of the ledger belongs to a run, and has been sent if it says that it was
@@ -117,4 +117,4 @@ JOIN onward_run r ON r.namespace = d.namespace AND r.uid = d.run
 WHERE d.namespace = :namespace AND d.state = 'reserved'
   AND r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')
   AND NOT EXISTS (SELECT 1 FROM onward_run n
-                  WHERE n.namespace = r.namespace AND n.retry_of = r.uid);
+                  WHERE n.namespace = r.namespace AND n.follows = r.uid);

@@ -2,8 +2,9 @@
 
 -- name: list_runs
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, retry_of,
-       handler, created_at, started_at, finished_at, updated_at
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
+       finished_at, updated_at
 FROM onward_run
 WHERE namespace = :namespace
   AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))

@@ -1,25 +1,28 @@
 -- Starting runs. Both inserts change no row that is there, so a caller may make them in a
 -- transaction of its own, for as long as it likes, without holding anybody up.
 
--- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, parent, parent_identity, root, retry_of, handler, trace, namespace, now)
+-- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt, origin, handler, trace, retry, attributes, namespace, now)
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due, deadline,
-    parent, parent_identity, root, retry_of, handler, created_at, updated_at)
+    parent, parent_identity, root, tied, follows, link, attempt, origin, handler, scheduled_at,
+    created_at, updated_at)
 SELECT CAST(:namespace AS TEXT), CAST(:uid AS TEXT), CAST(:id AS TEXT), CAST(:kind AS TEXT),
        CAST(:name AS TEXT), CAST(:version AS TEXT), CAST(:queue AS TEXT),
        CAST(:priority AS BIGINT), CAST(:flow_key AS TEXT), CAST(:tags AS TEXT),
        CASE WHEN t.due > t.now THEN 'waiting' ELSE 'ready' END, t.due,
-       CAST(:deadline AS BIGINT), CAST(:parent AS TEXT), CAST(:parent_identity AS TEXT),
-       CAST(:root AS TEXT), CAST(:retry_of AS TEXT), CAST(:handler AS TEXT), t.now, t.now
+       coalesce(CAST(:deadline AS BIGINT), t.due + CAST(:deadline_in AS BIGINT)),
+       CAST(:parent AS TEXT), CAST(:parent_identity AS TEXT), CAST(:root AS TEXT),
+       CAST(:tied AS BIGINT), CAST(:follows AS TEXT), CAST(:link AS TEXT),
+       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), CAST(:handler AS TEXT), t.due, t.now, t.now
 FROM (SELECT coalesce(CAST(:due AS BIGINT), :now) + CAST(:delay_in AS BIGINT) AS due,
              CAST(:now AS BIGINT) AS now) t
 WHERE true
 ON CONFLICT DO NOTHING
 RETURNING state;
 
--- name: insert_run_data(uid, input, args_hash, trace, namespace)
-INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
-VALUES (:namespace, :uid, :input, :args_hash, :trace);
+-- name: insert_run_data(uid, input, args_hash, trace, retry, attributes, namespace)
+INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
+VALUES (:namespace, :uid, :input, :args_hash, :trace, :retry, :attributes);
 
 -- name: run_by_id
 SELECT r.uid, r.name, (SELECT d.args_hash FROM onward_run_data d

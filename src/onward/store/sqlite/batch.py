@@ -54,11 +54,11 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
     ours, time = (tx.namespace, worker, tx.now), (tx.namespace, tx.now)
     tx.write_rows("add_record", [record + time for c in accepted for record in c.latest_records()])
     moving = [(commit.run, commit.move) for commit in accepted if commit.move is not None]
-    tx.write_rows("move_run", [(*move[:7], run, *ours) for run, move in moving])
+    tx.write_rows("move_run", [(*move[:8], run, *ours) for run, move in moving])
     tx.write_rows(
         "end_run",
         [
-            (move.result, move.error, run, tx.namespace)
+            (move.result, move.error, move.culprit, run, tx.namespace)
             for run, move in moving
             if move.result is not None or move.error is not None
         ],
@@ -133,8 +133,15 @@ async def start(tx: SqliteTx, runs: Sequence[NewRun]) -> list[Started]:
 def _insert_run(tx: SqliteTx, run: NewRun) -> bool:
     if not tx.write_row("insert_run", (*run, tx.namespace, tx.now)):
         return False
-    tx.write_rows("insert_run_data", [(run.uid, run.input, run.args_hash, run.trace, tx.namespace)])
+    tx.write_rows("insert_run_data", [_data_of(run, tx.namespace)])
     return True
+
+
+def _data_of(run: NewRun, namespace: str) -> tuple[object, ...]:
+    return (
+        *(run.uid, run.input, run.args_hash, run.trace, run.retry, run.attributes),
+        namespace,
+    )
 
 
 async def send(tx: SqliteTx, messages: Sequence[Message]) -> list[Sent]:

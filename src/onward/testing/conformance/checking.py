@@ -129,9 +129,10 @@ PLANTED: dict[str, Planted] = {
         "check_parent", "uid-child", "UPDATE onward_run SET parent = 'ghost' WHERE id = 'child'"
     ),
     "run retried twice": Planted(
-        "check_retry_chain",
+        "check_chain",
         "uid-over",
-        "UPDATE onward_run SET retry_of = 'uid-over' WHERE id IN ('child', 'parent')",
+        "UPDATE onward_run SET follows = 'uid-over', link = 'retry_of' "
+        "WHERE id IN ('child', 'parent')",
     ),
     "effect without a version": Planted(
         "check_effect", "key-parent", "UPDATE onward_effect SET version = 0"
@@ -210,7 +211,7 @@ async def test_an_event_whose_holder_is_retried_breaks_nothing(world: World) -> 
     await worker.commit(
         run,
         move=Move("failed", "transient"),
-        starts=(a_run("again")._replace(retry_of=run.uid),),
+        starts=(a_run("again")._replace(follows=run.uid, link="retry_of"),),
     )
 
     assert await check(worker.store) == []

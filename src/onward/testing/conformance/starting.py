@@ -32,9 +32,15 @@ FULL = NewRun(
     parent="uid-parent",
     parent_identity="charge#2",
     root="uid-parent",
-    retry_of="uid-before",
+    tied=1,
+    follows="uid-before",
+    link="retry_of",
+    attempt=2,
+    origin="uid-first",
     handler="mail/add",
     trace="00-abc-def-01",
+    retry='{"attempts": 2}',
+    attributes=b"{}",
 )
 
 

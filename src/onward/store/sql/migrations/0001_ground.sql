@@ -34,12 +34,16 @@ CREATE TABLE onward_worker (
 ) STRICT, WITHOUT ROWID;
 
 -- Narrow on purpose: each claim rewrites the row. Payloads are in onward_run_data.
+--
+-- `root` is the topmost run of its tree, and a `tied` run is cancelled when its parent ends.
+-- `follows` is the run before it under the same id and `link` says how; `origin` is the first of a
+-- line of retries. `parked_by` lists the code that did not fit its history.
 CREATE TABLE onward_run (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
     id TEXT NOT NULL,
     newest INTEGER NOT NULL DEFAULT 1,
-    kind TEXT NOT NULL CHECK (kind IN ('workflow', 'step', 'producer', 'consumer')),
+    kind TEXT NOT NULL CHECK (kind IN ('workflow', 'step', 'map', 'producer', 'consumer')),
     name TEXT NOT NULL,
     version TEXT,
     queue TEXT NOT NULL,
@@ -60,15 +64,22 @@ CREATE TABLE onward_run (
     parent TEXT,
     parent_identity TEXT,
     root TEXT,
-    retry_of TEXT,
+    tied INTEGER NOT NULL DEFAULT 0,
+    follows TEXT,
+    link TEXT CHECK (link IN ('retry_of', 'continued_from', 'forked_from', 'replaces')),
+    attempt INTEGER NOT NULL DEFAULT 1,
+    origin TEXT,
     handler TEXT,
+    parked_by TEXT NOT NULL DEFAULT '',
+    scheduled_at INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     started_at INTEGER,
     finished_at INTEGER,
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (namespace, uid),
     CHECK ((state = 'running') = (worker IS NOT NULL)),
-    CHECK (state <> 'ready' OR due IS NOT NULL)
+    CHECK (state <> 'ready' OR due IS NOT NULL),
+    CHECK ((follows IS NULL) = (link IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX onward_run_newest ON onward_run (namespace, id) WHERE newest = 1;
@@ -80,7 +91,22 @@ CREATE INDEX onward_run_paused ON onward_run (namespace, reason) WHERE state = '
 CREATE INDEX onward_run_suspect ON onward_run (namespace, uid)
     WHERE crashes >= 2 AND state IN ('ready', 'running', 'waiting');
 CREATE INDEX onward_run_parent ON onward_run (namespace, parent) WHERE parent IS NOT NULL;
+CREATE INDEX onward_run_follows ON onward_run (namespace, follows) WHERE follows IS NOT NULL;
+CREATE INDEX onward_run_deadline ON onward_run (namespace, deadline)
+    WHERE deadline IS NOT NULL AND state IN ('ready', 'running', 'waiting', 'paused');
+CREATE INDEX onward_run_flow ON onward_run (namespace, flow_key, state, priority DESC, due)
+    WHERE flow_key IS NOT NULL AND state IN ('ready', 'running', 'waiting');
 
+-- How many runs of one flow key may be running at a time.
+CREATE TABLE onward_flow (
+    namespace TEXT NOT NULL,
+    key TEXT NOT NULL,
+    most INTEGER NOT NULL,
+    PRIMARY KEY (namespace, key)
+) STRICT, WITHOUT ROWID;
+
+-- `culprit` is the call whose error ended the run; `attributes` are those it began with; `retry` is
+-- how it is to be retried as a whole.
 CREATE TABLE onward_run_data (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
@@ -88,6 +114,10 @@ CREATE TABLE onward_run_data (
     args_hash TEXT NOT NULL,
     result BLOB,
     error BLOB,
+    culprit TEXT,
+    progress BLOB,
+    attributes BLOB,
+    retry TEXT,
     trace TEXT,
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;

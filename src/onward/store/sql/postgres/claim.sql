@@ -79,11 +79,12 @@ WITH RECURSIVE gone AS (
         crashes = r.crashes + (r.state = 'running')::int, due = NULL,
         started_at = coalesce(r.started_at, excluded.updated_at), updated_at = excluded.updated_at
     RETURNING uid, id, kind, name, version, queue, fence, inbox, seq, crashes, deadline, parent,
-              parent_identity, root, retry_of, handler, phase, created_at, started_at
+              parent_identity, root, tied, follows, link, attempt, origin, handler, phase,
+              scheduled_at, created_at, started_at
 )
-SELECT t.*, d.input, d.args_hash, d.trace
+SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes
 FROM picked p JOIN taken t ON t.uid = p.uid, LATERAL (
-    SELECT input, args_hash, trace FROM onward_run_data
+    SELECT input, args_hash, trace, retry, attributes FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d
 ORDER BY p.priority DESC, p.due;
 

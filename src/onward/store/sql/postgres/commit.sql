@@ -19,9 +19,10 @@ WITH me AS MATERIALIZED (
 ), given AS (
     SELECT g.* FROM patience, unnest(
         :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
-        :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :result::bytea[],
-        :error::bytea[])
-    AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, result, error)
+        :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :parked_by::text[],
+        :result::bytea[], :error::bytea[], :culprit::text[])
+    AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
+          culprit)
 
 -- What the attachments expect, locked where it is so.
 ), effect AS (
@@ -98,9 +99,10 @@ WITH me AS MATERIALIZED (
     -- Here and below: an insert that always meets its row, for it is there and locked. Unlike an
     -- update it can find it by no other way than the key, however the plan was made.
     INSERT INTO onward_run AS r (
-        namespace, uid, id, kind, name, queue, state, reason, phase, due, worker, seq, finished_at,
-        created_at, updated_at)
+        namespace, uid, id, kind, name, queue, state, reason, phase, parked_by, due, worker, seq,
+        finished_at, created_at, updated_at)
     SELECT :namespace::text, g.uid, '', 'workflow', '', '', g.state, g.reason, g.phase,
+           coalesce(' ' || g.parked_by, ''),
            CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
            CASE WHEN g.state = 'running' THEN :worker::text END, g.seq,
            CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
@@ -111,7 +113,7 @@ WITH me AS MATERIALIZED (
     ON CONFLICT (namespace, uid) DO UPDATE
     SET state = excluded.state, reason = excluded.reason, due = excluded.due,
         phase = coalesce(excluded.phase, r.phase), worker = excluded.worker,
-        seq = greatest(r.seq, excluded.seq),
+        seq = greatest(r.seq, excluded.seq), parked_by = r.parked_by || excluded.parked_by,
         crashes = CASE WHEN excluded.state = 'ready' THEN r.crashes ELSE 0 END,
         finished_at = excluded.finished_at, updated_at = excluded.updated_at
     RETURNING uid, queue, state
@@ -121,11 +123,12 @@ WITH me AS MATERIALIZED (
     SELECT uid FROM found, me
     WHERE NOT moves AND NOT refused AND fence = own_fence AND state = 'running'
 ), ended AS (
-    INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error)
-    SELECT :namespace::text, g.uid, '', '', g.result, g.error
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, culprit)
+    SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.culprit
     FROM given g JOIN moved m ON m.uid = g.uid
     WHERE g.result IS NOT NULL OR g.error IS NOT NULL
-    ON CONFLICT (namespace, uid) DO UPDATE SET result = excluded.result, error = excluded.error
+    ON CONFLICT (namespace, uid) DO UPDATE
+    SET result = excluded.result, error = excluded.error, culprit = excluded.culprit
 
 -- Their histories.
 ), record AS (
@@ -186,24 +189,31 @@ WITH me AS MATERIALIZED (
         :c_uid::text[], :c_id::text[], :c_name::text[], :c_input::bytea[], :c_args_hash::text[],
         :c_kind::text[], :c_queue::text[], :c_version::text[], :c_priority::bigint[],
         :c_flow_key::text[], :c_tags::text[], :c_delay_in::bigint[], :c_due::bigint[],
-        :c_deadline::bigint[], :c_parent::text[], :c_parent_identity::text[], :c_root::text[],
-        :c_retry_of::text[], :c_handler::text[], :c_trace::text[], :c_run::text[])
+        :c_deadline::bigint[], :c_deadline_in::bigint[], :c_parent::text[],
+        :c_parent_identity::text[], :c_root::text[], :c_tied::bigint[], :c_follows::text[],
+        :c_link::text[], :c_attempt::bigint[], :c_origin::text[], :c_handler::text[],
+        :c_trace::text[], :c_retry::text[], :c_attributes::bytea[], :c_run::text[])
     AS c (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
-          due, deadline, parent, parent_identity, root, retry_of, handler, trace, run)
+          due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
+          origin, handler, trace, retry, attributes, run)
 ), born AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
-        deadline, parent, parent_identity, root, retry_of, handler, inbox, created_at, updated_at)
+        deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
+        scheduled_at, inbox, created_at, updated_at)
     SELECT :namespace::text, c.uid, id, kind, name, version, queue, priority, flow_key, tags,
            CASE WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
-           coalesce(due, :now) + delay_in, deadline, parent, parent_identity, root, retry_of,
-           handler, (SELECT count(*) FROM post p WHERE p.target = c.uid), :now, :now
+           coalesce(due, :now) + delay_in,
+           coalesce(deadline, coalesce(due, :now) + delay_in + deadline_in), parent,
+           parent_identity, root, tied, follows, link, attempt, origin, handler,
+           coalesce(due, :now) + delay_in, (SELECT count(*) FROM post p WHERE p.target = c.uid), :now, :now
     FROM child c JOIN own o ON o.uid = c.run ORDER BY c.id
     ON CONFLICT DO NOTHING
     RETURNING uid, inbox
 ), born_data AS (
-    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
-    SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace FROM child c JOIN born USING (uid)
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
+    SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace, c.retry, c.attributes
+    FROM child c JOIN born USING (uid)
 ), mail AS (
     INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
     SELECT :namespace::text, p.target, w.inbox - p.n + p.k, p.message, p.kind, p.name, p.payload,

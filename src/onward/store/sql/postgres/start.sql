@@ -9,25 +9,30 @@ WITH patience AS MATERIALIZED (
     SELECT g.* FROM patience, unnest(
         :uid::text[], :id::text[], :name::text[], :input::bytea[], :args_hash::text[],
         :kind::text[], :queue::text[], :version::text[], :priority::bigint[], :flow_key::text[],
-        :tags::text[], :delay_in::bigint[], :due::bigint[], :deadline::bigint[], :parent::text[],
-        :parent_identity::text[], :root::text[], :retry_of::text[], :handler::text[],
-        :trace::text[])
+        :tags::text[], :delay_in::bigint[], :due::bigint[], :deadline::bigint[],
+        :deadline_in::bigint[], :parent::text[], :parent_identity::text[], :root::text[],
+        :tied::bigint[], :follows::text[], :link::text[], :attempt::bigint[], :origin::text[],
+        :handler::text[], :trace::text[], :retry::text[], :attributes::bytea[])
     AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
-          due, deadline, parent, parent_identity, root, retry_of, handler, trace)
+          due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
+          origin, handler, trace, retry, attributes)
 ), made AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
-        deadline, parent, parent_identity, root, retry_of, handler, created_at, updated_at)
+        deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
+        scheduled_at, created_at, updated_at)
     SELECT :namespace::text, uid, id, kind, name, version, queue, priority, flow_key, tags,
            CASE WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
-           coalesce(due, :now) + delay_in, deadline, parent, parent_identity, root, retry_of,
-           handler, :now, :now
+           coalesce(due, :now) + delay_in,
+           coalesce(deadline, coalesce(due, :now) + delay_in + deadline_in), parent,
+           parent_identity, root, tied, follows, link, attempt, origin, handler,
+           coalesce(due, :now) + delay_in, :now, :now
     FROM given ORDER BY id
     ON CONFLICT DO NOTHING
     RETURNING uid, state
 ), data AS (
-    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace)
-    SELECT :namespace::text, g.uid, g.input, g.args_hash, g.trace
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
+    SELECT :namespace::text, g.uid, g.input, g.args_hash, g.trace, g.retry, g.attributes
     FROM given g JOIN made m ON m.uid = g.uid
 )
 SELECT g.uid, m.state, r.uid, r.name, d.args_hash, r.state

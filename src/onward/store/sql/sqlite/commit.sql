@@ -6,7 +6,7 @@ SELECT r.uid, r.state, r.fence, r.inbox, r.queue
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
 
--- name: move_run(state, reason, due, due_in, seq, seen, phase, uid, namespace, worker, now)
+-- name: move_run(state, reason, due, due_in, seq, seen, phase, parked_by, uid, namespace, worker, now)
 UPDATE onward_run
 SET state = :state,
     reason = :reason,
@@ -17,14 +17,15 @@ SET state = :state,
     seq = max(seq, :seq),
     crashes = CASE WHEN :state = 'ready' THEN crashes ELSE 0 END,
     phase = coalesce(:phase, phase),
+    parked_by = CASE WHEN :parked_by IS NULL THEN parked_by ELSE parked_by || ' ' || :parked_by END,
     worker = CASE WHEN :state = 'running' THEN worker END,
     finished_at = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
     updated_at = :now
 WHERE namespace = :namespace AND uid = :uid AND (:seen IS NULL OR inbox = :seen)
   AND worker = :worker;
 
--- name: end_run(result, error, uid, namespace)
-UPDATE onward_run_data SET result = :result, error = :error
+-- name: end_run(result, error, culprit, uid, namespace)
+UPDATE onward_run_data SET result = :result, error = :error, culprit = :culprit
 WHERE namespace = :namespace AND uid = :uid;
 
 -- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error, namespace, now)
