@@ -117,7 +117,9 @@ def run_machine() -> Drawing:
         "Raised": [run.Raised(reason) for reason in run.Reason],
         "Unwound": [run.Unwound(reason) for reason in reasons],
         "Disowned": [run.Disowned()],
-        "Woken": [run.Woken(inbox.stirs(kind)) for kind in inbox.MessageKind],
+        "Woken": [
+            run.Woken(inbox.stirs(kind), inbox.wakes_unstarted(kind)) for kind in inbox.MessageKind
+        ],
         "CancelAsked": [run.CancelAsked(), run.CancelAsked(run.Reason.DEADLINE)],
         "CancelForced": [run.CancelForced()],
         "Superseded": [run.Superseded()],

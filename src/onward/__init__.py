@@ -11,24 +11,50 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.errors import Fatal, Retryable
     from onward.sdk.app import App
-    from onward.sdk.run import Run
+    from onward.sdk.current import Current, current
+    from onward.sdk.inside import (
+        ChildRun,
+        as_completed,
+        continue_as_new,
+        now,
+        patched,
+        random,
+        start,
+        uuid,
+    )
+    from onward.sdk.run import Run, RunInfo
     from onward.sdk.step import Step, step
-    from onward.sdk.waits import Signal, sleep, wait_signal
+    from onward.sdk.sync import SyncApp, SyncRun
+    from onward.sdk.waits import Signal, sleep, sleep_until, wait_signal
     from onward.sdk.workflow import Workflow, workflow
 
 __all__ = [
     "App",
+    "ChildRun",
+    "Current",
     "Fatal",
     "Retry",
     "Retryable",
     "Run",
+    "RunInfo",
     "Signal",
     "Step",
     "StepFailed",
+    "SyncApp",
+    "SyncRun",
     "Workflow",
+    "as_completed",
+    "continue_as_new",
+    "current",
+    "now",
+    "patched",
+    "random",
     "register_error",
     "sleep",
+    "sleep_until",
+    "start",
     "step",
+    "uuid",
     "wait_signal",
     "workflow",
 ]
@@ -38,9 +64,15 @@ _HOMES = {
     "onward.core.retry": ("Retry",),
     "onward.errors": ("Fatal", "Retryable"),
     "onward.sdk.app": ("App",),
-    "onward.sdk.run": ("Run",),
+    "onward.sdk.current": ("Current", "current"),
+    "onward.sdk.inside": (
+        *("ChildRun", "as_completed", "continue_as_new", "now", "patched", "random", "start"),
+        "uuid",
+    ),
+    "onward.sdk.run": ("Run", "RunInfo"),
     "onward.sdk.step": ("Step", "step"),
-    "onward.sdk.waits": ("Signal", "sleep", "wait_signal"),
+    "onward.sdk.sync": ("SyncApp", "SyncRun"),
+    "onward.sdk.waits": ("Signal", "sleep", "sleep_until", "wait_signal"),
     "onward.sdk.workflow": ("Workflow", "workflow"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

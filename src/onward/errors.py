@@ -13,6 +13,8 @@
     │   ├── SchemaTooNew       the database was migrated by a newer Onward
     │   ├── NotInBody          a workflow body does what only a step may do
     │   ├── NoWorker           nobody serves the queue of a run
+    │   ├── TimedOut           a step, or what a run waited for, took too long
+    │   ├── RunOver            the run is over, and takes nothing any more
     │   ├── RunFailed          the run whose result is wanted raised something
     │   ├── RunCancelled       the run whose result is wanted was stopped
     │   └── RunPaused          the run whose result is wanted waits for somebody
@@ -228,6 +230,30 @@ class NoWorker(UserError):
 
 
 @dataclass(eq=False, repr=False)
+class TimedOut(UserError, TimeoutError):
+    """An attempt of a step took too long, or what a run waited for did not come in time."""
+
+    code: ClassVar[str] = "timed_out"
+    what: str
+    limit: str
+
+    def __str__(self) -> str:
+        return f"{self.what} took longer than {self.limit}. Catch it, or allow more time."
+
+
+@dataclass(eq=False, repr=False)
+class RunOver(UserError):
+    """The run has ended, so what was sent to it, or wanted of it, came too late."""
+
+    code: ClassVar[str] = "run_over"
+    run: str
+    fact: str
+
+    def __str__(self) -> str:
+        return f"run {self.run} cannot take it: {self.fact}. Start, retry or fork a run instead."
+
+
+@dataclass(eq=False, repr=False)
 class RunFailed(UserError):
     """The run has no result: it failed. `__cause__` is what it raised, if that is known."""
 
@@ -262,11 +288,11 @@ class RunPaused(UserError):
     code: ClassVar[str] = "run_paused"
     run: str
     reason: str
+    error: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"run {self.run} is paused ({self.reason}). See its history, then resume or cancel it."
-        )
+        why = f": {self.error}" if self.error else ""
+        return f"run {self.run} is paused ({self.reason}){why}. Resume or cancel it."
 
 
 # --- nobody ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from onward.errors import StoreUnusable
 from onward.store import open_store
 from onward.store.hints import ANYTHING, queue_subject
 from onward.store.invariants import check
-from onward.store.sqlite import database
+from onward.store.sqlite import admission
 from onward.testing.conformance.samples import a_run
 from onward.testing.conformance.worker import Worker
 from tests.conformance.child import Child
@@ -110,13 +110,13 @@ async def test_a_callers_transaction_is_refused_where_it_could_damage_the_file(
 ) -> None:
     connection = sqlite3.connect(path)
     async with open_store(str(path)) as store, Child(path) as child:
-        monkeypatch.setattr(database, "has_wal_reset_bug", lambda: True)
-        store.within(connection)
+        monkeypatch.setattr(admission, "has_wal_reset_bug", lambda: True)
+        assert await store.within(connection).state("a") is None
 
         await child.ask("open")
 
         with pytest.raises(StoreUnusable, match=r"onward\[sqlite\]"):
-            store.within(connection)
-        monkeypatch.setattr(database, "has_wal_reset_bug", lambda: False)
-        store.within(connection)
+            await store.within(connection).start(a_run("a"))
+        monkeypatch.setattr(admission, "has_wal_reset_bug", lambda: False)
+        assert await store.within(connection).state("a") is None
     connection.close()

@@ -17,8 +17,12 @@ from tests.postgres.hand import STATEMENTS, Hand
 
 # Statements of both databases that a busy worker or client sends all the time.
 SHARED = {
-    "drop_lease", "insert_mark", "insert_run", "insert_run_data", "lease_here", "newest_run",
-    "next_due", "renew_lease", "run_by_id", "run_by_uid", "run_end", "take_lease",
+    "be_followed", "chores", "copy_messages", "copy_records", "disown", "diverged_runs",
+    "drop_lease", "edit_record", "end_followed", "follow_data", "follow_run", "insert_mark",
+    "insert_run", "insert_run_data", "keep_end", "keep_progress", "last_position", "lease_here",
+    "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "renew_lease",
+    "run_by_id", "run_by_uid", "run_end", "set_limit", "stop_run", "take_lease", "target_seen",
+    "tied_children", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)
 
@@ -28,6 +32,9 @@ SHORT = {
     ("claim", "onward_run_running"): "only its first row is read, to find the first worker in it",
     ("claim", "onward_lease_pkey"): "there are as many leases as workers",
     ("oldest_marks", "onward_mark_pkey"): "the first marks are wanted, whatever they are",
+    ("chores", "onward_mark_pkey"): "one is enough",
+    ("chores", "onward_run_flow"): "one is enough",
+    ("flow_candidates", "onward_run_suspect"): "it holds suspects alone, and there are few",
 }
 
 FILL = """

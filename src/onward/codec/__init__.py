@@ -4,6 +4,7 @@ What goes in with an annotation comes out equal and of the same type, or is refu
 the path to the field. Exceptions, arguments of calls and ids have their rules here too.
 """
 
+from onward.codec.failures import own as _own  # noqa: F401 - registers our errors
 from onward.codec.failures.exceptions import decode_error, encode_error, read_error
 from onward.codec.failures.failure import Failure, StepFailed
 from onward.codec.failures.registry import register_error

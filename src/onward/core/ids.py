@@ -29,5 +29,15 @@ def uid7(instant_us: int, random_bits: int) -> str:
         raise ValueError(f"random bits {random_bits:#x} do not fit {RANDOM_BITS} bits")
     upper, lower = random_bits >> 62, random_bits & ((1 << 62) - 1)
     value = milliseconds << 80 | _VERSION << 76 | upper << 64 | _VARIANT << 62 | lower
+    return _canonical(value)
+
+
+def uid_after(uid: str) -> str:
+    """Return the id that follows `uid` in the order of ids."""
+    # The end of an id is 62 random bits: they carry over into the variant once in 2**62 ids.
+    return _canonical(int(uid.replace("-", ""), 16) + 1)
+
+
+def _canonical(value: int) -> str:
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

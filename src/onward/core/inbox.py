@@ -47,16 +47,21 @@ def stirs(kind: MessageKind) -> frozenset[Reason]:
     return _STIRS[kind]
 
 
+def wakes_unstarted(kind: MessageKind) -> bool:
+    """Return whether such a message wakes even a run that was never claimed: to end it unbegun."""
+    return kind is MessageKind.CANCEL
+
+
 def wake(
     state: RunState, reason: Reason | None, kind: MessageKind, *, started: bool = True
 ) -> RunState:
     """Return the state of a run once the message has arrived.
 
     A run that was never claimed (`started` is false) waits for its first time: a message does not
-    start it early, it finds it then.
+    start it early, it finds it then. Only a cancel wakes it, for nothing has to be waited for then.
     """
     run = Run(state, reason, fence=int(started))
-    match advance(run, Woken(stirs(kind)), now=0):
+    match advance(run, Woken(stirs(kind), wakes_unstarted(kind)), now=0):
         case Moved(to):
             return to.state
         case _:

@@ -29,6 +29,7 @@ class Retry:
     The wait begins at `first`, grows by `factor` up to `most`, and is then lengthened by a random
     part of up to `jitter` of itself; it is never shortened. `attempts` counts the first try too;
     None tries for ever. Errors in `never`, and where `only` is given those not in it, are final.
+    With `within`, all attempts together may take no longer than that.
 
     Example:
         >>> Retry(attempts=5, first="1s", factor=2, most="1m").delay(3, chance=0.0)
@@ -42,8 +43,10 @@ class Retry:
     jitter: float = 0.1
     only: Collection[ErrorName] | ErrorName = field(default=(), compare=False)
     never: Collection[ErrorName] | ErrorName = field(default=(), compare=False)
+    within: DurationLike | None = field(default=None, compare=False)
     first_delay: Duration = field(init=False, repr=False)
     most_delay: Duration = field(init=False, repr=False)
+    within_most: Duration | None = field(init=False, repr=False)
     only_names: tuple[str, ...] = field(init=False, repr=False)
     never_names: tuple[str, ...] = field(init=False, repr=False)
 
@@ -61,6 +64,8 @@ class Retry:
         # What was given stays as it was, so that `replace()` does not read microseconds as seconds.
         object.__setattr__(self, "first_delay", first)
         object.__setattr__(self, "most_delay", most)
+        within = None if self.within is None else duration(self.within)
+        object.__setattr__(self, "within_most", within)
         object.__setattr__(self, "only_names", _names("only", self.only))
         object.__setattr__(self, "never_names", _names("never", self.never))
 
@@ -156,6 +161,7 @@ class Why(StrEnum):
     NEVER = "never"
     NOT_LISTED = "not_listed"
     EXHAUSTED = "exhausted"
+    TOO_LATE = "too_late"
 
 
 class Again(Value):
@@ -185,8 +191,13 @@ def _lineage(kinds: Iterable[type]) -> tuple[str, ...]:
     return tuple(error_name(kind) for kind in kinds if issubclass(kind, BaseException))
 
 
-def decide(policy: Retry, attempt: int, error: Failure, chance: float) -> Again | GiveUp:
-    """Return whether to try again after `attempt` (from 1) failed with `error`."""
+def decide(
+    policy: Retry, attempt: int, error: Failure, chance: float, elapsed: Duration = 0
+) -> Again | GiveUp:
+    """Return whether to try again after `attempt` (from 1) failed with `error`.
+
+    `elapsed` is the time since the first attempt began.
+    """
     if error.fatal:
         return GiveUp(Why.FATAL)
     if _meet(policy.never_names, error.names):
@@ -195,9 +206,10 @@ def decide(policy: Retry, attempt: int, error: Failure, chance: float) -> Again 
         return GiveUp(Why.NOT_LISTED)
     if policy.attempts is not None and attempt >= policy.attempts:
         return GiveUp(Why.EXHAUSTED)
-    if error.after is not None:
-        return Again(error.after)
-    return Again(policy.delay(attempt, chance=chance))
+    after = policy.delay(attempt, chance=chance) if error.after is None else error.after
+    if policy.within_most is not None and elapsed + after >= policy.within_most:
+        return GiveUp(Why.TOO_LATE)
+    return Again(after)
 
 
 def _meet(listed: tuple[str, ...], names: tuple[str, ...]) -> bool:

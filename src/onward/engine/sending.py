@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from onward.codec import check_id
-from onward.core.inbox import MessageKind, stirs
-from onward.core.run import TERMINAL
+from onward.codec import check_id, encode
+from onward.core.inbox import MessageKind
+from onward.core.run import TERMINAL, Reason, RunState
 from onward.engine.payloads import pack
-from onward.errors import NotFound
+from onward.errors import NotFound, RunOver
+from onward.store.messages import stirring
 from onward.store.rows import Message
 
 if TYPE_CHECKING:
     from onward.codec import Payload
+    from onward.core.instant import Duration
     from onward.store.rows import Sent
     from onward.store.store import Store
+
+__all__ = ["Cancelling", "cancel", "pause", "resume", "signal", "stirring"]
 
 
 async def signal(
@@ -24,22 +29,67 @@ async def signal(
 
     Raises:
         NotFound: there is no such run.
+        RunOver: it has ended.
     """
-    return await _send(
-        store, target, MessageKind.SIGNAL, check_id(name, "the signal"), payload, message
-    )
+    kind, wanted = MessageKind.SIGNAL, check_id(name, "the signal")
+    sent = await _send(store, target, kind, wanted, payload, message)
+    if sent.fate == "ended":
+        raise RunOver(target, f"it was over before signal {name!r} came")
+    return sent
 
 
-async def cancel(store: Store, target: str) -> bool:
-    """Ask a run to stop; say whether it was still open.
+class Cancelling(StrEnum):
+    """The answer to a cancel; it is true if the run was still open."""
+
+    ACCEPTED = "accepted"
+    TOO_LATE = "too_late"
+
+    def __bool__(self) -> bool:
+        return self is Cancelling.ACCEPTED
+
+
+async def cancel(
+    store: Store, target: str, *, force: bool = False, grace: Duration | None = None
+) -> Cancelling:
+    """Ask a run to stop, or end it at once; say whether it was still open.
 
     Raises:
         NotFound: there is no such run.
     """
-    sent = await _send(store, target, MessageKind.CANCEL, "", None, "cancel")
-    if sent.fate != "duplicate" or sent.uid is None:
-        return sent.fate == "delivered"
-    return (await store.run(sent.uid)).state not in TERMINAL  # it was asked before
+    stopped = await store.stop(
+        target,
+        state=RunState.CANCELLED,
+        reason=Reason.FORCED if force else Reason.OPERATOR,
+        unstarted_only=not force,
+    )
+    if stopped.fate == "absent":
+        raise NotFound("run", target, store.namespace)
+    if stopped.fate != "started":
+        return Cancelling.ACCEPTED if stopped.fate == "stopped" else Cancelling.TOO_LATE
+    payload = None if grace is None else encode(grace)
+    sent = await _send(store, target, MessageKind.CANCEL, "", payload, "cancel")
+    is_open = sent.fate == "delivered"
+    if sent.fate == "duplicate" and sent.uid is not None:  # it was asked before
+        is_open = (await store.run(sent.uid)).state not in TERMINAL
+    return Cancelling.ACCEPTED if is_open else Cancelling.TOO_LATE
+
+
+async def pause(store: Store, target: str) -> bool:
+    """Ask a run to begin nothing new; say whether it was still open.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    return (await _send(store, target, MessageKind.PAUSE, "", None, None)).fate == "delivered"
+
+
+async def resume(store: Store, target: str) -> bool:
+    """Let a paused run go on; say whether it was still open.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    return (await _send(store, target, MessageKind.RESUME, "", None, None)).fate == "delivered"
 
 
 async def _send(
@@ -63,8 +113,3 @@ async def _send(
     if sent.fate == "absent":
         raise NotFound("run", target, store.namespace)
     return sent
-
-
-def stirring(kind: MessageKind) -> str:
-    """Return, for the store, the reasons for which a paused run is woken by such a message."""
-    return "".join(f",{reason}," for reason in sorted(stirs(kind)))

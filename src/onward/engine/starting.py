@@ -6,17 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import check_id
+from onward.core.inbox import MessageKind
+from onward.core.run import TERMINAL, Reason, RunState
 from onward.engine.payloads import pack
+from onward.engine.policies import write_policy
+from onward.engine.sending import stirring
 from onward.errors import BadInput, Conflict
-from onward.store.rows import NewRun
+from onward.store.hints import run_subject
+from onward.store.replacing import replace
+from onward.store.rows import Message, NewRun
 
 if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.instant import Duration, Instant
+    from onward.core.retry import Retry
     from onward.store.rows import Started
     from onward.store.store import Store
 
 PRIORITY_MOST = 1_000_000
+LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +37,64 @@ class StartOptions:
     tags: tuple[str, ...] = ()
     delay: Duration = 0
     at: Instant | None = None
+    deadline: Duration | None = None
     on_conflict: str = "return"
+    retry: Retry | None = None
 
 
-async def start(store: Store, name: str, arguments: Arguments, options: StartOptions) -> Started:
-    """Start a run of the workflow `name`, or find the one that has the id.
+async def start(store: Store, run: NewRun, on_conflict: str = "return") -> Started:
+    """Start a run, or find the one that has the id.
+
+    With "replace" the one that has the id is cancelled first, and the new one starts when it is
+    over.
 
     Raises:
         Conflict: the id belongs to a run of another workflow or with other arguments, or to any
             run if that is to be rejected.
     """
-    run = new_run(store, name, arguments, options)
     started = await store.start(run)
+    while not started.created:
+        if on_conflict != "replace":
+            return check_started(run, started, on_conflict)
+        await _end_of(store, started.uid)
+        started = await replace(store, started.uid, run)
+    return started
+
+
+def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
+    """Return the answer to a start, if the run that has the id may stand for the one wanted.
+
+    Raises:
+        Conflict: it may not.
+    """
     if started.created:
         return started
     if (started.name, started.args_hash) != (run.name, run.args_hash):
         what = "arguments" if started.name == run.name else f"workflow ({started.name})"
         raise Conflict(run.id, f"it was started with other {what}")
-    if options.on_conflict == "reject":
+    if on_conflict == "reject":
         raise Conflict(run.id, f"it is {started.state}")
     return started
 
 
-def new_run(store: Store, name: str, arguments: Arguments, options: StartOptions) -> NewRun:
+async def _end_of(store: Store, uid: str) -> None:
+    """Cancel a run that is to be replaced, and wait until it is over."""
+    stopped = await store.stop(
+        uid, state=RunState.CANCELLED, reason=Reason.REPLACED, unstarted_only=True
+    )
+    if stopped.fate != "started":
+        return
+    kind = MessageKind.CANCEL
+    with store.ear([run_subject(uid)]) as ear:
+        await store.send(Message(uid, "cancel", kind, Reason.REPLACED, stirs=stirring(kind)))
+        while (await store.run(uid)).state not in TERMINAL:
+            await ear.wait(LOOK_SECONDS)
+
+
+def new_run(
+    uid: str, name: str, arguments: Arguments, options: StartOptions, version: str | None = None
+) -> NewRun:
     """Return the row of a run that is to be started."""
-    uid = store.new_uid()
     run_id = uid if options.id is None else check_id(options.id, "the run id")
     if not -PRIORITY_MOST <= options.priority <= PRIORITY_MOST:
         raise BadInput(
@@ -68,10 +109,13 @@ def new_run(store: Store, name: str, arguments: Arguments, options: StartOptions
         pack(arguments.payload()),
         arguments.fingerprint(),
         queue=check_id(options.queue, "the queue"),
+        version=version,
         priority=options.priority,
         tags=" ".join(check_tag(tag) for tag in options.tags),
         delay_in=options.delay,
         due=options.at,
+        deadline_in=options.deadline,
+        retry=None if options.retry is None else write_policy(options.retry),
     )
 
 

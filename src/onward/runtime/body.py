@@ -23,24 +23,31 @@ from onward.core.replay import (
     Read,
     Record,
     RecordKind,
+    RecordState,
     Resume,
 )
 from onward.errors import BadInput, Undecodable
 from onward.runtime.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
+from onward.runtime.children import ChildCall, PatchCall, RoutedStepCall, StartCall
 from onward.runtime.context import body_now
+from onward.runtime.divergence import Place, place_now
+from onward.runtime.routing import step_run
 from onward.runtime.runloop import RunLoop, branch_now
 from onward.runtime.waits import Strays
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
+    from onward.codec import Payload
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.runtime.calls import Call, Decoder
     from onward.runtime.definition import StepDefinition
+    from onward.runtime.notes import Notes
     from onward.runtime.runloop import Handle
+    from onward.store.rows import Claimed, NewRun
 
 
 class Evicted(BaseException):
@@ -51,8 +58,9 @@ class Body:
     """The code of a run, in motion.
 
     Args:
+        run: The run that it is the body of.
         replay: What history says.
-        since: The time that the body sees before anything is handed to it.
+        notes: What it has noted of itself.
         do: Is told of every call that is to be done: a step to run, or a wait.
         abandoned: Is told of every call that the body has stopped waiting for.
     """
@@ -61,22 +69,38 @@ class Body:
 
     def __init__(
         self,
+        run: Claimed,
         replay: Replay,
-        since: Instant,
+        notes: Notes,
         do: Callable[[Call], None],
         abandoned: Callable[[Call], None],
     ) -> None:
+        self.run = run
+        self.notes = notes
         self.calls: dict[str, Call] = {}
         """What the body waits for."""
         self.diverged: Diverged | Undecodable | None = None
         """Why code and history do not fit, if they do not: then nothing more is asked."""
+        self.place: Place | None = None
+        """Where in the code that came up."""
+        self.unread: list[Record] = []
+        """What history has, and the code did not ask for in its turn."""
+        self.cancelled: Record | None = None
+        """The record of the wish that the run stops, once the body was told."""
+        self.tell_progress: Callable[[bytes], None] = lambda _: None
+        """Lets others see how far the run is."""
         self.is_evicted = False
+        self._draws: dict[tuple[str, str], int] = {}
+        self._blame: dict[int, tuple[BaseException, str]] = {}
         self._replay = replay
         self._do = do
         self._abandoned = abandoned
         self._strays = Strays()
         self._loop = RunLoop(replay.branch, self._set_timer)
-        self._loop.set_time(since)
+        self._loop.set_time(run.started_at or run.created_at)
+        self._marks: list[PatchCall] = []
+        if replay.live:
+            notes.release()
 
     def start(self, code: Coroutine[Any, Any, Any]) -> None:
         """Put the code on the run's loop; it does not run before `advance`."""
@@ -93,7 +117,39 @@ class Body:
             call.throw(Evicted())
         self._loop.unwind()
 
+    @property
+    def has_open_branches(self) -> bool:
+        """Say whether tasks or calls of the code are not over."""
+        return bool(self.calls) or any(not task.done() for task in self._loop.tasks)
+
     # --- the code asks ---------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Instant:
+        """The time of the last thing that the code was handed."""
+        return self._loop.now
+
+    def draw(self, what: str) -> str:
+        """Return a text that is new for each call, and the same in every replay."""
+        place = branch_now.get(), what
+        nth = self._draws[place] = self._draws.get(place, 0) + 1
+        return f"{self.run.uid} {place[0]} {what} {nth}"
+
+    def progress(self, value: bytes) -> None:
+        """Let others see how far the run is; while history is read, they have seen it."""
+        if self._replay.live and not self.is_evicted:
+            self.tell_progress(value)
+
+    def patched(self, patch: str) -> bool:
+        """Say whether the code behind a patch takes the new way."""
+        if self.is_evicted:
+            raise Evicted
+        answer = self._replay.patched(patch)
+        if answer.identity is not None and self._replay.live:
+            self._do(PatchCall(patch, answer.identity))
+        elif answer.identity is not None:
+            self._marks.append(PatchCall(patch, answer.identity))
+        return answer.new
 
     def step(
         self,
@@ -104,6 +160,8 @@ class Body:
     ) -> asyncio.Future[Any]:
         """Ask for the result of a step."""
         bound = definition.shape.bind(args, kwargs)
+        if definition.route is not None:
+            return self._step_elsewhere(definition, step_run(definition, bound, self.run), key)
         arguments = args, kwargs
         if not are_immutable(arguments):
             # The step must not be able to change what the body holds: on replay it would not.
@@ -112,12 +170,51 @@ class Body:
         call = StepCall(definition, future, bound.fingerprint(), arguments)
         return self._await(call, key, compare=definition.compare)
 
+    def _step_elsewhere(
+        self, definition: StepDefinition, start: NewRun, key: str | None
+    ) -> asyncio.Future[Any]:
+        routed = RoutedStepCall(
+            definition.name,
+            self._loop.create_future(),
+            definition.shape.decode_result,
+            start=start,
+            asked_at=self._loop.now,
+        )
+        return self._await(routed, key, compare=definition.compare)
+
     def signal(self, name: str, decoder: Decoder, timeout: Duration | None) -> asyncio.Future[Any]:
         """Ask for a signal."""
         due = None if timeout is None else self._loop.now + timeout
         future = self._await(SignalCall(name, self._loop.create_future(), decoder, due), None)
         self._hand_on_stray()
         return future
+
+    def child(
+        self,
+        name: str,
+        start: NewRun,
+        decoder: Callable[[Payload], Any],
+        *,
+        key: str | None = None,
+        compare: bool = True,
+    ) -> asyncio.Future[Any]:
+        """Ask for the result of another run, which is started with this."""
+        future = self._loop.create_future()
+        call = ChildCall(name, future, decoder, start=start, asked_at=self._loop.now)
+        return self._await(call, key, compare=compare)
+
+    def start_run(self, name: str, start: NewRun, on_conflict: str) -> asyncio.Future[Any]:
+        """Ask that another run is started, and for nothing but its ids."""
+        call = StartCall(name, self._loop.create_future(), start, self._loop.now, on_conflict)
+        return self._await(call, None)
+
+    def result_of(
+        self, name: str, child: str, started_by: str, decoder: Callable[[Payload], Any]
+    ) -> asyncio.Future[Any]:
+        """Ask for the result of a run that was started before."""
+        future = self._loop.create_future()
+        call = ChildCall(name, future, decoder, child=child, started_by=started_by)
+        return self._await(call, None)
 
     def _await(
         self, call: Awaited, key: str | None, *, compare: bool = True
@@ -167,6 +264,7 @@ class Body:
                 )
             case Diverged() as diverged:
                 self.diverged = diverged
+                self.place = place_now()
 
     def _register(self, call: Call, identity: str) -> None:
         call.identity = identity
@@ -194,15 +292,23 @@ class Body:
                 case Deliver(record):
                     self._deliver(record)
                     self._loop.drain()
-                case Passed():
-                    pass  # code has dropped a step or a timer; it may still ask for it later
+                case Passed(record):
+                    self.unread.append(record)  # it may still be asked for later
                 case Frontier(released):
-                    for answer in released:
-                        self._release(answer)
+                    self._go_live(released)
                 case Diverged() as diverged:
                     self.diverged = diverged
                 case _:
                     return
+
+    def _go_live(self, released: Sequence[Fresh | Resume]) -> None:
+        """Do what had to wait until history was read: marks of changes come first."""
+        for mark in self._marks:
+            self._do(mark)
+        self._marks.clear()
+        self.notes.release()
+        for answer in released:
+            self._release(answer)
 
     def _release(self, answer: Fresh | Resume) -> None:
         identity = answer.identity if isinstance(answer, Fresh) else answer.record.identity
@@ -214,8 +320,10 @@ class Body:
         failpoint("deliver.before")
         self._loop.set_time(record.payload.at)
         if record.kind is RecordKind.CANCEL:
+            self.cancelled = record
             self._loop.cancel_all()
             return
+        self.notes.come(record.identity)
         call = self.calls.pop(record.identity, None)
         if call is None or call.is_abandoned():
             self._strays.add(record)
@@ -229,6 +337,21 @@ class Body:
             call.hand_over(record)
         except Undecodable as misfit:
             self.diverged = misfit
+            return
+        if isinstance(call, Awaited) and record.state is not RecordState.SUCCEEDED:
+            error = call.future.done() and not call.future.cancelled() and call.future.exception()
+            if error:
+                self._blame[id(error)] = error, record.identity
+
+    def culprit(self, error: BaseException | None) -> str | None:
+        """Return the identity of the call whose error this is, or came from."""
+        seen: set[int] = set()
+        while error is not None and id(error) not in seen:
+            if id(error) in self._blame:
+                return self._blame[id(error)][1]
+            seen.add(id(error))
+            error = error.__cause__ or error.__context__
+        return None
 
     def _hand_on_stray(self) -> None:
         """Let the next wait have a signal whose own wait was given up before it was handed over."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import decode_error
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import unpack
+from onward.errors import TimedOut
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,7 +100,7 @@ class Awaited(Call):
         if record.state is RecordState.SUCCEEDED:
             future.set_result(self.value(record))
         elif record.state is RecordState.TIMED_OUT:
-            future.set_exception(TimeoutError(f"nothing came for {self.name!r} in time"))
+            future.set_exception(TimedOut(f"the wait for {self.name!r}", "it may"))
         else:
             future.set_exception(decode_error(unpack(record.payload.error)))
 
@@ -126,6 +127,8 @@ class StepCall(Awaited):
         self.task: asyncio.Task[None] | None = None
         self.expired: TimeoutError | None = None
         """What an attempt that took too long is charged with."""
+        self.since: Instant | None = None
+        """When the first attempt began, as far as it is known."""
 
     def value(self, record: Record) -> Any:
         """Return the step's result, decoded against its annotation."""

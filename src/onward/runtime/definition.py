@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from onward.codec import check_id
 from onward.core.instant import MINUTE
 from onward.core.retry import STEPS
+from onward.core.run import RunKind
 from onward.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onward.codec import CallShape
+    from onward.codec import Arguments, CallShape, Payload
     from onward.core.instant import Duration
     from onward.core.retry import Retry
 
 STEP_TIMEOUT: Duration = 10 * MINUTE
+
+
+class Shape(Protocol):
+    """How what a run is given and what it gives are stored."""
+
+    def decode(self, payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that were stored."""
+        ...
+
+    def encode_result(self, value: object) -> Payload:
+        """Return a result as it is stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a step is sent that does not run in the worker of its run."""
+
+    queue: str | None = None
+    tags: tuple[str, ...] = ()
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +53,7 @@ class StepDefinition:
     retry: Retry | None = None
     timeout: Duration | None = None
     compare: bool = True
+    route: Route | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +65,26 @@ class WorkflowDefinition:
     shape: CallShape
     queue: str = "default"
     retry: Retry | None = None
+    strict: bool = False
+
+
+def _not_bound(*_: object) -> Arguments:
+    raise BadInput("continue_as_new", "makes sense only in a workflow", "Return instead")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a run executes: a workflow, a step that was sent elsewhere, or a part of a map.
+
+    `bind` makes arguments for a run that goes on where this one ends.
+    """
+
+    fn: Callable[..., Any]
+    shape: Shape
+    retry: Retry | None = None
+    strict: bool = False
+    code: str = ""
+    bind: Callable[..., Arguments] = _not_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +95,69 @@ class Limits:
     timeout: Duration = STEP_TIMEOUT
 
 
-class Registry:
-    """The workflows that a worker can run, by name."""
+def run_name(kind: RunKind, name: str) -> str:
+    """Return the name of runs of a step or of parts of a map: no workflow can have it."""
+    return f"{kind} {name}"
 
-    def __init__(self, workflows: Iterable[WorkflowDefinition]) -> None:
-        self._by_name: dict[str, WorkflowDefinition] = {}
+
+def check_name(name: str, what: str) -> str:
+    """Return the name of a workflow or step, if it can be told from others.
+
+    Raises:
+        BadInput: it looks like the name of something else.
+    """
+    if name.startswith(("step ", "map ")):
+        raise BadInput(f"{what} {name!r}", 'begins with "step " or "map "', "Use another word")
+    return check_id(name, what)
+
+
+class Registry:
+    """The workflows and steps that a worker can run, by name."""
+
+    def __init__(
+        self, workflows: Iterable[WorkflowDefinition], steps: Iterable[StepDefinition] = ()
+    ) -> None:
+        self.workflows: dict[str, WorkflowDefinition] = {}
+        self.steps: dict[str, StepDefinition] = {}
         for workflow in workflows:
-            other = self._by_name.setdefault(workflow.name, workflow)
+            other = self.workflows.setdefault(workflow.name, workflow)
             if other.fn is not workflow.fn:
-                raise BadInput(
-                    f"the workflow name {workflow.name!r}",
-                    f"is used by {_place(other.fn)} and by {_place(workflow.fn)}",
-                    "Give one of them another: @workflow(name=...)",
-                )
+                raise _two("workflow", other.fn, workflow)
+        for step in steps:
+            self._add_step(step)
+
+    def _add_step(self, step: StepDefinition) -> None:
+        other = self.steps.setdefault(step.name, step)
+        if other.fn is step.fn:
+            return
+        if other.route is not None or step.route is not None:
+            # Sent elsewhere, it is found by its name alone.
+            raise _two("step", other.fn, step)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """How many runs of a step may be running at a time, where it has a limit."""
+        routes = ((name, step.route) for name, step in self.steps.items())
+        return {
+            run_name(RunKind.STEP, name): route.limit
+            for name, route in routes
+            if route is not None and route.limit is not None
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, sorted."""
-        return tuple(sorted(self._by_name))
+        """The names of all runs that can be taken, sorted."""
+        steps = (run_name(RunKind.STEP, name) for name in self.steps)
+        maps = (run_name(RunKind.MAP, name) for name in {*self.workflows, *self.steps})
+        return tuple(sorted((*self.workflows, *steps, *maps)))
 
-    def __getitem__(self, name: str) -> WorkflowDefinition:
-        return self._by_name[name]
+
+def _two(kind: str, fn: Callable[..., Any], other: WorkflowDefinition | StepDefinition) -> BadInput:
+    return BadInput(
+        f"the {kind} name {other.name!r}",
+        f"is used by {_place(fn)} and by {_place(other.fn)}",
+        f"Give one of them another: @{kind}(name=...)",
+    )
 
 
 def _place(fn: Callable[..., Any]) -> str:

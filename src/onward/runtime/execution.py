@@ -8,32 +8,37 @@ there is nothing of the first kind, the run parks.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
-from onward.core.inbox import MessageKind
 from onward.core.lease import Fate
-from onward.core.replay import CANCEL_IDENTITY, Diverged, RecordState, Replay
+from onward.core.replay import CANCEL_IDENTITY, Diverged, Policy, RecordKind, RecordState, Replay
 from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
-from onward.engine.sending import stirring
 from onward.errors import Undecodable
+from onward.runtime import endings
 from onward.runtime.body import Body
 from onward.runtime.calls import CancelCall, StepCall, TimerCall
-from onward.runtime.journal import Journal, as_record, end_of
+from onward.runtime.children import ChildCall, PatchCall, StartCall
+from onward.runtime.divergence import told
+from onward.runtime.journal import Journal, as_record
+from onward.runtime.kin import Kin
+from onward.runtime.notes import Notes, step_notes
 from onward.runtime.runloop import Spinning
 from onward.runtime.waits import Mailbox, Waits
-from onward.store.rows import Message, Move
+from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.runtime.calls import Call
-    from onward.runtime.definition import WorkflowDefinition
+    from onward.runtime.definition import Program
     from onward.runtime.host import Host
+    from onward.runtime.notes import Noted
     from onward.store.rows import Claimed, InboxRow, RecordRow
 
 
@@ -41,6 +46,7 @@ class End(StrEnum):
     """How a run left the hands of its worker."""
 
     PARKED = "parked"
+    PAUSED = "paused"
     OVER = "over"
     LOST = "lost"
 
@@ -51,7 +57,7 @@ class Execution:
     def __init__(
         self,
         claimed: Claimed,
-        workflow: WorkflowDefinition,
+        program: Program,
         host: Host,
         history: Sequence[RecordRow] = (),
         inbox: Sequence[InboxRow] = (),
@@ -60,41 +66,56 @@ class Execution:
     ) -> None:
         self.uid = claimed.uid
         self.fence = claimed.fence
-        self.workflow = workflow
-        self._claimed = claimed
+        self.program = program
+        self.claimed = claimed
         self._host = host
-        self._replay = Replay(as_record(row) for row in history)
+        policy = Policy.STRICT if program.strict else Policy.ADDITIVE
+        # Notes are for others to see, and no part of what is replayed.
+        records = [as_record(row) for row in history if row.kind != RecordKind.NOTE]
+        self._replay = Replay(records, policy=policy)
         self._journal = Journal(
             claimed, history, self._replay, host.commit, self.drop, self._break, version
         )
         self._mail = Mailbox(claimed.inbox, inbox, {row.message for row in history})
-        since = claimed.started_at or claimed.created_at
-        self._body = Body(self._replay, since, self._do, self._abandoned)
-        self._waits = Waits()
+        self.notes = Notes(history, claimed.attributes, self._write_note)
+        self._body = Body(claimed, self._replay, self.notes, self._do, self._abandoned)
+        self._body.tell_progress = lambda value: host.progress(self, value)
+        self.waits = Waits()
+        self._undone: list[StepCall] = []
+        self._todo: list[Callable[[], None]] = []
+        self._tried = {
+            row.identity: row.opened_at for row in history if row.attempt == 1 and row.seq is None
+        }
+        self._kin = Kin(self, self._journal, host)
         self._steps = 0
         self._alarm: asyncio.TimerHandle | None = None
         # Stopped: nothing more is asked of the body. Gone: it is unwound, and its worker knows.
-        self._stopped = self._gone = self._pumping = False
-        self._leaving = self._left_undone = self._broken = False
+        self.is_stopped = self._gone = self._pumping = False
+        self._leaving = self._broken = False
+        self._is_new = not history
 
     # --- life ------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start the body."""
+        """Start the body, unless somebody wants the run to stop before it ever began."""
+        cancel = self._mail.take_cancel() if self._is_new else None
+        if cancel is not None:
+            self._end(endings.read_stop(cancel).move)
+            return
         try:
-            args, kwargs = self.workflow.shape.decode(unpack(self._claimed.input))
+            args, kwargs = self.program.shape.decode(unpack(self.claimed.input))
         except Undecodable as misfit:
             self._pause(misfit)
             return
-        self._body.start(self.workflow.fn(*args, **kwargs))
+        self._body.start(self.program.fn(*args, **kwargs))
         self.pump()
 
     def resume(self, claimed: Claimed, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
-        self._claimed, self.fence = claimed, claimed.fence
+        self.claimed, self.fence = claimed, claimed.fence
         self._journal.own_again(claimed)
         self._mail.add(inbox)
-        self._stopped = False
+        self.is_stopped = False
         self.pump()
 
     @property
@@ -105,7 +126,12 @@ class Execution:
     @property
     def is_idle(self) -> bool:
         """Say whether nothing is being worked on."""
-        return not (self._journal.writing or self._steps)
+        return not (self._journal.writing or self._steps or self._kin.starting)
+
+    @property
+    def _is_held(self) -> bool:
+        """Say whether nothing new may be begun: an operator paused the run."""
+        return self._body.cancelled is None and self._mail.is_held()
 
     def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> None:
         """Take note of messages, and of how many there have been in all."""
@@ -116,27 +142,44 @@ class Execution:
     def evict(self) -> None:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""
         if not self._body.is_evicted:
-            self._stopped = True
+            self.is_stopped = True
             self._cancel_alarm()
             self._body.evict()
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
     def _do(self, call: Call) -> None:
-        """Do what a call asks for: run a step, or wait."""
-        if call.is_abandoned():
+        """Do what a call asks for: run a step, start a run, or wait."""
+        if isinstance(call, PatchCall):
+            self._todo.append(partial(self._mark, call))
+        elif call.is_abandoned():
             self._body.abandon(call)
         elif isinstance(call, StepCall) and call.due is None:
             self._perform(call)
+        elif isinstance(call, StartCall):
+            self._todo.append(partial(self._kin.start, call))
+        elif isinstance(call, ChildCall) and not call.is_kept:
+            self._todo.append(partial(self._kin.start_child, call))
         else:
-            self._waits.add(call)
+            self.waits.add(call)
+
+    def _mark(self, call: PatchCall) -> None:
+        self._journal.close(call, RecordState.SUCCEEDED, self.pump)
+
+    def _write_todo(self) -> None:
+        """Write what the body asked for while it ran, when nothing can be written."""
+        todo, self._todo = self._todo, []
+        if self._body.diverged is None:
+            for write in todo:
+                write()
 
     def _perform(self, call: StepCall) -> None:
-        if self._leaving:
-            self._left_undone = True
+        if self._leaving or self._is_held:
+            self._undone.append(call)
             return
         call.due = None
-        self._waits.discard(call)
+        call.since = call.since or self._tried.get(call.identity) or self._host.now()
+        self.waits.discard(call)
         self._steps += 1
         call.task = self._host.perform(self, call)
         call.task.add_done_callback(lambda _: self._performed(call))
@@ -148,20 +191,34 @@ class Execution:
             self.pump()
 
     def _abandoned(self, call: Call) -> None:
-        self._waits.discard(call)
+        self.waits.discard(call)
         if isinstance(call, StepCall) and call.task is not None:
             call.task.cancel()
+        elif isinstance(call, ChildCall):
+            self._kin.abandon(call)
 
-    def _is_wanted(self, call: Call) -> bool:
-        return not self._stopped and self._body.calls.get(call.identity) is call
+    def is_wanted(self, call: Call) -> bool:
+        """Say whether the body still waits for this call."""
+        return not self.is_stopped and self._body.calls.get(call.identity) is call
 
     def close_step(
-        self, call: StepCall, *, payload: bytes | None = None, error: bytes | None = None
+        self,
+        call: StepCall,
+        *,
+        payload: bytes | None = None,
+        error: bytes | None = None,
+        noted: Noted | None = None,
     ) -> None:
         """Write the outcome of a step; the body is handed it once it is written."""
-        if self._is_wanted(call):
-            state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
-            self._journal.close(call, state, self.pump, payload=payload, error=error)
+        if not self.is_wanted(call):
+            return
+        notes = None
+        if noted:
+            kept = self.notes.keep(noted)
+            self.notes.add(call.identity, kept)
+            notes = self._journal.note_row(step_notes(call.identity), kept)
+        state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
+        self._journal.close(call, state, self.pump, payload=payload, error=error, notes=notes)
 
     def try_step_again(self, call: StepCall, error: bytes, after: Duration) -> None:
         """Write that an attempt failed, and make the next one after a while."""
@@ -173,18 +230,22 @@ class Execution:
             self._do(call)
             self.pump()
 
-        if self._is_wanted(call):
+        if self.is_wanted(call):
             self._journal.fail_attempt(call, error, after, wait)
+
+    def _write_note(self, identity: str, payload: bytes) -> None:
+        self._todo.append(partial(self._journal.note, self._journal.note_row(identity, payload)))
 
     # --- the pump --------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Let the body run as far as it can, then see what is left to do."""
-        if self._stopped or self._pumping:
+        if self.is_stopped or self._pumping:
             return
         self._pumping = True
         try:
             self._body.advance()
+            self._write_todo()
             self._conclude()
         except Spinning as spinning:
             self._end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
@@ -198,26 +259,30 @@ class Execution:
             self._pause(self._body.diverged)
         elif self._body.main.done():
             self._finish()
+        elif self._grace_is_over():
+            self._end(endings.end_by_force(self._body))
         else:
+            if self._replay.live:
+                self._kin.dismiss()
             self._end_waits()
-            if self.is_idle and self._left_undone:
-                self.release()
-            elif self.is_idle:
-                self._park()
-            else:
-                self._set_alarm()
+            self._take_up_undone()
+            self._rest()
 
     def _end_waits(self) -> None:
         cancel = self._mail.take_cancel()
-        if cancel is not None:
+        if cancel is not None and self._body.cancelled is None:
             wish = CancelCall(CANCEL_IDENTITY)
-            self._journal.close(wish, RecordState.SUCCEEDED, self.pump, message=cancel.seq)
-        if not self._waits:
+            kept = endings.keep_stop(endings.read_stop(cancel))
+            state = RecordState.SUCCEEDED
+            self._journal.close(wish, state, self.pump, payload=kept, message=cancel.seq)
+        if not self.waits or self._is_held:
             return
-        for call, letter in self._waits.come(self._mail, self._host.now()):
-            self._waits.discard(call)
+        for call, letter in self.waits.come(self._mail, self._host.now()):
+            self.waits.discard(call)
             if isinstance(call, StepCall):
                 self._perform(call)
+            elif isinstance(call, ChildCall) and letter is not None:
+                self._kin.hear(call, letter)
             elif letter is not None:
                 state, payload, message = RecordState.SUCCEEDED, letter.payload, letter.seq
                 self._journal.close(call, state, self.pump, payload=payload, message=message)
@@ -226,10 +291,38 @@ class Execution:
             else:
                 self._journal.close(call, RecordState.TIMED_OUT, self.pump)
 
+    def _take_up_undone(self) -> None:
+        if self._undone and not (self._leaving or self._is_held):
+            undone, self._undone = self._undone, []
+            for call in undone:
+                self._do(call)
+
+    def _rest(self) -> None:
+        """Wait for what is being worked on or, if there is nothing, leave the worker's hands."""
+        if not self.is_idle:
+            self._set_alarm()
+        elif self._leaving and self._undone:
+            self.release()
+        elif self._is_held:
+            self._park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self._mail.seen))
+        else:
+            self._park(Move(RunState.WAITING, due=self._next_due(), seen=self._mail.seen))
+
+    def _next_due(self) -> Instant | None:
+        due = self.waits.next_due() if self.waits else None
+        if self._body.cancelled is None:
+            return due
+        grace = endings.grace_ends(self._body.cancelled)
+        return grace if due is None else min(due, grace)
+
+    def _grace_is_over(self) -> bool:
+        cancelled = self._body.cancelled
+        return cancelled is not None and endings.grace_ends(cancelled) <= self._host.now()
+
     def _set_alarm(self) -> None:
         """Look at the waits again when the next one is due."""
         self._cancel_alarm()
-        due = self._waits.next_due() if self._waits else None
+        due = self._next_due()
         if due is not None:
             seconds = max(0, due - self._host.now()) / 1_000_000
             self._alarm = self._host.loop.call_later(seconds, self.pump)
@@ -241,50 +334,76 @@ class Execution:
 
     # --- ways to leave ---------------------------------------------------------------------------
 
-    def _park(self) -> None:
+    def _park(self, move: Move) -> None:
         failpoint("park.before")
         self._cancel_alarm()
-        self._stopped = True
-        opened = [call for call in self._waits if not call.is_kept and call.attempt == 1]
-        self._journal.park(
-            opened,
-            self._waits.next_due(),
-            self._mail.seen,
-            lambda fate: self._parked(fate, opened),
-        )
+        self.is_stopped = True
+        opened = [call for call in self.waits if not call.is_kept and call.attempt == 1]
+        self._journal.park(opened, move, lambda fate: self._parked(fate, opened, move))
 
-    def _parked(self, fate: Fate, opened: list[Call]) -> None:
+    def _parked(self, fate: Fate, opened: list[Call], move: Move) -> None:
         if fate is Fate.BUSY:
-            self._stopped = False
+            self.is_stopped = False
             self._host.look(self)  # something arrived in between: look, then decide
             return
         failpoint("park.after")
         for call in opened:
             call.is_kept = True
-        self._host.ended(self, End.PARKED)
+        if move.state == RunState.WAITING:
+            self._host.ended(self, End.PARKED)
+        else:
+            self._leave(End.PAUSED)
 
     def _pause(self, misfit: Diverged | Undecodable) -> None:
         """Stop where code and history do not fit, until somebody brings other code."""
-        why = pack(encode_error(RuntimeError(str(misfit))))
-        self._end(Move(RunState.PAUSED, Reason.DIVERGENCE, error=why))
+        why = pack(encode_error(told(misfit, self._body.place, self._body.unread)))
+        code = self.program.code
+        move = Move(RunState.PAUSED, Reason.DIVERGENCE, error=why, parked_by=code or None)
+        self.is_stopped = True
+        self._cancel_alarm()
+        self._journal.end(move, lambda: self._leave(End.PAUSED))
 
     def _finish(self) -> None:
         ended = self._replay.end()
         if isinstance(ended, Diverged):
             self._pause(ended)
-        else:
-            self._end(end_of(self._body.main, self.workflow.shape))
+            return
+        wish = endings.asks_to_continue(self._body.main)
+        if wish is not None and self._body.cancelled is None:
+            self._continue(wish)
+            return
+        self._end(endings.end_of(self._body, self.program.shape))
+
+    def _continue(self, wish: endings.ContinueAsNew) -> None:
+        """End here, and go on as a new run with other arguments."""
+        try:
+            endings.check_alone(self._body)
+            arguments = self.program.bind(*wish.arguments)
+        except Exception as refused:  # noqa: BLE001 - arguments that cannot be kept are a failure
+            error = pack(encode_error(refused))
+            self._end(Move(RunState.FAILED, Reason.LOGIC, error=error))
+            return
+        failpoint("finish.before")
+        self.is_stopped = True
+        self._cancel_alarm()
+        self._host.go_on(self, arguments).add_done_callback(self._followed)
 
     def _end(self, move: Move) -> None:
         failpoint("finish.before")
-        self._stopped = True
+        self.is_stopped = True
         self._cancel_alarm()
-        parent = self._claimed.parent
-        kind = MessageKind.CHILD
-        messages: tuple[Message, ...] = ()
-        if parent is not None and move.state != RunState.PAUSED:
-            messages = (Message(parent, self.uid, kind, move.state, stirs=stirring(kind)),)
-        self._journal.end(move, self._ended, messages)
+        retried = None if move.state != RunState.FAILED else self._host.retry(self, move)
+        if retried is not None:
+            retried.add_done_callback(self._followed)
+            return
+        told = endings.farewell(self.claimed, move, self._kin.left(self._body))
+        self._journal.end(move, self._ended, told)
+
+    def _followed(self, done: asyncio.Future[bool]) -> None:
+        if done.cancelled() or done.exception() is not None or not done.result():
+            self.drop()
+        else:
+            self._ended()
 
     def _ended(self) -> None:
         failpoint("finish.after")
@@ -304,7 +423,7 @@ class Execution:
 
     def release(self) -> None:
         """Give the run back unfinished, for another worker to go on with."""
-        if not self._stopped:
+        if not self.is_stopped:
             failpoint("release.before")
             self.evict()
             self._journal.end(Move(RunState.READY), self._released)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from onward.codec import Arguments
     from onward.core.instant import Instant
     from onward.runtime.calls import StepCall
     from onward.runtime.execution import End, Execution
     from onward.store.commit import Commit
+    from onward.store.rows import Move, NewRun, Started
     from onward.store.writer import Outcome
 
 
@@ -32,6 +34,22 @@ class Host(Protocol):
 
     def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
         """Start to run the code of a step."""
+        ...
+
+    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started]:
+        """Start a run under an id that may be taken; None: it must become this very run."""
+        ...
+
+    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool] | None:
+        """Let another run follow one that has failed, if that was asked for."""
+        ...
+
+    def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
+        """Let another run with other arguments follow one that ends."""
+        ...
+
+    def progress(self, execution: Execution, value: bytes) -> None:
+        """Let others see how far a run is; from any thread."""
         ...
 
     def look(self, execution: Execution) -> None:

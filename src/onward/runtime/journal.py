@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.codec import encode_error
 from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
-from onward.core.run import Reason, RunState
-from onward.engine.payloads import pack
+from onward.core.run import RunState
 from onward.errors import Rejected
 from onward.store.commit import Commit
 from onward.store.rows import Move, NewRecord
@@ -21,11 +19,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
-    from onward.codec import CallShape
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.runtime.calls import Call
-    from onward.store.rows import Claimed, Message, RecordRow
+    from onward.store.rows import Claimed, Message, NewRun, RecordRow
     from onward.store.writer import Outcome
 
     Write = Callable[[Commit], asyncio.Future[Outcome]]
@@ -53,19 +50,6 @@ def as_record(row: RecordRow) -> Record:
         row.due,
         Kept(row.payload, row.error, row.closed_at or 0),
     )
-
-
-def end_of(body: asyncio.Task[Any], shape: CallShape) -> Move:
-    """Return what a body that has ended means for its run."""
-    if body.cancelled():
-        return Move(RunState.CANCELLED, Reason.OPERATOR)
-    error = body.exception()
-    if error is None:
-        try:
-            return Move(RunState.SUCCEEDED, result=pack(shape.encode_result(body.result())))
-        except Exception as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
-            error = refused
-    return Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(error)))
 
 
 class Journal:
@@ -109,7 +93,7 @@ class Journal:
         self._fence = claimed.fence
         self.crashes = claimed.crashes
 
-    def close(
+    def close(  # noqa: PLR0913 - all of these may belong to one outcome
         self,
         call: Call,
         state: RecordState,
@@ -118,11 +102,36 @@ class Journal:
         payload: bytes | None = None,
         error: bytes | None = None,
         message: int | None = None,
+        notes: NewRecord | None = None,
+        starts: tuple[NewRun, ...] = (),
     ) -> None:
         """Write the outcome of a call at the next position of history."""
         seq = self._replay.take_position()
         row = self._row(call, state, seq, payload=payload, error=error, message=message)
-        self._record(call, state, row, then)
+        beside = () if notes is None else (notes,)
+        self._record(call, state, row, then, beside=beside, starts=starts)
+
+    def open(
+        self, call: Call, payload: bytes, starts: tuple[NewRun, ...], then: Callable[[], None]
+    ) -> None:
+        """Write that a call waits for a run, which is started with this unless it was before."""
+        row = self._row(call, RecordState.OPEN, None, payload=payload)
+        self._record(call, RecordState.OPEN, row, then, starts=starts)
+
+    def note(self, row: NewRecord) -> None:
+        """Write something for others to see; the body does not wait for it."""
+        self._submit((row,), lambda _: None)
+
+    def note_row(self, identity: str, payload: bytes) -> NewRecord:
+        """Return the record of a note."""
+        state = RecordState.SUCCEEDED
+        return NewRecord(
+            self._uid, identity, 1, None, RecordKind.NOTE, "note", state, payload=payload
+        )
+
+    def send(self, messages: tuple[Message, ...]) -> None:
+        """Send messages to other runs."""
+        self._submit((), lambda _: None, messages=messages)
 
     def fail_attempt(
         self, call: Call, error: bytes, after: Duration, then: Callable[[Instant], None]
@@ -131,12 +140,10 @@ class Journal:
         row = self._row(call, RecordState.FAILED, None, due_in=after, error=error)
         self._record(call, RecordState.FAILED, row, lambda: None, then)
 
-    def park(
-        self, opened: Iterable[Call], due: Instant | None, seen: int, then: Callable[[Fate], None]
-    ) -> None:
-        """Let the run wait, unless something arrived since `seen`; waits are written open."""
+    def park(self, opened: Iterable[Call], move: Move, then: Callable[[Fate], None]) -> None:
+        """Let the run wait or pause, unless something has arrived; waits are written open."""
         rows = [self._row(call, RecordState.OPEN, None, due=call.due) for call in opened]
-        move = Move(RunState.WAITING, due=due, seq=self._last, seen=seen)
+        move = move._replace(seq=self._last)
         self._submit(tuple(rows), lambda outcome: then(outcome.fate), move)
 
     def end(self, move: Move, then: Callable[[], None], messages: tuple[Message, ...] = ()) -> None:
@@ -157,13 +164,16 @@ class Journal:
             **rest,
         )
 
-    def _record(
+    def _record(  # noqa: PLR0913 - see `close`
         self,
         call: Call,
         state: RecordState,
         row: NewRecord,
         then: Callable[[], None],
         when_due: Callable[[Instant], None] | None = None,
+        *,
+        beside: tuple[NewRecord, ...] = (),
+        starts: tuple[NewRun, ...] = (),
     ) -> None:
         def written(outcome: Outcome) -> None:
             at = outcome.at
@@ -188,7 +198,7 @@ class Journal:
                 when_due(due)
             then()
 
-        self._submit((row,), written)
+        self._submit((row, *beside), written, starts=starts)
 
     def _submit(
         self,
@@ -196,12 +206,13 @@ class Journal:
         then: Callable[[Outcome], None],
         move: Move | None = None,
         messages: tuple[Message, ...] = (),
+        starts: tuple[NewRun, ...] = (),
     ) -> None:
         if move is None and self.crashes:
             # It gets on: what crashed before counts no more.
             move, self.crashes = Move(RunState.RUNNING), 0
         self.writing += 1
-        written = self._commit(Commit(self._uid, self._fence, records, move, messages))
+        written = self._commit(Commit(self._uid, self._fence, records, move, messages, starts))
         written.add_done_callback(lambda done: self._answered(done, then))
 
     def _answered(self, done: asyncio.Future[Outcome], then: Callable[[Outcome], None]) -> None:

@@ -8,6 +8,7 @@ from onward.core.inbox import Arrived, MessageKind, Wait, held, settle
 from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState
 from onward.runtime.calls import SignalCall
+from onward.runtime.children import ChildCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,29 +24,43 @@ class Mailbox:
 
     def __init__(self, seen: int, rows: Iterable[InboxRow], taken: set[int | None]) -> None:
         self.seen = seen
-        self.unread: dict[int, InboxRow] = {}
+        self.signals: dict[int, InboxRow] = {}
+        """Signals by their number in the inbox."""
+        self.ends: dict[str, InboxRow] = {}
+        """Ends of children, by the identity of the call that started them."""
+        self.orders: list[InboxRow] = []
+        """What others want of the run itself: that it stops, pauses, or goes on."""
         for row in rows:
             self.seen = max(self.seen, row.seq)
             if row.seq not in taken:
-                self.unread[row.seq] = row
+                self._sort_in(row)
 
     def add(self, rows: Iterable[InboxRow]) -> None:
         """Take note of messages; those that are known already change nothing."""
         for row in rows:
             if row.seq > self.seen:
-                self.unread[row.seq] = row
                 self.seen = row.seq
+                self._sort_in(row)
+
+    def _sort_in(self, row: InboxRow) -> None:
+        if row.kind == MessageKind.SIGNAL:
+            self.signals[row.seq] = row
+        elif row.kind == MessageKind.CHILD:
+            self.ends[row.name] = row
+        else:
+            self.orders.append(row)
 
     def take_cancel(self) -> InboxRow | None:
         """Take the wish that the run stops, if there is one."""
-        for row in self.unread.values():
+        for row in self.orders:
             if row.kind == MessageKind.CANCEL:
-                return self.unread.pop(row.seq)
+                self.orders.remove(row)
+                return row
         return None
 
     def is_held(self) -> bool:
         """Say whether the operator's last word was to pause."""
-        return held(MessageKind(row.kind) for row in self.unread.values())
+        return bool(self.orders) and held(MessageKind(row.kind) for row in self.orders)
 
 
 class Waits:
@@ -53,14 +68,19 @@ class Waits:
 
     def __init__(self) -> None:
         self._calls: dict[str, Call] = {}
+        self._children: dict[str, ChildCall] = {}
 
     def add(self, call: Call) -> None:
         """Wait for this, too."""
         self._calls[call.identity] = call
+        if isinstance(call, ChildCall):
+            self._children[call.started_by] = call
 
     def discard(self, call: Call) -> None:
         """Wait for this no more."""
         self._calls.pop(call.identity, None)
+        if isinstance(call, ChildCall):
+            self._children.pop(call.started_by, None)
 
     def __iter__(self) -> Iterator[Call]:
         return iter(list(self._calls.values()))
@@ -78,21 +98,24 @@ class Waits:
 
         A message that is here wins over a time that has passed.
         """
-        signals = [call for call in self if isinstance(call, SignalCall)]
-        letters = [
-            Letter(row.seq, row.message, row.name)
-            for row in mail.unread.values()
-            if row.kind == MessageKind.SIGNAL
-        ]
+        for started_by in [name for name in mail.ends if name in self._children]:
+            yield self._children[started_by], mail.ends.pop(started_by)
+        yield from self._signals(mail, now)
+        for call in self:
+            if not isinstance(call, SignalCall) and call.due is not None and call.due <= now:
+                yield call, None
+
+    def _signals(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+        signals = [call for call in self._calls.values() if isinstance(call, SignalCall)]
+        if not signals:
+            return
+        letters = [Letter(row.seq, row.message, row.name) for row in mail.signals.values()]
         waits = [Wait(call.identity, call.name, call.due) for call in signals]
         for outcome in settle(waits, letters, now=now):
             call = self._calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):
-                yield call, mail.unread.pop(outcome.message.seq)
+                yield call, mail.signals.pop(outcome.message.seq)
             else:
-                yield call, None
-        for call in self:
-            if not isinstance(call, SignalCall) and call.due is not None and call.due <= now:
                 yield call, None
 
 

@@ -8,32 +8,36 @@ import os
 import signal
 import socket
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.errors import LeaseLost, OnwardError, Unavailable
+from onward.runtime.errands import Errands
 from onward.runtime.execution import End, Execution
 from onward.runtime.keeper import Keeper
 from onward.runtime.perform import Performer
 from onward.runtime.postman import Postman
+from onward.runtime.programs import Programs
+from onward.runtime.progress import ProgressBoard
 from onward.runtime.threads import StepThreads
 from onward.runtime.warm import WarmBodies
-from onward.store.commit import Commit
 from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import Move
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from onward.codec import Arguments
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
     from onward.runtime.calls import StepCall
     from onward.runtime.definition import Limits, Registry
+    from onward.store.commit import Commit
     from onward.store.hints import Ear
-    from onward.store.rows import Claimed, InboxRow, RecordRow
+    from onward.store.rows import Claimed, InboxRow, Move, NewRun, RecordRow, Started
     from onward.store.store import Store
     from onward.store.writer import Outcome
 
@@ -95,6 +99,8 @@ class Worker:
         self._keeper = Keeper(
             self.id, options.lease, ports.open_store, ports.clock, self._keeper_failed
         )
+        self._programs = Programs(registry, options.version)
+        self._errands = Errands(store, self.id, ports.chance)
         self._writer = store.writer(self.id)
         self._writer.on_written = self._learn_time
         self._stopping = False
@@ -124,7 +130,23 @@ class Worker:
 
     def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
         """Start to run the code of a step."""
-        return self._performer.perform(execution, call)
+        return self._performer.perform(execution, call, partial(self.progress, execution))
+
+    def progress(self, execution: Execution, value: bytes) -> None:
+        """Let others see how far a run is; from any thread."""
+        self._board.put(execution.uid, execution.fence, value)
+
+    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started]:
+        """Start a run under an id that may be taken; None: it must become this very run."""
+        return self._errands.start(run, on_conflict)
+
+    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool] | None:
+        """Let another run follow one that has failed, if that was asked for."""
+        return self._errands.retry(execution, move)
+
+    def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
+        """Let another run with other arguments follow one that ends."""
+        return self._errands.go_on(execution, arguments)
 
     def look(self, execution: Execution) -> None:
         """Read a run's inbox, and tell it."""
@@ -152,10 +174,12 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         spawn = self._spawn
         threads = None if spawn is None else StepThreads(self._options.threads, spawn)
-        self._performer = Performer(self._loop, threads, self._chance, self._limits)
+        self._performer = Performer(self._loop, threads, self._chance, self._limits, self.now)
+        self._board = ProgressBoard(self._store, self.id, self._loop)
         self._set_time(await self._store.now())
         await self._store.take_lease(self.id, self._options.lease)
         await self._store.register(self._registration())
+        await self._declare()
         if self._has_thread:
             assert self._spawn is not None
             self._keeper.start(self._spawn)
@@ -209,7 +233,7 @@ class Worker:
         free = self._options.slots - len(self.running)
         if free <= 0:
             return 0
-        await self._store.sweep()
+        limited = await self._do_chores()
         claimed = await self._store.claim(
             Wanted(
                 self.id,
@@ -220,16 +244,32 @@ class Worker:
                 self._options.tags,
                 # Two at a time, and nobody could tell which of them took the worker down.
                 suspects=0 if any(run.is_suspect for run in self.running.values()) else 1,
+                limited=limited,
             )
         )
         await self._begin(claimed)
         return len(claimed)
 
+    async def _declare(self) -> None:
+        """Say what limits our steps have, and try again what did not fit other code than ours."""
+        for key, most in self._registry.limits.items():
+            await self._store.set_limit(key, most)
+        await self._store.unpark(self._programs.codes)
+
+    async def _do_chores(self) -> bool:
+        """Do what any worker may do for all, and say whether there are runs under a limit."""
+        chores = await self._store.chores()
+        if chores.marks:
+            await self._store.sweep()
+        if chores.overdue:
+            await self._store.overdue()
+        return chores.limited
+
     async def _begin(self, claimed: list[Claimed]) -> None:
         runs = [run for run in claimed if run.crashes < CRASHES_MOST]
         for run in claimed:
             if run.crashes >= CRASHES_MOST:
-                self._fail_crasher(run)
+                await self._store.stop(run.uid, state=RunState.FAILED, reason=Reason.CRASHED)
         warm = {run.uid: kept for run in runs if (kept := self._warm.take(run)) is not None}
         behind = [run.uid for run in runs if run.fence > 1 and run.uid not in warm]
         histories = await self._store.history(behind) if behind else {}
@@ -244,8 +284,8 @@ class Worker:
                 self._start(run, histories.get(run.uid, ()), inbox)
 
     def _start(self, run: Claimed, history: Sequence[RecordRow], inbox: Sequence[InboxRow]) -> None:
-        workflow = self._registry[run.name]
-        execution = Execution(run, workflow, self, history, inbox, version=self._options.version)
+        program = self._programs.of(run)
+        execution = Execution(run, program, self, history, inbox, version=self._options.version)
         self._own(execution)
         execution.begin()
 
@@ -253,10 +293,6 @@ class Worker:
         self.running[execution.uid] = execution
         assert self._ear is not None
         self._ear.subjects.add(run_subject(execution.uid))
-
-    def _fail_crasher(self, run: Claimed) -> None:
-        move = Move(RunState.FAILED, Reason.CRASHED)
-        self.commit(Commit(run.uid, run.fence, move=move))
 
     async def _idle(self) -> None:
         """Wait until there may be something to do: a hint, a due time, or the next poll."""
@@ -283,6 +319,7 @@ class Worker:
         if now - self._audited >= AUDIT_EVERY:
             self._audited = now
             await self._store.audit(self.id, self.running)
+            await self._store.unpark(self._programs.codes)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -296,13 +333,15 @@ class Worker:
             await self._ear.wait(end - self._loop.time())
         for execution in list(self.running.values()):
             execution.release()
+        await self._errands.close()
+        await self._board.close()
         await self._writer.close()
 
     def _has_steps(self) -> bool:
         return any(not execution.is_idle for execution in self.running.values())
 
     async def _leave(self) -> None:
-        for execution in self.running.values():
+        for execution in list(self.running.values()):
             execution.evict()
         self.running.clear()
         self._warm.clear()

@@ -7,28 +7,41 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from onward.codec import encode
-from onward.engine import sending
+from onward.core.instant import duration
+from onward.engine import following, sending
+from onward.engine.payloads import pack
 from onward.engine.results import Results
-from onward.engine.starting import start
-from onward.errors import NoWorker
+from onward.engine.starting import check_tag, start
+from onward.errors import NoWorker, RunOver
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker import Options, Ports, Worker
-from onward.sdk.run import Run, RunInfo, info_of
-from onward.sdk.waits import Signal
+from onward.sdk import step as steps
+from onward.sdk.run import UNCHANGED, Run, RunInfo, info_of, send_signal
+from onward.sdk.sync import SyncApp
+from onward.sdk.within import Within
 from onward.sdk.workflow import registered
 from onward.store.clock import SystemChance, SystemClock, spawn_thread
 from onward.store.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
+    from onward.core.instant import DurationLike
     from onward.core.ports import Chance, Clock, Spawn
+    from onward.engine.sending import Cancelling
+    from onward.runtime.definition import WorkflowDefinition
+    from onward.sdk.waits import Signal
     from onward.sdk.workflow import Workflow
+    from onward.store.following import Followed
+    from onward.store.serving import Unserved
     from onward.store.store import Store
+    from onward.store.within import Within as StoreWithin
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
 
 NOBODY_SECONDS = 5.0
 
@@ -40,6 +53,8 @@ class App:
         url: A file name, or `postgresql://…`.
         namespace: The tenant; nothing is seen or done outside it.
         version: The version of your code, if runs are to be pinned to it.
+        hints: A Redis (`redis://host:6379/0`) through which processes tell each other of changes.
+            It holds nothing and may be away at any time; then changes are found by looking.
 
     Example:
         >>> import asyncio
@@ -55,12 +70,13 @@ class App:
         42
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a thing of its own that one may want
         self,
         url: str = "onward.db",
         *,
         namespace: str = "default",
         version: str | None = None,
+        hints: str | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
         spawn: Spawn | None = spawn_thread,
@@ -71,16 +87,17 @@ class App:
         self._clock = clock
         self._chance = chance or SystemChance()
         self._spawn = spawn
-        self._store = self._open_store()
+        self._store = self._open_store(hints)
         self._users = 0
 
-    def _open_store(self) -> Store:
+    def _open_store(self, hints: str | None = None) -> Store:
         return open_store(
             self._url,
             namespace=self._namespace,
             clock=self._clock,
             chance=self._chance,
             spawn=self._spawn,
+            hints=hints,
         )
 
     async def __aenter__(self) -> Self:
@@ -110,12 +127,10 @@ class App:
             Conflict: the id belongs to a run that was started with something else.
             Unencodable: an argument cannot be stored.
         """
-        definition = workflow.definition
-        arguments = definition.shape.bind(args, kwargs)
-        options = workflow.start_options
-        started = await start(self._store, definition.name, arguments, options)
-        run_id = options.id or started.uid
-        return Run(started.uid, run_id, self._store, self._results, definition)
+        run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
+        started = await start(self._store, run, workflow.start_options.on_conflict)
+        run_id = workflow.start_options.id or started.uid
+        return self._handle(started.uid, run_id, workflow.definition)
 
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Start a run, wait for it and return its result.
@@ -145,8 +160,7 @@ class App:
             NotFound: there is none.
         """
         row = await self._store.newest(id)
-        known = registered.get(row.name)
-        return Run(row.uid, row.id, self._store, self._results, known[-1] if known else None)
+        return self._handle(row.uid, row.id, _known(row.name))
 
     async def runs(
         self,
@@ -167,19 +181,120 @@ class App:
         """Return how many runs are in each state."""
         return await self._store.counts()
 
-    async def signal(self, id: str, signal: Signal[Any] | str, value: Any = None) -> None:  # noqa: A002
-        """Send a signal to the newest run of an id.
+    async def signal(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        signal: Signal[Any] | str,
+        value: Any = None,
+        *,
+        message_id: str | None = None,
+    ) -> None:
+        """Send a signal to the newest run of an id; see `Run.signal`.
 
         Raises:
             NotFound: there is none.
+            RunOver: it has ended.
         """
-        wanted = signal if isinstance(signal, Signal) else Signal(signal)
-        payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
-        await sending.signal(self._store, id, wanted.name, payload)
+        await send_signal(self._store, id, signal, value, message_id)
 
-    async def cancel(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Ask the newest run of an id to stop; False means that it was over already."""
-        return await sending.cancel(self._store, id)
+    async def cancel(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        *,
+        force: bool = False,
+        grace: DurationLike | None = None,
+    ) -> Cancelling:
+        """Ask the newest run of an id to stop; see `Run.cancel`."""
+        allowed = None if grace is None else duration(grace)
+        return await sending.cancel(self._store, id, force=force, grace=allowed)
+
+    async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
+        """Let the newest run of an id begin nothing new; False means that it was over already.
+
+        Steps that run come to their end; then it is paused until it is resumed or cancelled.
+        """
+        return await sending.pause(self._store, id)
+
+    async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
+        """Let a paused run go on; False means that it was over already."""
+        return await sending.resume(self._store, id)
+
+    async def retry(self, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
+        """Run again what failed: a new run under the same id, from the call that failed on.
+
+        Raises:
+            RunOver: it has not failed, or another run has taken its place.
+        """
+        row = await self._store.newest(id)
+        followed = await following.retry(self._store, row.uid)
+        return self._followed(id, followed, row.name)
+
+    async def fork(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        step: str | None = None,
+        *,
+        result: Any = UNCHANGED,
+        new_id: str | None = None,
+    ) -> Run[Any]:
+        """Run again from a step on, in a new run that begins with the history before it.
+
+        Args:
+            id: The run, which must be over or paused unless `new_id` is given.
+            step: The name or the identity of the step; None keeps the whole history.
+            result: What the step is to have returned; by default it runs again.
+            new_id: An id for the new run; by default it takes the place of the old one.
+
+        Raises:
+            NotFound: history has no such step.
+            RunOver: another run has taken its place, or it is still running.
+        """
+        row = await self._store.newest(id)
+        edited = None if result is UNCHANGED else _encoded
+        followed = await following.fork(
+            self._store, row.uid, step, edit=edited, result=result, id=new_id
+        )
+        return self._followed(new_id or id, followed, row.name)
+
+    def _followed(self, run_id: str, followed: Followed, name: str) -> Run[Any]:
+        if followed.fate != "made" or followed.uid is None:
+            raise RunOver(run_id, followed.why or f"it is {followed.state}, or was followed before")
+        return self._handle(followed.uid, run_id, _known(name))
+
+    async def unserved(self) -> list[Unserved]:
+        """Return runs that could go on, but that no live worker can take, and why."""
+        return await self._store.unserved()
+
+    # --- other ways in ---------------------------------------------------------------------------
+
+    def within(self, connection: object) -> Within:
+        """Return this app as seen from an open transaction of your own.
+
+        What is started or sent there happens if and when you commit.
+
+        Args:
+            connection: asyncpg, psycopg (async) or SQLAlchemy (an async connection or session);
+                for a SQLite file sqlite3, aiosqlite or SQLAlchemy over it.
+
+        Raises:
+            StoreUnusable: the connection is of no kind that could be taken.
+        """
+        return self._within(self._store.within(connection))
+
+    async def blocking_within(self, connection: object) -> Within:
+        """Return the same for a connection that is not async: then nothing there ever waits."""
+        await self._store.locate()
+        return self._within(self._store.within(connection, waits=False))
+
+    def _within(self, within: StoreWithin) -> Within:
+        return Within(self._store, within, self._handle, self._version)
+
+    def sync(self) -> SyncApp:
+        """Return this app for code without an event loop; it must not be open here as well."""
+        return SyncApp(self)
+
+    def _handle(self, uid: str, run_id: str, definition: WorkflowDefinition | None) -> Run[Any]:
+        return Run(uid, run_id, self._store, self._results, definition)
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -190,6 +305,7 @@ class App:
         queues: Sequence[str] = ("default",),
         slots: int = 100,
         threads: int = 32,
+        tags: Sequence[str] = (),
         workflows: Sequence[Workflow[..., Any]] | None = None,
     ) -> AsyncIterator[Worker]:
         """Work on runs while the body of `async with` runs.
@@ -200,18 +316,26 @@ class App:
             queues: Whose runs to take.
             slots: How many runs may be in motion at a time; waiting ones do not count.
             threads: How many steps that are not async may run at a time.
+            tags: What this worker is fit for: it takes runs and steps that ask for one of these,
+                and those that ask for none.
             workflows: What to run; by default every workflow that was defined.
         """
         definitions = (
-            [known for same_name in registered.values() for known in same_name]
+            _all(registered)
             if workflows is None
             else [workflow.definition for workflow in workflows]
         )
         async with self:
             worker = Worker(
                 self._store,
-                Registry(definitions),
-                Options(tuple(queues), slots, threads, version=self._version),
+                Registry(definitions, _all(steps.registered)),
+                Options(
+                    tuple(queues),
+                    slots,
+                    threads,
+                    version=self._version,
+                    tags=tuple(check_tag(tag) for tag in tags),
+                ),
                 Limits(),
                 Ports(self._clock or SystemClock(), self._chance, self._spawn, self._open_store),
             )
@@ -228,3 +352,20 @@ class App:
                 failure = failed.exceptions[0]
             if failure is not None:
                 raise failure  # not while the group is handled: that would hide its own cause
+
+
+def _all(known: Mapping[str, list[T]]) -> list[T]:
+    return [each for same_name in known.values() for each in same_name]
+
+
+def _known(name: str) -> WorkflowDefinition | None:
+    known = registered.get(name)
+    return known[-1] if known else None
+
+
+def _encoded(step: str, value: Any) -> bytes:
+    """Return a result as a step of that name would have given it."""
+    known = steps.registered.get(step)
+    if known:
+        return pack(known[-1].shape.encode_result(value))
+    return pack(encode(value, path=f"the result of {step}"))

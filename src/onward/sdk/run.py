@@ -6,26 +6,34 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from onward.codec import StepFailed, decode, decode_error, encode
+from onward.codec import decode, decode_error, encode
 from onward.core.instant import duration
-from onward.core.run import RunState
+from onward.core.run import RunKind, RunState
 from onward.engine import sending
+from onward.engine.ends import failure_of
 from onward.engine.payloads import unpack
-from onward.errors import RunCancelled, RunFailed, RunPaused
+from onward.errors import RunCancelled, RunPaused
+from onward.runtime.notes import in_order
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onward.core.instant import DurationLike, Instant
     from onward.engine.results import Results
+    from onward.engine.sending import Cancelling
     from onward.runtime.definition import WorkflowDefinition
     from onward.store.rows import RecordRow, RunEnd, RunRow
     from onward.store.store import Store
 
 R = TypeVar("R")
 
+UNCHANGED: Any = object()
+"""Stands for a result that is not edited."""
+
 
 class RunInfo(NamedTuple):
-    """A run as it stands."""
+    """A run as it stands. What a list of runs does not look up is empty in it."""
 
     id: str
     uid: str
@@ -41,10 +49,30 @@ class RunInfo(NamedTuple):
     started_at: datetime | None
     finished_at: datetime | None
     due: datetime | None
+    progress: Any = None
+    attributes: Mapping[str, Any] = {}
+    error: str | None = None
+    counters: Mapping[str, int | float] = {}
+    kind: str = "workflow"
+    priority: int = 0
+    version: str | None = None
+    root: str | None = None
+    follows: str | None = None
+    link: str | None = None
+    scheduled_at: datetime | None = None
+    deadline: datetime | None = None
 
 
 class Run(Generic[R]):
-    """A handle on one run. It stays good whatever happens to workers and processes."""
+    """A handle on a run. It stays good whatever happens to workers and processes.
+
+    It is a handle on the id: when the run is retried, continued or replaced, it speaks of the run
+    that has the id now.
+
+    Attributes:
+        id: Your name for it, or its uid.
+        uid: The key of the run that was started or found.
+    """
 
     def __init__(
         self,
@@ -66,12 +94,14 @@ class Run(Generic[R]):
         Raises:
             TimeoutError: it was not over in time; the run goes on.
             RunFailed: it raised something, which is the cause; a registered type is raised itself.
-            RunCancelled: it was cancelled.
+            RunCancelled: it was cancelled, or did not make its deadline.
             RunPaused: it is paused, and `raise_paused` was given.
         """
         limit = None if timeout is None else duration(timeout) / 1_000_000
         async with asyncio.timeout(limit):
             end = await self._results.end_of(self.uid, also_paused=raise_paused)
+            while end.follower is not None:
+                end = await self._results.end_of(end.follower, also_paused=raise_paused)
         return self._value(end)
 
     def _value(self, end: RunEnd) -> R:
@@ -86,49 +116,79 @@ class Run(Generic[R]):
                     value = self._definition.shape.decode_result(payload)
                 return value
             case RunState.PAUSED:
-                raise RunPaused(self.id, end.reason or "")
+                raise RunPaused(self.id, end.reason or "", _text(end) or "")
             case RunState.FAILED:
-                raise self._failure(end)
+                error = None if end.error is None else decode_error(unpack(end.error))
+                raise failure_of(self.id, error, end.reason or "")
             case _:
                 raise RunCancelled(self.id, end.state, end.reason or "")
 
-    def _failure(self, end: RunEnd) -> BaseException:
-        """Return what a failed run raises: its error if that type is registered, or `RunFailed`."""
-        error = None if end.error is None else decode_error(unpack(end.error))
-        if error is not None and not isinstance(error, StepFailed):
-            return error
-        failed = RunFailed(self.id, end.reason or "", "" if error is None else str(error))
-        failed.__cause__ = error
-        return failed
-
     async def state(self) -> str:
         """Return the state: ready, running, waiting, paused, succeeded, failed and so on."""
-        return (await self._store.run(self.uid)).state
+        return (await self._store.newest(self.id)).state
 
     async def info(self) -> RunInfo:
-        """Return all that is known of the run, without its data."""
-        return info_of(await self._store.run(self.uid))
+        """Return all that is known of the run, without its arguments and result."""
+        row = await self._store.newest(self.id)
+        end = await self._store.end(row.uid)
+        noted = in_order(await self._store.notes(row.uid), end.attributes)
+        return info_of(row)._replace(
+            progress=None if end.progress is None else decode(unpack(end.progress)),
+            attributes=noted.attributes,
+            counters=noted.counters,
+            error=_text(end),
+        )
 
     async def history(self) -> list[RecordRow]:
         """Return what the run did, in order."""
-        return (await self._store.history([self.uid]))[self.uid]
+        uid = (await self._store.newest(self.id)).uid
+        return (await self._store.history([uid]))[uid]
 
-    async def signal(self, signal: Signal[Any] | str, value: Any = None) -> None:
+    async def signal(
+        self,
+        signal: Signal[Any] | str,
+        value: Any = None,
+        *,
+        id: str | None = None,  # noqa: A002 - it is the user's word
+    ) -> None:
         """Send a signal to the run; it is kept until the run asks for it.
+
+        Args:
+            signal: The signal, or its name.
+            value: What it carries.
+            id: A name for this very message: sent again under it, it is delivered once.
 
         Raises:
             NotFound: there is no such run.
+            RunOver: it has ended.
         """
-        wanted = signal if isinstance(signal, Signal) else Signal(signal)
-        payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
-        await sending.signal(self._store, self.uid, wanted.name, payload)
+        await send_signal(self._store, self.id, signal, value, id)
 
-    async def cancel(self) -> bool:
-        """Ask the run to stop, with cleanup; False means that it was over already."""
-        return await sending.cancel(self._store, self.uid)
+    async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
+        """Ask the run to stop. The answer is true if it was still open.
+
+        Its code gets a `CancelledError` at every await and may clean up, with durable calls too.
+
+        Args:
+            force: End it at once, without cleanup.
+            grace: How long the cleanup may take; by default a minute.
+        """
+        allowed = None if grace is None else duration(grace)
+        return await sending.cancel(self._store, self.id, force=force, grace=allowed)
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
+
+
+async def send_signal(
+    store: Store, target: str, signal: Signal[Any] | str, value: Any, message: str | None
+) -> None:
+    """Send a signal, by object or name, to a run."""
+    wanted = signal if isinstance(signal, Signal) else Signal(signal)
+    payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
+    # Our own messages to runs have ids too; a user's must not be taken for one of those.
+    own = None if message is None else f"signal {message}"
+    await sending.signal(store, target, wanted.name, payload, message=own)
 
 
 def info_of(row: RunRow) -> RunInfo:
@@ -136,11 +196,11 @@ def info_of(row: RunRow) -> RunInfo:
     return RunInfo(
         row.id,
         row.uid,
-        row.name,
+        row.name if row.kind == RunKind.WORKFLOW else row.name.removeprefix(f"{row.kind} "),
         row.state,
         row.reason,
         row.phase,
-        1,
+        row.attempt,
         row.queue,
         tuple(row.tags.split()),
         row.parent,
@@ -148,7 +208,19 @@ def info_of(row: RunRow) -> RunInfo:
         _time_or_none(row.started_at),
         _time_or_none(row.finished_at),
         _time_or_none(row.due),
+        kind=row.kind,
+        priority=row.priority,
+        version=row.version,
+        root=row.root,
+        follows=row.follows,
+        link=row.link,
+        scheduled_at=_time(row.scheduled_at),
+        deadline=_time_or_none(row.deadline),
     )
+
+
+def _text(end: RunEnd) -> str | None:
+    return None if end.error is None else str(decode_error(unpack(end.error)))
 
 
 def _time(instant: Instant) -> datetime:

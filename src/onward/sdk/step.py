@@ -18,11 +18,14 @@ from typing import (
 
 from onward.codec import check_id, signature_of
 from onward.core.instant import duration
+from onward.engine.starting import check_tag
+from onward.errors import BadInput
 from onward.runtime.context import body_now
-from onward.runtime.definition import StepDefinition
+from onward.runtime.definition import Route, StepDefinition, check_name
+from onward.sdk.mapping import Mappable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
@@ -32,23 +35,46 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 
 
-class Step(Generic[P, R]):
+registered: dict[str, list[StepDefinition]] = {}
+"""Every step that was decorated in this process, by name."""
+
+
+class Step(Mappable[P, R], Generic[P, R]):
     """A function whose result is recorded once in a run's history, and read back on replay.
 
     Calling it always returns an awaitable. Outside a run it just calls the function, so a unit
     test needs no engine. `fn` is the plain function.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import step
+        >>> @step
+        ... def double(n: int) -> int:
+        ...     return 2 * n
+        >>> asyncio.run(double(21))
+        42
     """
 
-    def __init__(self, definition: StepDefinition, *, key: str | None = None) -> None:
-        self._definition = definition
+    def __init__(
+        self, definition: StepDefinition, *, key: str | None = None, is_bound: bool = False
+    ) -> None:
+        self.definition = definition
         self._key = key
+        self._is_bound = is_bound
         self.fn: Callable[..., Any] = definition.fn
         update_wrapper(cast("Any", self), definition.fn)
 
     @property
+    def mapped(self) -> StepDefinition:
+        """What is called for each item of a map."""
+        if self._is_bound:
+            raise _no_method(self.name)
+        return self.definition
+
+    @property
     def name(self) -> str:
         """The name under which it is stored."""
-        return self._definition.name
+        return self.definition.name
 
     def options(
         self,
@@ -56,6 +82,9 @@ class Step(Generic[P, R]):
         key: str | None = None,
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
+        queue: str | None = None,
+        tags: Iterable[str] | None = None,
+        limit: int | None = None,
     ) -> Step[P, R]:
         """Return this step with other options for the calls that are made through it.
 
@@ -64,21 +93,28 @@ class Step(Generic[P, R]):
                 the call stands in the code.
             retry: How often to try.
             timeout: How long one attempt may take.
+            queue: Let a worker of this queue do it.
+            tags: Let a worker with one of these tags do it.
+            limit: How many may be under way at a time, wherever they are.
         """
-        old = self._definition
+        old = self.definition
         definition = replace(
             old,
             retry=retry or old.retry,
             timeout=old.timeout if timeout is None else duration(timeout),
+            route=_route(old.route, queue, tags, limit),
         )
-        return Step(definition, key=None if key is None else check_id(key, "the key of a step"))
+        if self._is_bound and definition.route is not None:
+            raise _no_method(self.name)
+        own_key = None if key is None else check_id(key, "the key of a step")
+        return Step(definition, key=own_key, is_bound=self._is_bound)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Do it, or read from history what it gave."""
         body = body_now.get()
         if body is None:
             return await self._plainly(args, kwargs)
-        result: R = await body.step(self._definition, args, kwargs, self._key)
+        result: R = await body.step(self.definition, args, kwargs, self._key)
         return result
 
     @overload
@@ -91,12 +127,14 @@ class Step(Generic[P, R]):
         if instance is None:
             return self
         # A step that is a method: `self` is neither stored nor compared.
+        if self.definition.route is not None:
+            raise _no_method(self.name)
         bound = replace(
-            self._definition,
+            self.definition,
             fn=self.fn.__get__(instance, owner),
             shape=signature_of(self.fn, method=True),
         )
-        return Step[..., R](bound, key=self._key)
+        return Step[..., R](bound, key=self._key, is_bound=True)
 
     async def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         result = self.fn(*args, **kwargs)
@@ -119,10 +157,13 @@ def step(
     retry: Retry | None = None,
     timeout: DurationLike | None = None,
     compare: bool = True,
+    queue: str | None = None,
+    tags: Iterable[str] | None = None,
+    limit: int | None = None,
 ) -> _Decorator: ...
 
 
-def step(
+def step(  # noqa: PLR0913 - each is a thing of its own that one may want
     fn: Callable[..., Any] | None = None,
     /,
     *,
@@ -130,6 +171,9 @@ def step(
     retry: Retry | None = None,
     timeout: DurationLike | None = None,
     compare: bool = True,
+    queue: str | None = None,
+    tags: Iterable[str] | None = None,
+    limit: int | None = None,
 ) -> Any:
     """Make a function a step: done once in a run, then read back from its history.
 
@@ -141,6 +185,9 @@ def step(
         retry: How often to try; by default three times.
         timeout: How long one attempt may take; by default ten minutes.
         compare: Whether a replay compares the arguments with those recorded.
+        queue: Let a worker of this queue do it, in a run of its own.
+        tags: Let a worker with one of these tags do it.
+        limit: How many may be under way at a time, wherever they are.
 
     Example:
         >>> import asyncio
@@ -151,17 +198,50 @@ def step(
         'Hello, Ada!'
     """
     if fn is None:
-        return partial(step, name=name, retry=retry, timeout=timeout, compare=compare)
-    return Step(
-        StepDefinition(
-            check_id(name or fn.__name__, "the name of a step"),
-            fn,
-            signature_of(fn),
-            inspect.iscoroutinefunction(fn),
-            retry,
-            None if timeout is None else duration(timeout),
-            compare,
+        return partial(
+            step,
+            name=name,
+            retry=retry,
+            timeout=timeout,
+            compare=compare,
+            queue=queue,
+            tags=tags,
+            limit=limit,
         )
+    definition = StepDefinition(
+        check_name(name or fn.__name__, "the name of a step"),
+        fn,
+        signature_of(fn),
+        inspect.iscoroutinefunction(fn),
+        retry,
+        None if timeout is None else duration(timeout),
+        compare,
+        _route(None, queue, tags, limit),
+    )
+    registered.setdefault(definition.name, []).append(definition)
+    return Step(definition)
+
+
+def _route(
+    old: Route | None, queue: str | None, tags: Iterable[str] | None, limit: int | None
+) -> Route | None:
+    if queue is None and tags is None and limit is None:
+        return old
+    if limit is not None and limit < 1:
+        raise BadInput(f"limit={limit}", "lets nothing happen", "Use 1 or more")
+    old = old or Route()
+    return Route(
+        old.queue if queue is None else check_id(queue, "the queue"),
+        old.tags if tags is None else tuple(check_tag(tag) for tag in tags),
+        old.limit if limit is None else limit,
+    )
+
+
+def _no_method(name: str) -> BadInput:
+    return BadInput(
+        f"step {name!r}",
+        "is a method, and the object it belongs to cannot be sent elsewhere",
+        "Make it a function, or leave out queue, tags and limit",
     )
 
 

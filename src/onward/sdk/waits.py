@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from onward.codec import check_id, decode
 from onward.core.instant import duration
-from onward.errors import NotInBody
-from onward.runtime.context import body_now
+from onward.errors import BadInput, NotInBody
+from onward.runtime.context import body_now, step_now
+from onward.sdk.inside import body_for, now
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from onward.codec import Payload
     from onward.core.instant import DurationLike
 
@@ -24,14 +28,43 @@ async def sleep(time: DurationLike) -> None:
 
     Args:
         time: Seconds, a text such as "1h30m", or a timedelta.
+
+    Raises:
+        NotInBody: the caller is a step, whose worker would wait with it.
+
+    Example:
+        >>> import asyncio, onward
+        >>> asyncio.run(onward.sleep("1ms"))
     """
+    if body_now.get() is None and step_now.get() is not None:
+        raise NotInBody(
+            "onward.sleep",
+            "makes sense only there, and this is a step",
+            "Use asyncio.sleep for a moment, or raise Retryable(after=...)",
+        )
     await asyncio.sleep(duration(time) / 1_000_000)
+
+
+async def sleep_until(time: datetime) -> None:
+    """Sleep until a time, durably; one that has passed is no wait at all.
+
+    Args:
+        time: When to go on, with a time zone.
+
+    Example:
+        >>> import asyncio, onward
+        >>> asyncio.run(onward.sleep_until(onward.now()))
+    """
+    if time.tzinfo is None:
+        raise BadInput(f"time {time.isoformat()}", "has no time zone", "Use onward.now() + ...")
+    await sleep(max(timedelta(0), time - now()))
 
 
 class Signal(Generic[T]):
     """A named message to a run, with the type of what it carries.
 
     Example:
+        >>> from onward import Signal
         >>> approval = Signal("approval", bool)
         >>> approval.name
         'approval'
@@ -49,15 +82,10 @@ class Signal(Generic[T]):
         """Wait for the signal; those that came before the wait count too, in order.
 
         Raises:
-            TimeoutError: it did not come in time.
+            TimedOut: it did not come in time; this is a TimeoutError.
+            NotInBody: the caller is not a workflow.
         """
-        body = body_now.get()
-        if body is None:
-            raise NotInBody(
-                f"waiting for signal {self.name!r}",
-                "makes sense only there, and this is outside",
-                "Call it from a workflow",
-            )
+        body = body_for(f"waiting for signal {self.name!r}")
         limit = None if timeout is None else duration(timeout)
         value: T = await body.signal(self.name, self._decoded, limit)
         return value
@@ -68,5 +96,13 @@ class Signal(Generic[T]):
 
 
 async def wait_signal(name: str, type: Any = Any, *, timeout: DurationLike | None = None) -> Any:  # noqa: A002
-    """Wait for a signal by name; see `Signal.wait`."""
+    """Wait for a signal by name; see `Signal.wait`.
+
+    Example:
+        >>> import onward
+        >>> @onward.workflow
+        ... async def hello() -> str:
+        ...     name = await onward.wait_signal("name", str, timeout="7d")
+        ...     return f"Hello, {name}!"
+    """
     return await Signal(name, type).wait(timeout=timeout)

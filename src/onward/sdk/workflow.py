@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from onward.codec import check_id, signature_of
+from onward.codec import signature_of
 from onward.core.instant import duration
-from onward.engine.starting import StartOptions
+from onward.engine.starting import StartOptions, new_run
 from onward.errors import BadInput, NotInBody
 from onward.runtime.context import body_now, step_now
-from onward.runtime.definition import WorkflowDefinition
+from onward.runtime.definition import WorkflowDefinition, check_name
+from onward.sdk.mapping import Mappable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
+    from onward.store.rows import NewRun
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,14 +31,35 @@ registered: dict[str, list[WorkflowDefinition]] = {}
 """Every workflow that was decorated in this process, by name."""
 
 
-class Workflow(Generic[P, R]):
-    """An async function whose runs are durable. `fn` is the plain function."""
+class Workflow(Mappable[P, R], Generic[P, R]):
+    """An async function whose runs are durable. `fn` is the plain function.
 
-    def __init__(self, definition: WorkflowDefinition, options: StartOptions) -> None:
+    Called in the body of another workflow it is a child run; elsewhere it just calls the function,
+    so a unit test needs no engine.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import workflow
+        >>> @workflow
+        ... async def double(n: int) -> int:
+        ...     return 2 * n
+        >>> asyncio.run(double(21))
+        42
+    """
+
+    def __init__(
+        self, definition: WorkflowDefinition, options: StartOptions, *, tied: bool | None = None
+    ) -> None:
         self.definition = definition
         self.start_options = options
+        self._tied = tied
         self.fn: Callable[..., Any] = definition.fn
         update_wrapper(cast("Any", self), definition.fn)
+
+    @property
+    def mapped(self) -> WorkflowDefinition:
+        """What is called for each item of a map."""
+        return self.definition
 
     @property
     def name(self) -> str:
@@ -52,7 +75,10 @@ class Workflow(Generic[P, R]):
         tags: Iterable[str] | None = None,
         delay: DurationLike | None = None,
         at: datetime | None = None,
+        deadline: DurationLike | None = None,
         on_conflict: str | None = None,
+        retry: Retry | None = None,
+        tied: bool | None = None,
     ) -> Workflow[P, R]:
         """Return this workflow with other options for the runs that are started through it.
 
@@ -63,33 +89,60 @@ class Workflow(Generic[P, R]):
             tags: Only a worker with one of these takes it.
             delay: Start it this much later.
             at: Start it at this time (with a time zone).
-            on_conflict: What to do if the id is there: "return" it, or "reject".
+            deadline: Cancel it if it is not over this long after its scheduled start.
+            on_conflict: What to do if the id is there: "return" it, "reject", or "replace" it.
+            retry: How often to run it again as a whole if it fails; by default not at all.
+            tied: Whether a child is cancelled when its parent ends. By default that is so for one
+                that is awaited, and not for one that is started with `onward.start`.
         """
         changes: dict[str, Any] = {
             "id": id,
             "queue": queue,
             "priority": priority,
-            "tags": None if tags is None else tuple(tags),
+            "tags": None if tags is None else _tags(tags),
             "delay": None if delay is None else duration(delay),
-            "at": None if at is None else _instant(at),
+            "at": None if at is None else instant_of(at),
+            "deadline": None if deadline is None else duration(deadline),
             "on_conflict": on_conflict,
+            "retry": retry,
         }
         if on_conflict is not None and on_conflict not in _CONFLICTS:
             raise BadInput(
                 f"on_conflict={on_conflict!r}", "is none of " + ", ".join(_CONFLICTS), "Use one"
             )
         given = {name: value for name, value in changes.items() if value is not None}
-        return Workflow(self.definition, replace(self.start_options, **given))
+        options = replace(self.start_options, **given)
+        return Workflow(self.definition, options, tied=self._tied if tied is None else tied)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the plain function, outside of any run."""
-        if body_now.get() is not None or step_now.get() is not None:
+    def row(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        uid: str = "",
+        version: str | None = None,
+        tied: bool = False,
+    ) -> NewRun:
+        """Return the run that a call with these arguments and options would start."""
+        arguments = self.definition.shape.bind(args, kwargs)
+        run = new_run(uid, self.name, arguments, self.start_options, version)
+        return run._replace(tied=int(tied if self._tied is None else self._tied))
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it as a child of the run that calls it or, outside a run, call the function."""
+        body = body_now.get()
+        if body is not None:
+            child = self.row(args, kwargs, tied=True)
+            result: R = await body.child(self.name, child, self.definition.shape.decode_result)
+            return result
+        if step_now.get() is not None:
             raise NotInBody(
                 f"calling workflow {self.name!r}",
-                "would start a child run, which this Onward cannot do yet",
-                "Call it from outside, with app.start",
+                "starts a child run, but this is a step",
+                "Call it from the workflow, or call .fn for the plain function",
             )
-        return cast("Coroutine[Any, Any, R]", self.fn(*args, **kwargs))
+        plain: R = await self.fn(*args, **kwargs)
+        return plain
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
@@ -99,7 +152,11 @@ class Workflow(Generic[P, R]):
 def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
 @overload
 def workflow(
-    *, name: str | None = None, queue: str = "default", retry: Retry | None = None
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    retry: Retry | None = None,
+    strict: bool = False,
 ) -> _Decorator: ...
 
 
@@ -110,6 +167,7 @@ def workflow(
     name: str | None = None,
     queue: str = "default",
     retry: Retry | None = None,
+    strict: bool = False,
 ) -> Any:
     """Make an async function a workflow.
 
@@ -118,8 +176,11 @@ def workflow(
         name: The stored name; the function's own by default. It is kept for ever.
         queue: The queue of its runs, unless they are started with another.
         retry: How often its steps are tried, unless they say otherwise.
+        strict: Whether open runs tolerate no change of the code at all: not even a call that is
+            inserted, or one that is dropped and reached nobody else.
 
     Example:
+        >>> from onward import workflow
         >>> @workflow(queue="letters")
         ... async def write_letter(name: str) -> str:
         ...     return f"Dear {name}"
@@ -127,13 +188,18 @@ def workflow(
         'letter-1'
     """
     if fn is None:
-        return partial(workflow, name=name, queue=queue, retry=retry)
+        return partial(workflow, name=name, queue=queue, retry=retry, strict=strict)
     if not inspect.iscoroutinefunction(fn):
         raise BadInput(
             f"workflow {fn.__name__!r}", "is not an async function", "Write it with async def"
         )
     definition = WorkflowDefinition(
-        check_id(name or fn.__name__, "the name of a workflow"), fn, signature_of(fn), queue, retry
+        check_name(name or fn.__name__, "the name of a workflow"),
+        fn,
+        signature_of(fn),
+        queue,
+        retry,
+        strict,
     )
     registered.setdefault(definition.name, []).append(definition)
     return Workflow(definition, StartOptions(queue=queue))
@@ -147,7 +213,18 @@ class _Decorator:
         raise NotImplementedError
 
 
-def _instant(at: datetime) -> int:
+def _tags(tags: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(tags, str):
+        raise BadInput(f"tags={tags!r}", "is one text", f"Write tags=[{tags!r}]")
+    return tuple(tags)
+
+
+def instant_of(at: datetime) -> int:
+    """Return a time with a zone as an instant.
+
+    Raises:
+        BadInput: it has no time zone.
+    """
     if at.tzinfo is None:
         raise BadInput(f"at={at.isoformat()}", "has no time zone", "Use datetime.now(UTC)")
     return round(at.timestamp() * 1_000_000)

@@ -2,7 +2,20 @@
 
 from onward.store.commit import Attachments, Commit
 from onward.store.database import Wanted
+from onward.store.following import Followed, Following
+from onward.store.stopping import Stopped
 from onward.store.store import Store, open_store
 from onward.store.writer import Outcome, Writer
 
-__all__ = ["Attachments", "Commit", "Outcome", "Store", "Wanted", "Writer", "open_store"]
+__all__ = [
+    "Attachments",
+    "Commit",
+    "Followed",
+    "Following",
+    "Outcome",
+    "Stopped",
+    "Store",
+    "Wanted",
+    "Writer",
+    "open_store",
+]

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from onward.core.ids import RANDOM_BITS, uid7
+from onward.core.ids import RANDOM_BITS, uid7, uid_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +56,22 @@ def spawn_thread(work: Callable[[], None], *, name: str) -> threading.Thread:
     return thread
 
 
-def new_uid(clock: Clock, chance: Chance) -> str:
-    """Return a fresh id that sorts by time."""
-    return uid7(clock.wall(), chance.bits(RANDOM_BITS))
+class Uids:
+    """Makes ids that sort by time, each after the one before it, from any thread.
+
+    A clock gives many ids one millisecond, and may be set back; what is sent in an order must be
+    found in that order all the same.
+    """
+
+    def __init__(self, clock: Clock, chance: Chance) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._last = ""
+        self._lock = threading.Lock()
+
+    def new(self) -> str:
+        """Return a fresh id."""
+        fresh = uid7(self._clock.wall(), self._chance.bits(RANDOM_BITS))
+        with self._lock:
+            self._last = fresh if fresh > self._last else uid_after(self._last)
+            return self._last

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
     from onward.store.commit import Batch
-    from onward.store.hints import Exchange
+    from onward.store.hints import Carrier, Exchange
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
     from onward.store.within import Within
 
@@ -43,6 +43,8 @@ class Wanted:
     version: str | None = None
     tags: tuple[str, ...] = ()
     suspects: int = 1
+    limited: bool = False
+    """Take runs that have a flow key, as far as its limit allows, and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,28 @@ class Tx(Protocol):
         """Return the parameter that stands for a list of texts."""
         ...
 
+    async def lock(self, uids: Iterable[str]) -> None:
+        """Let nobody else change these runs before this transaction ends.
+
+        Whoever changes several runs locks them first and at once: they are locked in one order, so
+        that no two wait for each other.
+        """
+        ...
+
+    async def leased(self, worker: str) -> bool:
+        """Say whether a worker has its lease, and let nobody take it before this ends."""
+        ...
+
+    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
+        """Put messages into the inboxes of runs."""
+        ...
+
 
 class Database(Protocol):
     """One database, seen by the store."""
+
+    carrier: Carrier | None
+    """What takes hints to other processes beside the database itself."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -153,8 +174,12 @@ class Database(Protocol):
         """End a worker's lease."""
         ...
 
-    def within(self, connection: object) -> Within:
+    def within(self, connection: object, *, waits: bool = True) -> Within:
         """Return the store as seen from a caller's open transaction on this database."""
+        ...
+
+    async def locate(self) -> None:
+        """Learn where this is, as far as callers' connections are compared with it."""
         ...
 
     def tell(self, subjects: Iterable[str]) -> None:

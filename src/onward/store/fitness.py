@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.store.commit import Commit
+    from onward.store.following import Following
     from onward.store.rows import Message, NewRun
 
 KEY_BYTES_MOST = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
 
-_NO_KEYS = frozenset({"title", "tags", "trace", "stirs"})
+_NO_KEYS = frozenset({"title", "tags", "trace", "stirs", "retry"})
 
 
 def check_run(run: NewRun) -> None:
@@ -65,6 +66,26 @@ def check_commit(commit: Commit) -> None:
     ):
         for row in rows:
             _check_row(row._fields, row)
+
+
+def check_following(following: Following) -> None:
+    """Refuse a run that is to follow another if some database could not store it.
+
+    Raises:
+        Rejected: it holds such a text.
+    """
+    for row in (following, following.edited, following.end):
+        if row is not None:
+            _check_row(row._fields, row)
+
+
+def check_key(field: str, text: str) -> None:
+    """Refuse a text that some database could not have as a key.
+
+    Raises:
+        Rejected: it is one.
+    """
+    _check_text(field, text)
 
 
 def is_storable(text: str) -> bool:

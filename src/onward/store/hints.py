@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,6 +32,25 @@ def queue_subject(queue: str) -> str:
 def run_subject(uid: str) -> str:
     """Return the subject of changes to one run."""
     return f"run:{uid}"
+
+
+def packed(told: Iterable[Iterable[str]], bytes_most: int) -> str:
+    """Return all subjects that were told as one text, or `ANYTHING` if they are too many."""
+    text = "\n".join(sorted({subject for subjects in told for subject in subjects}))
+    return text if len(text.encode()) <= bytes_most else ANYTHING
+
+
+def unpacked(text: str) -> list[str]:
+    """Return the subjects in a text that `packed` made."""
+    return text.split("\n")
+
+
+class Carrier(Protocol):
+    """What takes hints to other processes, and rings an exchange for those that it brings."""
+
+    def tell(self, subjects: Iterable[str]) -> None:
+        """Let other processes know, soon. This returns at once and raises nothing."""
+        ...
 
 
 class Ear:

@@ -261,7 +261,10 @@ class RunRow(NamedTuple):
 
 
 class RunEnd(NamedTuple):
-    """What a run was given and what came of it."""
+    """What a run was given and what came of it.
+
+    `follower` is the run that follows it under the same id, and `follower_link` says how.
+    """
 
     uid: str
     state: str
@@ -270,6 +273,12 @@ class RunEnd(NamedTuple):
     args_hash: str
     result: bytes | None
     error: bytes | None
+    id: str
+    culprit: str | None
+    progress: bytes | None
+    attributes: bytes | None
+    follower: str | None
+    follower_link: str | None
 
 
 class Started(NamedTuple):

@@ -2,9 +2,10 @@
 
 The files are valid SQLite as they stand, with `:name` parameters. The Postgres text is derived:
 tables get their schema, parameters become `$1`, the parameter `:now` becomes the database's own
-clock, and a few words of DDL change. The batched hot path is written for each database in a folder
-of its own (`sql/sqlite/`: row by row in the writer's transaction; `sql/postgres/`: one statement a
-batch); a test lists what stands there.
+clock, the choice of an index goes, which SQLite would not make without statistics, and a few words
+of DDL change. The batched hot path is written for each database in a folder of its own
+(`sql/sqlite/`: row by row in the writer's transaction; `sql/postgres/`: one statement a batch); a
+test lists what stands there.
 
 A header may name parameters in the order in which rows give them (`-- name: add_record(run, …)`);
 others follow in the order in which the text uses them.
@@ -29,6 +30,7 @@ POSTGRES_CLOCK = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 _HEADER = re.compile(r"^-- name: (\w+)(?:\(([\w\s,-]*)\))?$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_INDEX_HINT = re.compile(r" INDEXED BY \w+")
 _TABLE = re.compile(r"CREATE TABLE (onward_\w+)")
 
 
@@ -68,7 +70,7 @@ class Dialect:
         """Render one statement with numbered parameters, those in `order` first."""
         sql = _COMMENT.sub("", text).strip()
         if self.postgres:
-            sql = self._qualified(sql)
+            sql = self._qualified(_INDEX_HINT.sub("", sql))
             clock = POSTGRES_CLOCK if self.database_time else ":now::bigint"
             sql = re.sub(r"(?<![:\w]):now\b", clock, sql)
             if not self.skip_locked:

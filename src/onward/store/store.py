@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from onward.core.lease import LEASE
-from onward.errors import NotFound, StoreUnusable
+from onward.errors import StoreUnusable
 from onward.store.address import SqliteAddress, parse
-from onward.store.clock import SystemChance, SystemClock, new_uid, spawn_thread
-from onward.store.commit import Commit
-from onward.store.fitness import check_message, check_run, is_storable
-from onward.store.hints import queue_subject, run_subject
-from onward.store.lane import Lane
-from onward.store.rows import (
-    InboxRow,
-    Message,
-    Move,
-    NewRun,
-    RecordRow,
-    RunEnd,
-    RunRow,
-    Sent,
-    Started,
+from onward.store.clock import SystemChance, SystemClock, Uids, spawn_thread
+from onward.store.fitness import (
+    check_following,
+    check_key,
+    check_message,
+    check_run,
+    is_storable,
 )
+from onward.store.following import follow
+from onward.store.hints import queue_subject
+from onward.store.lane import Lane
+from onward.store.reads import Reads
 from onward.store.sqlite.database import SqliteDatabase
+from onward.store.stopping import Stop, Stopped, heard, overdue, stop
+from onward.store.upkeep import disown, keep_progress, set_limit, unpark
 from onward.store.writer import Writer
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
     from onward.store.database import Database, Tx, Wanted
+    from onward.store.following import Followed, Following
     from onward.store.hints import Ear
-    from onward.store.rows import Claimed
+    from onward.store.redis import RedisCarrier
+    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
     from onward.store.within import Within
 
 T = TypeVar("T")
@@ -44,18 +45,25 @@ T = TypeVar("T")
 SWEEP_MOST = 500
 
 
-class Store:
+class Store(Reads):
     """A namespace in a database. Open it with `async with`.
 
     Every call is safe to repeat: ids are made by the client, and every statement recognises its
     own result. Cancelling the task that waits for a call does not undo or damage it.
     """
 
-    def __init__(self, database: Database, namespace: str, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        database: Database,
+        namespace: str,
+        clock: Clock,
+        chance: Chance,
+        redis: RedisCarrier | None = None,
+    ) -> None:
         self.database = database
         self.namespace = namespace
-        self._clock = clock
-        self._chance = chance
+        self._redis = redis
+        self._uids = Uids(clock, chance)
         self._starts: Lane[NewRun, Started] = Lane(
             self._write_starts, name="onward starts", key=lambda run: run.id
         )
@@ -66,7 +74,23 @@ class Store:
 
     async def __aenter__(self) -> Self:
         await self.database.open()
+        if self._redis is not None:
+            try:
+                await self._start_redis(self._redis)
+            except BaseException:
+                await self.database.close()
+                raise
         return self
+
+    async def _start_redis(self, redis: RedisCarrier) -> None:
+        async def identify(tx: Tx) -> int:
+            drawn = int(self.new_uid()[-12:], 16)
+            await tx.fetch("take_identity", identity=drawn)
+            return int((await tx.fetch("identity"))[0][0])
+
+        identity = await self.write(identify)
+        redis.start(f"onward:{identity}:{self.namespace}", self.new_uid(), self.database.exchange)
+        self.database.carrier = redis
 
     async def __aexit__(
         self,
@@ -74,19 +98,20 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        async with AsyncExitStack() as last:
+            last.push_async_callback(self.database.close)
+            if self._redis is not None:
+                last.push_async_callback(self._redis.close)
             await self._starts.close()
             await self._sends.close()
             for writer in self._writers.values():
                 await writer.close()
-        finally:
-            await self.database.close()
 
     # --- clients ---------------------------------------------------------------------------------
 
     def new_uid(self) -> str:
-        """Return a fresh id that sorts by time."""
-        return new_uid(self._clock, self._chance)
+        """Return a fresh id that sorts by time, after all that were made here before."""
+        return self._uids.new()
 
     async def start(self, run: NewRun) -> Started:
         """Start a run, unless one of that id is there; the answer says which it is."""
@@ -98,57 +123,42 @@ class Store:
         check_message(message)
         return await self._sends.submit(message)
 
-    async def run(self, uid: str) -> RunRow:
-        """Return a run as it stands.
-
-        Raises:
-            NotFound: there is none of that uid.
-        """
-        return RunRow._make(await self._one("run_by_uid", uid=uid))
-
-    async def newest(self, id: str) -> RunRow:  # noqa: A002 - it is the user's word
-        """Return the newest run of an id.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
-        return RunRow._make(await self._one("newest_run", id=id))
-
-    async def end(self, uid: str) -> RunEnd:
-        """Return what a run was given and what came of it.
-
-        Raises:
-            NotFound: there is none of that uid.
-        """
-        return RunEnd._make(await self._one("run_end", uid=uid))
-
-    async def counts(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
-        rows = await self.read(lambda tx: tx.fetch("counts"))
-        return {row[0]: row[1] for row in rows}
-
-    async def list_runs(
+    async def stop(
         self,
+        target: str,
         *,
-        name: str | None = None,
-        state: str | None = None,
-        queue: str | None = None,
-        limit: int = 100,
-        before: str | None = None,
-    ) -> list[RunRow]:
-        """Return runs, newest first; `before` is the uid of the last one of the page before."""
-        rows = await self.read(
-            lambda tx: tx.fetch(
-                "list_runs", name=name, state=state, queue=queue, limit=limit, before=before
-            )
-        )
-        return [RunRow._make(row) for row in rows]
+        state: str,
+        reason: str | None,
+        error: bytes | None = None,
+        unstarted_only: bool = False,
+    ) -> Stopped:
+        """End a run at once, by its uid or the newest of an id; its family is told.
 
-    async def now(self) -> Instant:
-        """Return the database's time."""
-        rows = await self.read(lambda tx: tx.fetch("clock"))
-        at: Instant = rows[0][0]
-        return at
+        Args:
+            target: A run that is over and followed stands for the one that follows it.
+            state: What becomes of it.
+            reason: Why.
+            error: What is kept as its error.
+            unstarted_only: Leave a run alone that was ever claimed.
+        """
+        if not is_storable(target):
+            return Stopped(None, "absent")
+        how = Stop(state, reason, error, unstarted_only)
+        stopped, subjects = await self.write(lambda tx: stop(tx, target, how))
+        self.database.tell(subjects)
+        return stopped
+
+    async def follow(self, following: Following) -> Followed:
+        """Let a new run follow another: a retry, a continuation, a fork, or in its place."""
+        check_following(following)
+        followed, subjects = await self.write(lambda tx: follow(tx, following))
+        self.database.tell(subjects)
+        return followed
+
+    async def set_limit(self, key: str, most: int) -> None:
+        """Let at most `most` runs of a flow key be running at a time."""
+        check_key("the flow key", key)
+        await self.write(lambda tx: set_limit(tx, key, most))
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -181,45 +191,17 @@ class Store:
             self._writers[worker] = Writer(self.database, worker)
         return self._writers[worker]
 
-    async def history(self, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
-        """Return the histories of runs, each in the order of delivery, what is open last."""
-        found: dict[str, list[RecordRow]] = {uid: [] for uid in uids}
-        for row in await self.read(lambda tx: tx.fetch("history", uids=tx.texts(found))):
-            record = RecordRow._make(row)
-            found[record.run].append(record)
-        return found
-
-    async def look(self, uids: Iterable[str]) -> dict[str, list[InboxRow]]:
-        """Return the inboxes of runs, each in the order of arrival."""
-        found: dict[str, list[InboxRow]] = {uid: [] for uid in uids}
-        for row in await self.read(lambda tx: tx.fetch("look", uids=tx.texts(found))):
-            message = InboxRow._make(row)
-            found[message.run].append(message)
-        return found
-
-    async def owned(self, worker: str) -> dict[str, int]:
-        """Return the runs in a worker's name, with their fences: what an audit compares."""
-        rows = await self.read(lambda tx: tx.fetch("runs_of_worker", worker=worker))
-        return {row[0]: row[1] for row in rows}
-
     async def audit(self, worker: str, known: Container[str]) -> list[str]:
         """Release the runs in a worker's name that it does not know, and return them.
 
         A claim whose reply was lost leaves such runs. The worker must not be claiming meanwhile.
         """
-        strays = [
-            (uid, fence) for uid, fence in (await self.owned(worker)).items() if uid not in known
-        ]
-        writer = self.writer(worker)
-        for uid, fence in strays:
-            await writer.commit(Commit(uid, fence, move=Move("ready")))
-        return [uid for uid, _ in strays]
-
-    async def next_due(self, since: Instant = 0) -> Instant | None:
-        """Return when the next waiting run is due, of those that were not by `since`."""
-        rows = await self.read(lambda tx: tx.fetch("next_due", since=since))
-        due: Instant | None = rows[0][0]
-        return due
+        strays = {
+            uid: fence for uid, fence in (await self.owned(worker)).items() if uid not in known
+        }
+        if strays:
+            self.database.tell(await self.write(lambda tx: disown(tx, worker, strays.items())))
+        return list(strays)
 
     async def register(self, worker: dict[str, object]) -> None:
         """Let operators see a worker."""
@@ -229,61 +211,57 @@ class Store:
         """Let operators see that a worker has left."""
         await self.write(lambda tx: tx.fetch("unregister_worker", worker=worker))
 
-    async def served_queues(self) -> set[str]:
-        """Return the queues that some live worker serves."""
-        rows = await self.read(lambda tx: tx.fetch("live_queues"))
-        return {queue for row in rows for queue in row[0].split("\n")}
-
-    async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
-        """Return those of the runs that are over or paused, with what came of them."""
-        wanted = dict.fromkeys(uids)
-        rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.texts(wanted)))
-        return [RunEnd._make(row) for row in rows]
-
     async def sweep(self) -> int:
         """Deliver messages that callers wrote in transactions of their own; say how many."""
         rows = await self.read(lambda tx: tx.fetch("marks_waiting"))
         if not rows[0][0]:
             return 0
         sent = await self.database.sweep(SWEEP_MOST)
-        self.database.tell(_heard(sent))
+        self.database.tell(heard(sent))
         return len(sent)
 
+    async def overdue(self, most: int = 100) -> int:
+        """End runs past their deadline that never began, tell the others; say how many."""
+        count, subjects = await self.write(lambda tx: overdue(tx, most))
+        self.database.tell(subjects)
+        return count
+
+    async def unpark(self, codes: Mapping[str, str]) -> int:
+        """Let runs go on that other code has parked; `codes` has the code of each workflow."""
+        count, subjects = await self.write(lambda tx: unpark(tx, codes))
+        self.database.tell(subjects)
+        return count
+
+    async def keep_progress(self, worker: str, uid: str, fence: int, value: bytes) -> bool:
+        """Keep how far a run has come; say whether the worker still owns it."""
+        return await self.write(lambda tx: keep_progress(tx, worker, uid, fence, value))
+
     # --- both ------------------------------------------------------------------------------------
-
-    async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work`, which only reads."""
-        return await self.database.read(work)
-
-    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work`, which only reads, with all its statements seeing the same moment."""
-        return await self.database.view(work)
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` in a transaction; it may be run again, whole, so it must only use its `Tx`."""
         return await self.database.write(work)
 
-    def within(self, connection: object) -> Within:
+    def within(self, connection: object, *, waits: bool = True) -> Within:
         """Return the store as seen from a caller's open transaction: its writes join the caller's.
 
+        Args:
+            connection: The caller's own; it is looked at before the first write.
+            waits: The connection may be an async one. Otherwise it must not be: then nothing here
+                waits for an event loop, once `locate` was called.
+
         Raises:
-            StoreUnusable: the connection is not one to this database.
+            StoreUnusable: the connection is of no kind that could be taken.
         """
-        return self.database.within(connection)
+        return self.database.within(connection, waits=waits)
+
+    async def locate(self) -> None:
+        """Learn where the database is, for callers' connections that cannot wait for that."""
+        await self.database.locate()
 
     def ear(self, subjects: Iterable[str]) -> Ear:
         """Return an ear for hints on these subjects."""
         return self.database.exchange.ear(subjects)
-
-    async def _one(self, statement: str, **given: str) -> Sequence[Any]:
-        """Return the row of a run, which is not there if no database could hold what is given."""
-        [name] = given.values()
-        rows: Sequence[Sequence[Any]] = ()
-        if is_storable(name):
-            rows = await self.read(lambda tx: tx.fetch(statement, **given))
-        if not rows:
-            raise NotFound("run", name, self.namespace)
-        return rows[0]
 
     async def _write_starts(self, runs: list[NewRun]) -> Sequence[Started]:
         failpoint("start.before")
@@ -296,7 +274,7 @@ class Store:
         failpoint("send.before")
         answers = await self.database.send(messages)
         failpoint("send.after")
-        self.database.tell(_heard(answers))
+        self.database.tell(heard(answers))
         return answers
 
 
@@ -307,6 +285,7 @@ def open_store(
     clock: Clock | None = None,
     chance: Chance | None = None,
     spawn: Spawn | None = spawn_thread,
+    hints: str | None = None,
 ) -> Store:
     """Return the store at an address; enter it to connect.
 
@@ -317,8 +296,11 @@ def open_store(
         chance: Where ids come from.
         spawn: How threads are started. `None` makes SQLite work in the caller's thread, so that a
             simulation decides every turn.
+        hints: The address of a Redis through which processes are told of changes, beside whatever
+            the database does for that. It may be away at any time.
 
     Raises:
+        BadInput: the address of the Redis cannot be understood.
         BadStoreUrl: the address cannot be understood.
         StoreUnusable: the driver for it is not installed.
     """
@@ -336,12 +318,9 @@ def open_store(
             advice = "Install it: pip install 'onward[postgres]'"
             raise StoreUnusable(str(address), "needs the driver asyncpg", advice) from error
         database = PostgresDatabase(address, namespace, clock)
-    return Store(database, namespace, real_clock, chance or SystemChance())
+    redis: RedisCarrier | None = None
+    if hints is not None:
+        from onward.store.redis import RedisCarrier
 
-
-def _heard(answers: Iterable[Sent]) -> set[str]:
-    subjects: set[str] = set()
-    for sent in answers:
-        if sent.fate == "delivered" and sent.uid is not None:
-            subjects |= {run_subject(sent.uid), queue_subject(sent.queue)}
-    return subjects
+        redis = RedisCarrier(hints)
+    return Store(database, namespace, real_clock, chance or SystemChance(), redis)

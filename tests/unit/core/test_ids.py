@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onward.core.ids import RANDOM_BITS, uid7
+from onward.core.ids import RANDOM_BITS, uid7, uid_after
 
 instants = st.integers(0, (1 << 48) * 1000 - 1)
 chances = st.integers(0, (1 << RANDOM_BITS) - 1)
@@ -50,3 +50,15 @@ def test_the_example_of_the_standard_comes_out() -> None:
 def test_what_does_not_fit_is_refused(instant: int, bits: int) -> None:
     with pytest.raises(ValueError, match="fit"):
         uid7(instant, bits)
+
+
+@given(instants, st.integers(0, (1 << RANDOM_BITS) - 2))
+def test_the_id_after_an_id_is_one_too_and_sorts_behind_it(instant: int, bits: int) -> None:
+    assume(bits & ((1 << 62) - 1) != (1 << 62) - 1)
+    uid = uid7(instant, bits)
+
+    after = uid_after(uid)
+
+    assert after > uid
+    assert (str(uuid.UUID(after)), uuid.UUID(after).version) == (after, 7)
+    assert uuid.UUID(after).int - uuid.UUID(uid).int == 1

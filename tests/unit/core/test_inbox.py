@@ -39,9 +39,14 @@ def test_every_message_to_every_run_is_decided(
         assert after is state
 
 
-@pytest.mark.parametrize("kind", MessageKind)
+@pytest.mark.parametrize("kind", set(MessageKind) - {MessageKind.CANCEL})
 def test_a_run_that_was_never_claimed_is_not_woken(kind: MessageKind) -> None:
     assert wake(RunState.WAITING, None, kind, started=False) is RunState.WAITING
+
+
+def test_a_run_that_was_never_claimed_is_woken_by_a_cancel() -> None:
+    assert wake(RunState.WAITING, None, MessageKind.CANCEL, started=False) is RunState.READY
+    assert wake(RunState.READY, None, MessageKind.CANCEL, started=False) is RunState.READY
 
 
 def test_no_message_changes_a_run_that_has_ended() -> None:

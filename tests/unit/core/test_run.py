@@ -88,6 +88,7 @@ FACTS: dict[str, Fact] = {
     "disowned": Disowned(),
     "woken": Woken(),
     "woken, operator": Woken(frozenset({Reason.OPERATOR})),
+    "woken, unstarted": Woken(unstarted=True),
     "cancel": CancelAsked(),
     "deadline": CancelAsked(Reason.DEADLINE),
     "forced": CancelForced(),
@@ -121,9 +122,10 @@ MOVES: dict[tuple[str, str], Run] = {
     **{
         (run, wake): AWAKE
         for run in ("waiting", "due", "later")
-        for wake in ("woken", "woken, operator", "cancel", "deadline")
+        for wake in ("woken", "woken, operator", "woken, unstarted", "cancel", "deadline")
     },
     ("paused", "woken, operator"): AWAKE,
+    ("delayed", "woken, unstarted"): Run(RunState.READY, due=NOW),
     **{
         (run, wake): AWAKE
         for run in ("paused", "backoff", "backoff due", "diverged", "uncertain")
@@ -142,6 +144,8 @@ KEPT = {
     *((run, "woken") for run in ("backoff", "backoff due", "diverged", "uncertain")),
     *((run, "woken, operator") for run in ("ready", "running", "delayed")),
     *((run, "woken, operator") for run in ("backoff", "backoff due", "diverged", "uncertain")),
+    *((run, "woken, unstarted") for run in ("ready", "running", "paused")),
+    *((run, "woken, unstarted") for run in ("backoff", "backoff due", "diverged", "uncertain")),
     *((run, wake) for run in ("ready", "running") for wake in ("cancel", "deadline")),
 }
 

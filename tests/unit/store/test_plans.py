@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 # What operators ask for now and then may look at everything there is.
-FOR_PEOPLE = {"counts", "list_runs"}
+FOR_PEOPLE = {"counts", "kinds_to_claim", "list_runs", "runs_to_claim"}
 STATEMENTS = {
     name: statement
     for name, statement in DIALECT.statements().items()
@@ -26,7 +26,10 @@ GROWING = {
     "onward_event", "onward_delivery",
 }  # fmt: skip
 # A whole pass over one of these indexes meets open runs alone.
-OPEN_ONLY = {"onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready"}
+OPEN_ONLY = {
+    "onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready",
+    "onward_run_flow",
+}  # fmt: skip
 
 CHOSEN = {
     "ready_candidates": "onward_run USING INDEX onward_run_ready (namespace=? AND queue=?)",
@@ -40,6 +43,15 @@ CHOSEN = {
     "runs_seen": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "move_run": "onward_run USING PRIMARY KEY (namespace=? AND uid=?)",
     "raise_inbox": "r USING PRIMARY KEY (namespace=? AND uid=?)",
+    "overdue_runs": "r USING INDEX onward_run_deadline (namespace=? AND deadline>? AND deadline<?)",
+    "tied_children": "onward_run USING INDEX onward_run_parent (namespace=? AND parent=?)",
+    "diverged_runs": "onward_run USING INDEX onward_run_paused (namespace=? AND reason=?)",
+    "run_end": "f USING INDEX onward_run_follows (namespace=? AND follows=?)",
+    "candidates_of_key": (
+        "onward_run USING INDEX onward_run_flow (namespace=? AND queue=? AND flow_key=?)"
+    ),
+    "flowing": "onward_run USING INDEX onward_run_flowing (namespace=? AND flow_key=?)",
+    "ripen": "onward_run USING INDEX onward_run_flow_due (namespace=? AND due<?)",
     "run_by_id": "r USING INDEX onward_run_newest (namespace=? AND id=?)",
     "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "look": "i USING PRIMARY KEY (namespace=? AND run=?)",
@@ -89,7 +101,10 @@ def test_a_statement_uses_the_index_that_was_made_for_it(
     assert f"SEARCH {CHOSEN[name]}" in plan(connection, name)
 
 
-@pytest.mark.parametrize("name", ["ready_candidates", "due_candidates", "oldest_marks"])
+@pytest.mark.parametrize(
+    "name",
+    ["ready_candidates", "due_candidates", "candidates_of_key", "oldest_marks", "overdue_runs"],
+)
 def test_what_is_asked_for_in_order_lies_in_order(
     connection: sqlite3.Connection, name: str
 ) -> None:

@@ -32,6 +32,8 @@ READ: dict[str, tuple[str, ...]] = {
     "run_by_uid": RunRow._fields,
     "newest_run": RunRow._fields,
     "list_runs": RunRow._fields,
+    "list_children": RunRow._fields,
+    "runs_to_claim": RunRow._fields,
     "run_end": RunEnd._fields,
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,
@@ -80,5 +82,5 @@ def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be(
     assert Move._fields[8:] == ("result", "error", "culprit")
     assert STATEMENTS["add_message"].parameters[2:6] == Message._fields[1:5]
     assert STATEMENTS["insert_run_data"].parameters == (
-        "uid", "input", "args_hash", "trace", "namespace",
+        "uid", "input", "args_hash", "trace", "retry", "attributes", "namespace",
     )  # fmt: skip

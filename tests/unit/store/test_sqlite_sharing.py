@@ -96,7 +96,7 @@ async def test_a_connection_to_another_file_is_refused(path: Path) -> None:
     ):
         connection = sqlite3.connect(path)
         with pytest.raises(StoreUnusable, match="Pass a connection to the same database"):
-            other.within(connection)
+            await other.within(connection).start(a_run("a"))
         await store.within(connection).start(a_run("a"))
         connection.rollback()
         connection.close()
@@ -106,7 +106,7 @@ async def test_a_connection_to_another_database_in_memory_is_refused() -> None:
     async with open_store(":memory:") as store:
         connection = sqlite3.connect(":memory:")
         with pytest.raises(StoreUnusable, match="cannot carry writes to :memory:"):
-            store.within(connection)
+            await store.within(connection).start(a_run("a"))
         connection.close()
 
 

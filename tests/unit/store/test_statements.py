@@ -19,16 +19,17 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 
 # A statement that one database has for itself is a decision: everything else is one text.
 ONLY_SQLITE = {
-    "add_event", "add_message", "add_record", "claim_run", "claimed_runs", "delivery_seen",
-    "drop_mark", "due_candidates", "effect_version", "end_run", "handler_seen", "history",
-    "keep_time", "look", "message_seen", "move_delivery", "move_run", "oldest_marks",
-    "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "run_ends",
-    "runs_of_worker", "runs_seen", "save_state", "spread_event", "stir_handler",
-    "suspect_candidates", "target_seen", "write_effect",
+    "add_event", "add_message", "add_record", "candidates_of_key", "claim_run", "claimed_runs",
+    "delivery_seen", "drop_mark", "due_candidates", "effect_version", "end_run", "flow_suspects",
+    "flowing", "handler_seen", "history", "keep_time", "keys_of_queue", "look", "message_seen",
+    "move_delivery", "move_run", "oldest_marks", "orphan_candidates", "raise_inbox", "read_time",
+    "ready_candidates", "ripen", "run_ends", "runs_of_worker", "runs_seen", "save_state",
+    "spread_event", "stir_handler", "suspect_candidates", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
-    "claim", "commit", "drop_marks", "history", "look", "oldest_marks", "record", "run_ends",
-    "runs_of_worker", "send", "start",
+    "claim", "commit", "drop_marks", "flow_candidates", "flow_keys", "history", "hold_lease",
+    "lock_runs", "look", "oldest_marks", "place", "record", "ripen", "run_ends", "runs_of_worker",
+    "send", "start", "take_runs",
 }  # fmt: skip
 
 
@@ -105,6 +106,13 @@ def test_locks_are_waited_for_where_they_cannot_be_skipped() -> None:
 
     assert Dialect(postgres=True, skip_locked=False).render("x", text).sql.endswith("FOR UPDATE")
     assert POSTGRES.render("x", text).sql == text
+
+
+def test_the_choice_of_an_index_is_for_sqlite_alone() -> None:
+    text = "SELECT 1 FROM t x INDEXED BY t_index WHERE true"
+
+    assert SQLITE.render("x", text).sql == text
+    assert POSTGRES.render("x", text).sql == "SELECT 1 FROM t x WHERE true"
 
 
 def test_a_script_is_cut_into_statements_and_translated() -> None:

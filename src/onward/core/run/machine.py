@@ -87,9 +87,13 @@ class Disowned(Value):
 
 
 class Woken(Value):
-    """A message arrived; it ends any wait, and a pause for one of the reasons in `stirs`."""
+    """A message arrived; it ends any wait, and a pause for one of the reasons in `stirs`.
+
+    `unstarted`: it also ends the wait of a run that was never claimed.
+    """
 
     stirs: frozenset[Reason] = frozenset()
+    unstarted: bool = False
 
 
 class CancelAsked(Value):
@@ -137,7 +141,7 @@ def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:
         case Claimed():
             return _claimed(run, fact, now)
         case Woken():
-            return _woken(run, fact.stirs, now)
+            return _woken(run, fact, now)
         case CancelAsked():
             return _cancel_asked(run, fact.why, now)
         case CancelForced():
@@ -173,10 +177,11 @@ def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
             return Moved(_taken(run))
 
 
-def _woken(run: Run, stirs: frozenset[Reason], now: Instant) -> Decision[Run]:
-    if run.fence == 0:  # a delayed start is kept: a message does not begin a run before its time
+def _woken(run: Run, fact: Woken, now: Instant) -> Decision[Run]:
+    # A delayed start is kept: few messages are worth beginning a run before its time.
+    if run.fence == 0 and not fact.unstarted:
         return Ignored("it has not started and will find the message")
-    if run.state is RunState.WAITING or (run.state is RunState.PAUSED and run.reason in stirs):
+    if run.state is RunState.WAITING or (run.state is RunState.PAUSED and run.reason in fact.stirs):
         return Moved(_put(run, RunState.READY, due=now))
     return Ignored(f"it is {run.state} and will find the message")
 
@@ -185,7 +190,7 @@ def _cancel_asked(run: Run, why: Reason | None, now: Instant) -> Decision[Run]:
     stopped = _cancelled(run, why)
     if run.fence == 0:  # never claimed: there is no body that could clean up
         return Moved(stopped)
-    return _woken(run, PAUSES, now)
+    return _woken(run, Woken(PAUSES), now)
 
 
 def _superseded(run: Run) -> Decision[Run]:

@@ -46,6 +46,7 @@ class RunKind(StrEnum):
 
     WORKFLOW = "workflow"
     STEP = "step"
+    MAP = "map"
     PRODUCER = "producer"
     CONSUMER = "consumer"
 

@@ -150,8 +150,8 @@ async def send(tx: PostgresTx, messages: Sequence[Message]) -> list[Sent]:
         columns = _columns("", Message._fields, [message for _, message in asked])
         rows = await tx.fetch("send", **columns)
         for (place, _), row in zip(asked, rows, strict=True):
-            sent = _sent(*row[1:])
-            if sent is not None:
+            sent = _sent(*row[1:6])
+            if sent is not None and not (row[6] and sent.fate == "ended"):
                 answers[place] = sent
         asked = [(place, message) for place, message in asked if place not in answers]
         if not asked:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import asyncpg
-from asyncpg.pool import PoolConnectionProxy
-
 from onward.store.database import Capabilities
 from onward.store.hints import Exchange
 from onward.store.migrations import missing
-from onward.store.postgres import batch
+from onward.store.postgres import batch, flow
+from onward.store.postgres.admission import Admission, Home, Place
 from onward.store.postgres.listener import Listener
 from onward.store.postgres.pool import Pool
 from onward.store.postgres.transaction import PostgresTx
 from onward.store.statements import Dialect
-from onward.store.within import AsyncpgCaller, Within, refuse
+from onward.store.within import Within
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from onward.store.address import PostgresAddress
     from onward.store.commit import Batch
     from onward.store.database import Tx, Wanted, Written
+    from onward.store.hints import Carrier
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
 
 T = TypeVar("T")
@@ -49,6 +48,7 @@ class PostgresDatabase:
         self.lanes = 2
         self.capabilities = Capabilities(listen=not address.pooled, prepared=not address.pooled)
         self.exchange = Exchange()
+        self.carrier: Carrier | None = None
         self.where = str(address)
         self._address = address
         self._namespace = namespace
@@ -59,6 +59,7 @@ class PostgresDatabase:
         self._slow = Pool(address, SLOW_MOST)
         self._renewals = Pool(address, 1)
         self._listener: Listener | None = None
+        self._place: Place | None = None
 
     async def open(self) -> None:
         """Connect, migrate, and begin to listen."""
@@ -126,6 +127,8 @@ class PostgresDatabase:
 
     async def claim(self, wanted: Wanted) -> list[Claimed]:
         """Make runs the worker's own."""
+        if wanted.limited:
+            return await self._transact(lambda tx: flow.claim(tx, wanted), self._hot)
         return await self._single(lambda tx: batch.claim(tx, wanted))
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
@@ -151,18 +154,26 @@ class PostgresDatabase:
         """End a worker's lease."""
         await self._lease(lambda tx: tx.fetch("drop_lease", worker=worker))
 
-    def within(self, connection: object) -> Within:
-        """Return the store as seen from a caller's open transaction, on an asyncpg connection."""
-        if not isinstance(connection, asyncpg.Connection | PoolConnectionProxy):
-            raise refuse(connection, self.where)
-        return Within(AsyncpgCaller(connection), self._statements, self._namespace, self._clock)
+    def within(self, connection: object, *, waits: bool = True) -> Within:
+        """Return the store as seen from a caller's open transaction."""
+        look = self._statements["place"]
+        home = Home(self.where, self._address.schema, look, lambda: self._place, self.locate)
+        admit = Admission(connection, home, waits=waits)
+        return Within(admit, self._statements, self._namespace, self._clock)
+
+    async def locate(self) -> None:
+        """Learn which server this is, to compare with what callers' connections see."""
+        schema = self._address.schema
+        [[database, started, _]] = await self.read(lambda tx: tx.fetch("place", schema=schema))
+        self._place = Place(database, started)
 
     def tell(self, subjects: Iterable[str]) -> None:
         """Ring hints here and, where LISTEN works, in other processes."""
         rung = frozenset(subjects)
         self.exchange.ring(rung)
-        if self._listener is not None:
-            self._listener.tell(rung)
+        for carrier in (self._listener, self.carrier):
+            if carrier is not None:
+                carrier.tell(rung)
 
     def _tx(self, connection: Any) -> PostgresTx:
         return PostgresTx(connection, self._statements, self._namespace, self.where, self._clock)

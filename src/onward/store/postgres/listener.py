@@ -14,7 +14,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from onward.errors import OnwardError
-from onward.store.hints import ANYTHING
+from onward.store.hints import ANYTHING, packed, unpacked
 from onward.store.lane import Lane
 from onward.store.postgres.pool import Pool, connect
 
@@ -82,12 +82,10 @@ class Listener:
             connection.terminate()
 
     def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
-        self._exchange.ring(payload.split("\n"))
+        self._exchange.ring(unpacked(payload))
 
     async def _notify(self, told: list[frozenset[str]]) -> Sequence[bool]:
-        payload = "\n".join(sorted(frozenset().union(*told)))
-        if len(payload.encode()) > _PAYLOAD_MOST:
-            payload = ANYTHING
+        payload = packed(told, _PAYLOAD_MOST)
         with contextlib.suppress(OnwardError):  # a hint that is lost costs time, nothing else
             await self._pool.run(
                 lambda connection: connection.execute(

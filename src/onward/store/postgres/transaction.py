@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.store.postgres import batch
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onward.core.ports import Clock
+    from onward.store.rows import Message, Sent
     from onward.store.statements import Statement
 
 
@@ -42,3 +45,15 @@ class PostgresTx:
     def texts(self, values: Iterable[str]) -> object:
         """Return the parameter that stands for a list of texts."""
         return list(values)
+
+    async def lock(self, uids: Iterable[str]) -> None:
+        """Let nobody else change these runs before this transaction ends."""
+        await self.fetch("lock_runs", uids=sorted(set(uids)))
+
+    async def leased(self, worker: str) -> bool:
+        """Say whether a worker has its lease, and let nobody take it before this ends."""
+        return bool(await self.fetch("hold_lease", worker=worker))
+
+    async def send(self, messages: Sequence[Message]) -> list[Sent]:
+        """Put messages into the inboxes of runs."""
+        return await batch.send(self, messages) if messages else []

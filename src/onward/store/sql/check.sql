@@ -88,6 +88,31 @@ SELECT c.uid FROM onward_run c
 WHERE c.namespace = :namespace AND c.parent IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM onward_run p WHERE p.namespace = c.namespace AND p.uid = c.parent);
 
+-- name: check_tied
+-- a run that is tied has a parent
+SELECT uid FROM onward_run WHERE namespace = :namespace AND tied <> 0 AND parent IS NULL;
+
+-- name: check_run_attempt
+-- the attempts of a run are counted from one, and only a retry is a later one
+SELECT uid FROM onward_run
+WHERE namespace = :namespace AND (
+    attempt < 1 OR attempt > 1 AND (link IS NULL OR link <> 'retry_of' OR origin IS NULL));
+
+-- name: check_followed
+-- a run that is followed under its own id is over, and not the newest
+SELECT o.uid FROM onward_run o
+WHERE o.namespace = :namespace
+  AND (o.newest <> 0 OR o.state NOT IN ('succeeded', 'failed', 'cancelled', 'timed_out'))
+  AND EXISTS (SELECT 1 FROM onward_run f
+              WHERE f.namespace = o.namespace AND f.follows = o.uid AND f.id = o.id);
+
+-- name: check_tip
+-- a run that is not the newest of its id is followed under it
+SELECT o.uid FROM onward_run o
+WHERE o.namespace = :namespace AND o.newest = 0
+  AND NOT EXISTS (SELECT 1 FROM onward_run f
+                  WHERE f.namespace = o.namespace AND f.follows = o.uid AND f.id = o.id);
+
 -- name: check_chain
 -- a run is followed at most once, forks aside
 SELECT follows FROM onward_run

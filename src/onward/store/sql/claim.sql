@@ -1,9 +1,30 @@
 -- What a worker asks beside its claims.
 
 -- name: next_due
+-- When a run is due, and when the deadline of one is.
 SELECT (SELECT due FROM onward_run
         WHERE namespace = :namespace AND state = 'waiting' AND due > :since
-        ORDER BY due LIMIT 1);
+        ORDER BY due LIMIT 1),
+       (SELECT deadline FROM onward_run INDEXED BY onward_run_deadline
+        WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline > :since
+          AND state IN ('ready', 'running', 'waiting', 'paused')
+        ORDER BY deadline LIMIT 1);
+
+-- name: chores
+-- What there is to do beside claims: messages of callers to deliver, runs with a flow key that could
+-- be claimed, runs past their deadline that nobody has told so (see `overdue_runs`).
+SELECT EXISTS (SELECT 1 FROM onward_mark WHERE namespace = :namespace),
+       EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
+               WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
+       OR EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow_due
+                  WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL
+                    AND due <= :now),
+       EXISTS (SELECT 1 FROM onward_run r INDEXED BY onward_run_deadline
+               WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
+                 AND state IN ('ready', 'running', 'waiting', 'paused')
+                 AND (SELECT i.seq FROM onward_inbox i
+                      WHERE i.namespace = r.namespace AND i.run = r.uid
+                        AND i.message = 'deadline') IS NULL);
 
 -- name: marks_waiting
 SELECT count(*) FROM (SELECT 1 FROM onward_mark WHERE namespace = :namespace LIMIT 1) m;

@@ -12,3 +12,35 @@ WHERE namespace = :namespace
   AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
 ORDER BY uid DESC LIMIT :limit;
+
+-- name: list_children
+-- Not sorted here: an order that the primary key has would lead Postgres to read all of it.
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
+       finished_at, updated_at
+FROM onward_run INDEXED BY onward_run_parent
+WHERE namespace = :namespace AND parent = :uid;
+
+-- name: kinds_to_claim
+-- Everything by which a worker chooses, of the runs that wait for one.
+SELECT queue, name, version, tags FROM onward_run
+WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL
+UNION
+SELECT queue, name, version, tags FROM onward_run
+WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL
+UNION
+SELECT queue, name, version, tags FROM onward_run
+WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
+ORDER BY 1, 2, 3, 4;
+
+-- name: runs_to_claim
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
+       finished_at, updated_at
+FROM onward_run
+WHERE namespace = :namespace AND state IN ('ready', 'waiting') AND due <= :now
+  AND queue = :queue AND name = :name AND tags = :tags
+  AND coalesce(version, '') = coalesce(CAST(:version AS TEXT), '')
+ORDER BY due, uid LIMIT :limit;

@@ -18,9 +18,25 @@ SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, st
 FROM onward_run WHERE namespace = :namespace AND id = :id AND newest = 1;
 
 -- name: run_end
-SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error
+-- What follows a run under its own id is the run that waiters go on with.
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.culprit,
+       d.progress, d.attributes,
+       (SELECT f.uid FROM onward_run f INDEXED BY onward_run_follows
+        WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1) AS follower,
+       (SELECT f.link FROM onward_run f INDEXED BY onward_run_follows
+        WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1)
+       AS follower_link
 FROM onward_run r JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
 WHERE r.namespace = :namespace AND r.uid = :uid;
+
+-- name: target_seen
+-- A run by its uid, or the newest of an id.
+SELECT uid, id, newest, state, link, follows FROM onward_run
+WHERE namespace = :namespace AND uid = :target
+UNION ALL
+SELECT uid, id, newest, state, link, follows FROM onward_run
+WHERE namespace = :namespace AND id = :target AND newest = 1
+LIMIT 1;
 
 -- name: counts
 SELECT state, count(*) FROM onward_run WHERE namespace = :namespace GROUP BY state ORDER BY state;

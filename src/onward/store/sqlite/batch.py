@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from onward.core.chain import Link
+from onward.core.inbox import MessageKind
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import RunState
 from onward.store.commit import NOTHING_ATTACHED
 from onward.store.database import Written
-from onward.store.rows import Claimed, Message, Sent, Started
+from onward.store.rows import Claimed, Message, RunRow, Sent, Started
+from onward.store.sqlite import flow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,10 +162,27 @@ async def sweep(tx: SqliteTx, most: int) -> list[Sent]:
 
 
 def _send(tx: SqliteTx, message: Message) -> Sent:
+    """Put a message into the inbox of the run that it is for, or of the one that follows it.
+
+    A message to a run that is over and followed goes to the newest run of its id, and a signal that
+    the run before had taken is there. Only the end of a child is for its very parent.
+    """
     found = tx.rows("target_seen", target=message.target)
     if not found:
         return Sent(None, None, "", "absent")
-    return _deliver(tx, found[0][0], message)
+    uid, run_id, newest, _, link, follows = found[0]
+    before: list[str] = []
+    if not newest and message.kind != MessageKind.CHILD:
+        before.append(uid)
+        tip = RunRow._make(tx.rows("newest_run", id=run_id)[0])
+        uid, link, follows = tip.uid, tip.link, tip.follows
+    if link == Link.CONTINUE:
+        before.append(follows)
+    for run in before if message.kind == MessageKind.SIGNAL else ():
+        there = tx.rows("message_seen", run=run, message=message.message)
+        if there:
+            return Sent(uid, there[0][0], "", "duplicate")
+    return _deliver(tx, uid, message)
 
 
 def _deliver(tx: SqliteTx, uid: str, message: Message) -> Sent:
@@ -185,7 +205,7 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
         tx.rows("drop_lease", worker=worker)
     if not tx.rows("lease_here", worker=wanted.worker):
         return []
-    uids = _choose(tx, wanted)
+    uids = flow.choose(tx, wanted) if wanted.limited else _choose(tx, wanted)
     ours = (tx.namespace, wanted.worker, tx.now)
     tx.write_rows("claim_run", [(uid, *ours) for uid in uids])
     return [Claimed._make(row) for row in tx.rows("claimed_runs", uids=tx.texts(uids))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onward.errors import StoreUnusable
@@ -13,6 +12,8 @@ from onward.store.statements import Dialect
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onward.core.instant import Instant
 
 DIALECT = Dialect()
@@ -64,17 +65,6 @@ def connect(path: Path | None, *, writes: bool = True) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def reaches(connection: sqlite3.Connection, path: Path | None) -> bool:
-    """Say whether a caller's connection is one to the database at `path`."""
-    cursor = connection.cursor()
-    cursor.row_factory = None  # the caller's own may give anything but tuples
-    [_, _, name] = cursor.execute("PRAGMA database_list").fetchone()
-    if path is not None:
-        return bool(name) and Path(name).samefile(path)
-    there = cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_mark'")
-    return not name and there.fetchone() is not None
 
 
 def migrate(connection: sqlite3.Connection, where: str) -> None:

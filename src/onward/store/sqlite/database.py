@@ -9,24 +9,24 @@ import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onward.errors import StoreUnusable, Unavailable
+from onward.errors import Unavailable
 from onward.store.database import Capabilities
 from onward.store.hints import Exchange
 from onward.store.sqlite import batch
+from onward.store.sqlite.admission import Admission
 from onward.store.sqlite.connection import (
     DIALECT,
     check_library,
     connect,
     kept_time,
     migrate,
-    reaches,
 )
 from onward.store.sqlite.files import Locks, check_place
 from onward.store.sqlite.highwater import HighWater
-from onward.store.sqlite.library import has_wal_reset_bug, sqlite3, told
+from onward.store.sqlite.library import sqlite3, told
 from onward.store.sqlite.threads import Inline, Threaded
 from onward.store.sqlite.transaction import Session
-from onward.store.within import SqliteCaller, Within, refuse
+from onward.store.within import Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from onward.store.address import SqliteAddress
     from onward.store.commit import Batch
     from onward.store.database import Tx, Wanted, Written
+    from onward.store.hints import Carrier
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
     from onward.store.sqlite.threads import Worker
     from onward.store.sqlite.transaction import SqliteTx
@@ -153,6 +154,7 @@ class SqliteDatabase:
         self.is_private = address.path is None
         self.lanes = 1
         self.capabilities = Capabilities(listen=False)
+        self.carrier: Carrier | None = None
         self.where = str(address)
         self._path = address.path
         self._namespace = namespace
@@ -264,29 +266,22 @@ class SqliteDatabase:
         if locks is not None:
             locks.let_go(worker)
 
-    def within(self, connection: object) -> Within:
-        """Return the store as seen from a caller's open transaction, on a `sqlite3` connection.
-
-        Raises:
-            StoreUnusable: it is no such connection or one to another file, or another process uses
-                the file and the SQLite library is one whose commits must not meet another's
-                checkpoint.
-        """
+    def within(self, connection: object, *, waits: bool = True) -> Within:
+        """Return the store as seen from a caller's open transaction."""
         file = self._opened()
-        if not isinstance(connection, sqlite3.Connection) or not reaches(connection, file.path):
-            raise refuse(connection, self.where)
-        if has_wal_reset_bug() and file.locks is not None and not file.locks.alone():
-            raise StoreUnusable(
-                f"the SQLite library {sqlite3.sqlite_version}",
-                "may damage a file when a caller's transaction commits beside another process",
-                "Install a newer one: pip install 'onward[sqlite]'",
-            )
-        return Within(SqliteCaller(connection), file.statements, self._namespace, file.time)
+        admit = Admission(connection, file.path, file.locks, self.where, waits=waits)
+        return Within(admit, file.statements, self._namespace, file.time)
+
+    async def locate(self) -> None:
+        """Do nothing: a file is known by its path."""
 
     def tell(self, subjects: Iterable[str]) -> None:
         """Ring hints in this process; others see the file change."""
+        rung = frozenset(subjects)
         if self._file is not None:
-            self._file.exchange.ring(subjects)
+            self._file.exchange.ring(rung)
+        if self.carrier is not None:
+            self.carrier.tell(rung)
 
     async def _lease(self, name: str, worker: str, length: Duration) -> Instant | None:
         rows = await self.write(lambda tx: tx.fetch(name, worker=worker, length=length))

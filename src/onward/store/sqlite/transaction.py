@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onward.errors import Unavailable
+from onward.store.sqlite import batch
 from onward.store.sqlite.library import sqlite3, told
 from onward.telemetry.failpoints import failpoint
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from onward.core.instant import Instant
+    from onward.store.rows import Message, Sent
     from onward.store.sqlite.files import Locks
     from onward.store.sqlite.highwater import HighWater
     from onward.store.sqlite.threads import Job
@@ -60,6 +62,17 @@ class SqliteTx:
     def texts(self, values: Iterable[str]) -> object:
         """Return the parameter that stands for a list of texts."""
         return _as_json(list(values)).decode()
+
+    async def lock(self, uids: Iterable[str]) -> None:
+        """Do nothing: a transaction that writes has the file to itself."""
+
+    async def leased(self, worker: str) -> bool:
+        """Say whether a worker has its lease."""
+        return bool(self.rows("lease_here", worker=worker))
+
+    async def send(self, messages: Sequence[Message]) -> list[Sent]:
+        """Put messages into the inboxes of runs."""
+        return await batch.send(self, messages)
 
 
 class Session:

@@ -141,4 +141,30 @@ async def test_an_audit_releases_what_the_worker_does_not_know(world: World) -> 
     assert released == ["uid-stray"]
     assert await worker.store.owned(worker.name) == {"uid-known": 1}
     [again] = await other.claim()
-    assert (again.id, again.fence, again.crashes) == ("stray", 2, 0)
+    assert (again.id, again.fence, again.crashes) == ("stray", 3, 0)
+
+
+async def test_a_run_that_an_audit_released_is_lost_to_whoever_had_claimed_it(world: World) -> None:
+    worker = await world.worker()
+    [stray] = await worker.owning("stray")
+
+    await worker.store.audit(worker.name, ())
+
+    row = await worker.store.run(stray.uid)
+    assert (row.state, row.worker, row.fence) == ("ready", None, stray.fence + 1)
+    for late in (
+        await worker.commit(stray, a_record(stray, 1)),
+        await worker.commit(stray, move=Move("waiting", due_in=MINUTE)),
+    ):
+        assert late.fate is Fate.LOST
+    assert await worker.store.run(stray.uid) == row
+
+
+async def test_an_audit_without_a_lease_releases_nothing(world: World) -> None:
+    worker = await world.worker()
+    [stray] = await worker.owning("stray")
+    await worker.leave()
+
+    await worker.store.audit(worker.name, ())
+
+    assert (await worker.store.run(stray.uid)).state == "running"

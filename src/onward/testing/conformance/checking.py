@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onward.store import Attachments
+from onward.core.instant import MINUTE
+from onward.store import Attachments, Following
 from onward.store.invariants import check, invariants
 from onward.store.rows import Move
 from onward.testing.conformance.families import each
@@ -128,6 +129,28 @@ PLANTED: dict[str, Planted] = {
     "child of nobody": Planted(
         "check_parent", "uid-child", "UPDATE onward_run SET parent = 'ghost' WHERE id = 'child'"
     ),
+    "tied to nobody": Planted(
+        "check_tied", "uid-over", "UPDATE onward_run SET tied = 1 WHERE uid = 'uid-over'"
+    ),
+    "attempt number zero": Planted(
+        "check_run_attempt", "uid-over", "UPDATE onward_run SET attempt = 0 WHERE uid = 'uid-over'"
+    ),
+    "second attempt of nothing": Planted(
+        "check_run_attempt", "uid-over", "UPDATE onward_run SET attempt = 2 WHERE uid = 'uid-over'"
+    ),
+    "followed and yet the newest": Planted(
+        "check_followed", "uid-old", "UPDATE onward_run SET newest = 2 WHERE uid = 'uid-old'"
+    ),
+    "followed and yet open": Planted(
+        "check_followed",
+        "uid-old",
+        "UPDATE onward_run SET state = 'ready', due = 0 WHERE uid = 'uid-old'",
+    ),
+    "neither newest nor followed": Planted(
+        "check_tip",
+        "uid-old",
+        "UPDATE onward_run SET link = NULL, follows = NULL WHERE id = 'old'",
+    ),
     "run retried twice": Planted(
         "check_chain",
         "uid-over",
@@ -156,8 +179,10 @@ PLANTED: dict[str, Planted] = {
 async def furnish(world: World) -> Store:
     """Return a store in which there is one of everything."""
     worker = await world.worker()
-    parent, over = await worker.owning("parent", "over")
+    parent, over, old = await worker.owning("parent", "over", "old")
     await worker.commit(over, move=SUCCEEDED)
+    await worker.commit(old, move=SUCCEEDED)
+    await worker.store.follow(Following(old.uid, "uid-new", "forked_from", 0, delay_in=MINUTE))
     await worker.store.send(a_message("parent", "m1"))
     await worker.store.send(a_message("parent", "m2"))
     taken = a_record(parent, 3)._replace(message=1)

@@ -10,6 +10,7 @@ from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.core.run import TERMINAL
+from onward.store.ends import read_child_end
 from onward.store.rows import Move
 from onward.testing.conformance.samples import (
     SUCCEEDED,
@@ -47,7 +48,8 @@ async def test_an_end_keeps_its_result(world: World) -> None:
     row, end = await worker.store.run(run.uid), await worker.store.end(run.uid)
     assert (row.state, row.worker, row.due) == ("succeeded", None, None)
     assert row.finished_at == world.clock.wall()
-    assert end == (run.uid, "succeeded", None, b"j[1]", "hash-of-1", b"j42", None)
+    assert end[:7] == (run.uid, "succeeded", None, b"j[1]", "hash-of-1", b"j42", None)
+    assert end[7:] == ("a", None, None, None, None, None)
 
 
 async def test_an_end_keeps_its_error_and_the_reason(world: World) -> None:
@@ -64,6 +66,16 @@ async def test_an_end_keeps_its_error_and_the_reason(world: World) -> None:
         ("cancelled", "operator", None, None),
         ("timed_out", "deadline", b"", b""),
     ]
+
+
+async def test_an_end_names_the_call_that_was_its_cause(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+
+    await worker.commit(run, move=Move("failed", "logic", error=b"jboom", culprit=":charge#1"))
+
+    assert (await worker.store.end(run.uid)).culprit == ":charge#1"
+    assert [end.culprit for end in await worker.store.ends([run.uid])] == [":charge#1"]
 
 
 async def test_an_empty_result_is_a_result(world: World) -> None:
@@ -127,6 +139,21 @@ async def test_a_commit_may_start_a_run_and_send_to_it(world: World) -> None:
     assert [(message.seq, message.message) for message in messages] == [(1, "m1"), (2, "m2")]
 
 
+async def test_a_commit_may_start_a_delayed_run_and_cancel_it(world: World) -> None:
+    worker = await world.worker()
+    [parent] = await worker.owning("parent")
+
+    await worker.commit(
+        parent,
+        starts=(a_run("child")._replace(delay_in=MINUTE),),
+        messages=(a_message("uid-child", "cancel", MessageKind.CANCEL),),
+    )
+
+    row = await worker.store.run("uid-child")
+    assert (row.state, row.due, row.inbox) == ("ready", world.clock.wall(), 1)
+    assert row.scheduled_at == world.clock.wall() + MINUTE
+
+
 async def test_a_commit_leaves_a_run_alone_whose_id_is_taken(world: World) -> None:
     worker = await world.worker()
     [parent] = await worker.owning("parent")
@@ -148,7 +175,9 @@ async def test_the_end_of_a_child_wakes_its_parent_in_the_same_commit(world: Wor
     row = await worker.store.run(parent.uid)
     assert (row.state, row.inbox, row.due) == ("ready", 1, world.clock.wall())
     [message] = (await worker.store.look([parent.uid]))[parent.uid]
-    assert (message.seq, message.message, message.kind) == (1, child.uid, "child")
+    assert (message.seq, message.message, message.kind) == (1, "child child#1", "child")
+    assert message.name == child.parent_identity == "child#1"
+    assert read_child_end(message.payload or b"") == ("succeeded", None, b"j42")
 
 
 async def test_an_end_that_is_refused_wakes_nobody(world: World) -> None:
@@ -187,7 +216,7 @@ async def test_children_that_end_together_are_numbered_in_order(world: World) ->
     messages = (await worker.store.look([parent.uid]))[parent.uid]
     assert (row.state, row.inbox) == ("ready", 12)
     assert [message.seq for message in messages] == list(range(1, 13))
-    assert {message.message for message in messages} == {child.uid for child in children}
+    assert {message.name for message in messages} == {child.parent_identity for child in children}
 
 
 async def test_the_messages_of_one_commit_arrive_in_its_order(world: World) -> None:

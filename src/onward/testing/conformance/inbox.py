@@ -121,15 +121,47 @@ async def test_a_message_to_a_run_that_has_not_begun_lies_there(world: World) ->
     await worker.store.start(a_run("a")._replace(delay_in=MINUTE))
     due = world.clock.wall() + MINUTE
 
-    for kind in MessageKind:
+    kinds = set(MessageKind) - {MessageKind.CANCEL}
+
+    for kind in kinds:
         assert (await worker.store.send(a_message("a", kind, kind))).fate == "delivered"
 
     row = await worker.store.run("uid-a")
-    assert (row.state, row.due, row.inbox) == ("waiting", due, len(MessageKind))
+    assert (row.state, row.due, row.inbox) == ("waiting", due, len(kinds))
     assert await worker.claim() == []
     world.clock.advance(MINUTE)
     [run] = await worker.claim()
-    assert run.inbox == len(MessageKind)
+    assert run.inbox == len(kinds)
+
+
+async def test_a_cancel_wakes_a_run_that_has_not_begun(world: World) -> None:
+    worker = await world.worker()
+    await worker.store.start(a_run("a")._replace(delay_in=MINUTE))
+    await worker.store.start(a_run("b")._replace(delay_in=MINUTE))
+    [sender] = await worker.owning("sender")
+
+    await worker.store.send(a_message("a", "m1"))
+    await worker.store.send(a_message("a", "m2", MessageKind.CANCEL))
+    await worker.commit(sender, messages=(a_message("uid-b", "m1", MessageKind.CANCEL),))
+
+    now = world.clock.wall()
+    rows = [await worker.store.run(uid) for uid in ("uid-a", "uid-b")]
+    assert [(row.state, row.due, row.inbox) for row in rows] == [
+        ("ready", now, 2),
+        ("ready", now, 1),
+    ]
+    assert {(run.id, run.fence) for run in await worker.claim()} == {("a", 1), ("b", 1)}
+
+
+async def test_a_cancel_leaves_a_run_that_is_ready_in_its_place(world: World) -> None:
+    worker = await world.worker()
+    await worker.store.start(a_run("a"))
+    world.clock.advance(SECOND)
+
+    await worker.store.send(a_message("a", "m1", MessageKind.CANCEL))
+
+    row = await worker.store.run("uid-a")
+    assert (row.state, row.due) == ("ready", row.created_at)
 
 
 async def test_a_wake_makes_the_run_due_now(world: World) -> None:

@@ -196,5 +196,5 @@ async def test_a_broken_invariant_is_not_told_to_another_namespace(world: World)
     await world.sql("UPDATE onward_run SET newest = 0")
     world.spoiled = True
 
-    assert [violation.name for violation in await check(ours.store)] == ["check_newest"]
+    assert "check_newest" in {violation.name for violation in await check(ours.store)}
     assert await check(theirs.store) == []

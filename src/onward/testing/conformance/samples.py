@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.inbox import MessageKind, stirs
+from onward.core.inbox import MessageKind
 from onward.core.instant import SECOND
+from onward.store.ends import child_end, to_parent
+from onward.store.messages import stirring
 from onward.store.rows import EffectWrite, Message, Move, NewRecord, NewRun
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ def a_run(id: str) -> NewRun:  # noqa: A002 - it is the user's word
 
 def a_child(parent: Claimed, id: str) -> NewRun:  # noqa: A002 - it is the user's word
     """Return a run that `parent` starts."""
-    return a_run(id)._replace(parent=parent.uid, parent_identity="child#1", root=parent.uid)
+    identity = f"{id}#1"
+    return a_run(id)._replace(parent=parent.uid, parent_identity=identity, root=parent.uid)
 
 
 def a_record(run: Claimed, seq: int, identity: str | None = None) -> NewRecord:
@@ -40,14 +43,16 @@ def an_open_record(run: Claimed, identity: str) -> NewRecord:
 
 def a_message(target: str, message: str, kind: MessageKind = MessageKind.SIGNAL) -> Message:
     """Return a message; which pauses it ends follows from its kind."""
-    reasons = "".join(f",{reason}," for reason in sorted(stirs(kind)))
-    return Message(target, message, kind, "approval", b"jtrue", reasons)
+    return Message(target, message, kind, "approval", b"jtrue", stirring(kind))
 
 
 def a_child_end(child: Claimed) -> Message:
     """Return what a child that ends tells its parent."""
     assert child.parent is not None
-    return a_message(child.parent, child.uid, MessageKind.CHILD)
+    assert child.parent_identity is not None
+    return to_parent(
+        child.parent, child.parent_identity, child_end("succeeded", None, b"j42", None)
+    )
 
 
 def an_effect(run: Claimed, version: int, state: str) -> EffectWrite:

@@ -165,7 +165,9 @@ async def test_everything_given_at_the_start_is_read_back(world: World) -> None:
     assert (end.input, end.args_hash, end.result, end.error) == (
         FULL.input, FULL.args_hash, None, None,
     )  # fmt: skip
-    [claimed] = await worker.claim(queues=("slow",), names=("charge",), version="v7", tags=("eu",))
+    [claimed] = await worker.claim(
+        queues=("slow",), names=("charge",), version="v7", tags=("eu",), limited=True
+    )
     for field in set(NewRun._fields) & set(claimed._fields):
         assert getattr(claimed, field) == getattr(FULL, field), field
 

@@ -31,10 +31,11 @@ class Worker:
         version: str | None = None,
         tags: tuple[str, ...] = (),
         suspects: int = 1,
+        limited: bool = False,
     ) -> list[Claimed]:
         """Claim what there is of the suite's usual runs, or of others."""
         return await self.store.claim(
-            Wanted(self.name, queues, names, limit, version, tags, suspects)
+            Wanted(self.name, queues, names, limit, version, tags, suspects, limited)
         )
 
     async def adopt(self, limit: int = 10, *, suspects: int = 1) -> list[Claimed]:

@@ -9,7 +9,7 @@ from onward.codec import decode, encode
 from onward.engine import sending
 from onward.engine.payloads import unpack
 from onward.engine.results import Results
-from onward.engine.starting import StartOptions, start
+from onward.engine.starting import StartOptions, new_run, start
 from onward.errors import RunCancelled, Unavailable
 from onward.sdk.run import Run
 from onward.testing.simulation.errands import (
@@ -72,10 +72,11 @@ class Client:
         definition = ERRANDS[name].definition
         arguments = definition.shape.bind((), {})
         options = StartOptions(id=run_id)
+        store = self._store
         uids = set()
         for _ in range(1 + self._draw.below(2)):  # starting twice starts once
             started = await self._insist(
-                lambda: start(self._store, definition.name, arguments, options)
+                lambda: start(store, new_run(store.new_uid(), definition.name, arguments, options))
             )
             self._tell("start", run_id, started.uid)
             uids.add(started.uid)

@@ -44,9 +44,9 @@ class Outside:
         assert context is not None
         self._witness.step_begins(process, context)
         for value in handed:
-            if not self._witness.is_recorded(context.run, pack(encode(value))):
+            if not self._witness.is_recorded(context.run.uid, pack(encode(value))):
                 self._witness.accuse(
-                    f"{context.identity} of {context.run} was handed {value!r}, never recorded"
+                    f"{context.identity} of {context.run.uid} was handed {value!r}, never recorded"
                 )
 
     def token(self) -> str:
@@ -104,9 +104,9 @@ async def trial(good_at: int) -> int:
     outside().begin()
     context = step_now.get()
     assert context is not None
-    if context.attempt < good_at:
-        raise ValueError(f"attempt {context.attempt} fails")
-    return context.attempt
+    if context.number < good_at:
+        raise ValueError(f"attempt {context.number} fails")
+    return context.number
 
 
 @step(name="simulated haste", timeout="2s", retry=Retry(attempts=2, first="1s"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration
-    from onward.runtime.context import StepContext
+    from onward.runtime.attempt import Attempt
     from onward.store.database import Tx
     from onward.testing.clock import VirtualClock
     from onward.testing.simulation.line import Memory
@@ -98,21 +98,24 @@ class Witness:
         records = [record for record in self._seen.records.values() if record.run == uid]
         return [record.payload for record in records if record.payload is not None]
 
-    def step_begins(self, process: Process, step: StepContext) -> None:
+    def step_begins(self, process: Process, step: Attempt) -> None:
         """Take note that the code of a step begins to run.
 
         A worker that lost its run without knowing may begin what is done already; nobody can keep
         it from that. One that still has its run may not.
         """
-        self.tell(process, "step", step.run, step.identity, step.attempt)
-        run = self._seen.runs[step.run]
+        self.tell(process, "step", step.run.uid, step.identity, step.number)
+        run = self._seen.runs[step.run.uid]
         done = [
             record
             for record in self._seen.records.values()
-            if (record.run, record.identity) == (step.run, step.identity) and record.seq is not None
+            if (record.run, record.identity) == (step.run.uid, step.identity)
+            and record.seq is not None
         ]
         if done and run.worker == process.worker and run.worker in self._seen.leases:
-            self.accuse(f"{process.name} began {step.identity} of {step.run} after it was recorded")
+            self.accuse(
+                f"{process.name} began {step.identity} of {step.run.uid} after it was recorded"
+            )
 
     # --- after each transaction ------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ CREATE TABLE onward_run (
 
 CREATE UNIQUE INDEX onward_run_newest ON onward_run (namespace, id) WHERE newest = 1;
 CREATE INDEX onward_run_ready ON onward_run (namespace, queue, priority DESC, due, uid)
-    WHERE state = 'ready';
+    WHERE state = 'ready' AND flow_key IS NULL;
 CREATE INDEX onward_run_waiting ON onward_run (namespace, due) WHERE state = 'waiting';
 CREATE INDEX onward_run_running ON onward_run (namespace, worker) WHERE state = 'running';
 CREATE INDEX onward_run_paused ON onward_run (namespace, reason) WHERE state = 'paused';
@@ -94,10 +94,15 @@ CREATE INDEX onward_run_parent ON onward_run (namespace, parent) WHERE parent IS
 CREATE INDEX onward_run_follows ON onward_run (namespace, follows) WHERE follows IS NOT NULL;
 CREATE INDEX onward_run_deadline ON onward_run (namespace, deadline)
     WHERE deadline IS NOT NULL AND state IN ('ready', 'running', 'waiting', 'paused');
-CREATE INDEX onward_run_flow ON onward_run (namespace, flow_key, state, priority DESC, due)
-    WHERE flow_key IS NOT NULL AND state IN ('ready', 'running', 'waiting');
+-- Runs with a flow key lie apart, so that many of them behind one limit are in nobody's way.
+CREATE INDEX onward_run_flow ON onward_run (namespace, queue, flow_key, priority DESC, due, uid)
+    WHERE state = 'ready' AND flow_key IS NOT NULL;
+CREATE INDEX onward_run_flow_due ON onward_run (namespace, due)
+    WHERE state = 'waiting' AND flow_key IS NOT NULL;
+CREATE INDEX onward_run_flowing ON onward_run (namespace, flow_key)
+    WHERE state = 'running' AND flow_key IS NOT NULL;
 
--- How many runs of one flow key may be running at a time.
+-- How many runs of one flow key may be running at a time. Whoever claims one holds this row.
 CREATE TABLE onward_flow (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,

@@ -2,7 +2,9 @@
 -- One trip: take leases that ran out away from their workers, pick what may be claimed by short
 -- index scans, and make it this worker's. The runs of a worker that vanished just now are seen by
 -- the next claim, for all parts of a statement see one snapshot. Without a lease of its own a
--- worker claims nothing, and whoever claims lives. Suspects are handed out apart, few at a time.
+-- worker claims nothing, and whoever claims lives. Suspects are handed out apart, few at a time. Runs
+-- with a flow key are claimed in another way (flow.sql), unless they are running already: adopting
+-- one does not make them more.
 --
 -- Who vanished is settled before a run is locked, and a run is locked by the name of its worker: a
 -- lock is taken on the newest version of a row, and a NOT EXISTS would not be asked again for it, so
@@ -18,15 +20,16 @@ WITH RECURSIVE gone AS (
 ), ready AS (
     SELECT r.uid, r.priority, r.due FROM unnest(:queues::text[]) q (queue), LATERAL (
         SELECT uid, priority, due FROM onward_run
-        WHERE namespace = :namespace AND state = 'ready' AND queue = q.queue AND crashes < 2
+        WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = q.queue
+          AND crashes < 2
           AND name = ANY(:names::text[]) AND (version IS NULL OR version = :version::text)
           AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
         ORDER BY priority DESC, due LIMIT :limit::bigint
         FOR UPDATE SKIP LOCKED) r
 ), due AS (
     SELECT uid, priority, due FROM onward_run
-    WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND crashes < 2
-      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+    WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
+      AND crashes < 2 AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
       AND (version IS NULL OR version = :version::text)
       AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
     ORDER BY due LIMIT :limit::bigint
@@ -56,7 +59,7 @@ WITH RECURSIVE gone AS (
 ), suspect AS (
     SELECT uid, priority, 0 AS due FROM onward_run
     WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
-      AND (state = 'ready' OR state = 'waiting' AND due <= :now
+      AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
            OR state = 'running' AND worker = ANY (ARRAY(SELECT worker FROM vanished)))
       AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
       AND (version IS NULL OR version = :version::text)

@@ -4,9 +4,10 @@
 -- `me` holds the worker's lease row for key share: renewing it does not wait, taking it over does,
 -- so whoever adopts a run sees everything its old owner ever wrote. Attachments are checked before
 -- anything is written; a commit whose attachment is not as expected is `refused` whole. Runs that
--- only add records are read (`kept`), runs that move are changed (`moved`); the rest of the
--- statement writes for the runs in `own` alone. No row is changed twice: the folding sees to that.
--- Only runs that were not written are answered, after one row for the batch.
+-- move are changed (`moved`), others are read. Those that start runs are locked nevertheless: whoever
+-- ends a run by force sees either its child, or that no child will come. The rest of the statement
+-- writes for the runs in `own` alone. No row is changed twice: the folding sees to that. Only runs
+-- that were not written are answered, after one row for the batch.
 --
 -- Rows are looked up by `LATERAL (… LIMIT 1)`, so that the plan, which is made once and while
 -- tables may be empty, can only use their primary keys.
@@ -81,6 +82,18 @@ WITH me AS MATERIALIZED (
         :m_target::text[], :m_message::text[], :m_kind::text[], :m_name::text[],
         :m_payload::bytea[], :m_stirs::text[], :m_run::text[]) WITH ORDINALITY
     AS m (target, message, kind, name, payload, stirs, run, place)
+), child AS (
+    SELECT * FROM unnest(
+        :c_uid::text[], :c_id::text[], :c_name::text[], :c_input::bytea[], :c_args_hash::text[],
+        :c_kind::text[], :c_queue::text[], :c_version::text[], :c_priority::bigint[],
+        :c_flow_key::text[], :c_tags::text[], :c_delay_in::bigint[], :c_due::bigint[],
+        :c_deadline::bigint[], :c_deadline_in::bigint[], :c_parent::text[],
+        :c_parent_identity::text[], :c_root::text[], :c_tied::bigint[], :c_follows::text[],
+        :c_link::text[], :c_attempt::bigint[], :c_origin::text[], :c_handler::text[],
+        :c_trace::text[], :c_retry::text[], :c_attributes::bytea[], :c_run::text[])
+    AS c (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
+          due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
+          origin, handler, trace, retry, attributes, run)
 ), found AS (
     SELECT g.uid, g.state IS NOT NULL AS moves, g.fence AS own_fence, r.state, r.fence, r.inbox,
            f.run IS NOT NULL AS refused
@@ -91,7 +104,8 @@ WITH me AS MATERIALIZED (
     LEFT JOIN refused f ON f.run = g.uid
 ), locked AS (
     SELECT r.* FROM (
-        SELECT uid FROM given WHERE state IS NOT NULL UNION SELECT target FROM message
+        SELECT uid FROM given WHERE state IS NOT NULL
+        UNION SELECT run FROM child UNION SELECT target FROM message
         ORDER BY uid) k, LATERAL (
         SELECT uid, state, reason, fence, inbox FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
@@ -102,7 +116,7 @@ WITH me AS MATERIALIZED (
         namespace, uid, id, kind, name, queue, state, reason, phase, parked_by, due, worker, seq,
         finished_at, created_at, updated_at)
     SELECT :namespace::text, g.uid, '', 'workflow', '', '', g.state, g.reason, g.phase,
-           coalesce(' ' || g.parked_by, ''),
+           coalesce(g.parked_by, ''),
            CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
            CASE WHEN g.state = 'running' THEN :worker::text END, g.seq,
            CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
@@ -113,15 +127,19 @@ WITH me AS MATERIALIZED (
     ON CONFLICT (namespace, uid) DO UPDATE
     SET state = excluded.state, reason = excluded.reason, due = excluded.due,
         phase = coalesce(excluded.phase, r.phase), worker = excluded.worker,
-        seq = greatest(r.seq, excluded.seq), parked_by = r.parked_by || excluded.parked_by,
+        seq = greatest(r.seq, excluded.seq),
+        parked_by = CASE
+            WHEN strpos(' ' || r.parked_by || ' ', ' ' || excluded.parked_by || ' ') > 0
+            THEN r.parked_by ELSE trim(r.parked_by || ' ' || excluded.parked_by) END,
         crashes = CASE WHEN excluded.state = 'ready' THEN r.crashes ELSE 0 END,
         finished_at = excluded.finished_at, updated_at = excluded.updated_at
     RETURNING uid, queue, state
 ), own AS (
     SELECT uid FROM moved
     UNION ALL
-    SELECT uid FROM found, me
-    WHERE NOT moves AND NOT refused AND fence = own_fence AND state = 'running'
+    SELECT f.uid FROM found f LEFT JOIN locked l ON l.uid = f.uid, me
+    WHERE NOT f.moves AND NOT f.refused AND coalesce(l.fence, f.fence) = f.own_fence
+      AND coalesce(l.state, f.state) = 'running'
 ), ended AS (
     INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, culprit)
     SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.culprit
@@ -168,7 +186,7 @@ WITH me AS MATERIALIZED (
     INSERT INTO onward_run AS r (
         namespace, uid, id, kind, name, queue, state, due, inbox, created_at, updated_at)
     SELECT :namespace::text, l.uid, '', 'workflow', '', '',
-           CASE WHEN l.fence > 0 AND (
+           CASE WHEN (l.fence > 0 OR strpos(p.stirs, ',unstarted,') > 0) AND (
                     l.state = 'waiting'
                     OR l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0)
                 THEN 'ready' ELSE 'paused' END, :now, p.n, :now, :now
@@ -184,30 +202,22 @@ WITH me AS MATERIALIZED (
     RETURNING uid, inbox, queue, state
 
 -- Whom they start.
-), child AS (
-    SELECT * FROM unnest(
-        :c_uid::text[], :c_id::text[], :c_name::text[], :c_input::bytea[], :c_args_hash::text[],
-        :c_kind::text[], :c_queue::text[], :c_version::text[], :c_priority::bigint[],
-        :c_flow_key::text[], :c_tags::text[], :c_delay_in::bigint[], :c_due::bigint[],
-        :c_deadline::bigint[], :c_deadline_in::bigint[], :c_parent::text[],
-        :c_parent_identity::text[], :c_root::text[], :c_tied::bigint[], :c_follows::text[],
-        :c_link::text[], :c_attempt::bigint[], :c_origin::text[], :c_handler::text[],
-        :c_trace::text[], :c_retry::text[], :c_attributes::bytea[], :c_run::text[])
-    AS c (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
-          due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
-          origin, handler, trace, retry, attributes, run)
 ), born AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
         deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
         scheduled_at, inbox, created_at, updated_at)
     SELECT :namespace::text, c.uid, id, kind, name, version, queue, priority, flow_key, tags,
-           CASE WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
-           coalesce(due, :now) + delay_in,
-           coalesce(deadline, coalesce(due, :now) + delay_in + deadline_in), parent,
-           parent_identity, root, tied, follows, link, attempt, origin, handler,
-           coalesce(due, :now) + delay_in, (SELECT count(*) FROM post p WHERE p.target = c.uid), :now, :now
-    FROM child c JOIN own o ON o.uid = c.run ORDER BY c.id
+           CASE WHEN t.due > :now AND NOT p.ends THEN 'waiting' ELSE 'ready' END,
+           CASE WHEN p.ends THEN least(t.due, :now) ELSE t.due END,
+           coalesce(deadline, t.due + deadline_in), parent, parent_identity, root, tied, follows,
+           link, attempt, origin, handler, t.due, p.n, :now, :now
+    FROM child c JOIN own o ON o.uid = c.run,
+         LATERAL (SELECT coalesce(c.due, :now) + c.delay_in AS due) t,
+         LATERAL (SELECT count(*) AS n,
+                         coalesce(bool_or(strpos(stirs, ',unstarted,') > 0), false) AS ends
+                  FROM post WHERE target = c.uid) p
+    ORDER BY c.id
     ON CONFLICT DO NOTHING
     RETURNING uid, inbox
 ), born_data AS (

@@ -16,10 +16,14 @@ SELECT i.* FROM unnest(:uids::text[]) u (uid), LATERAL (
 ORDER BY run, seq;
 
 -- name: run_ends
-SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.culprit,
+       d.progress, d.attributes, f.uid AS follower, f.link AS follower_link
 FROM unnest(:uids::text[]) u (uid), LATERAL (
-    SELECT uid, state, reason FROM onward_run
-    WHERE namespace = :namespace AND uid = u.uid LIMIT 1) r, LATERAL (
-    SELECT input, args_hash, result, error FROM onward_run_data
+    SELECT uid, id, state, reason FROM onward_run
+    WHERE namespace = :namespace AND uid = u.uid LIMIT 1) r
+LEFT JOIN LATERAL (
+    SELECT uid, link FROM onward_run
+    WHERE namespace = :namespace AND follows = r.uid AND id = r.id LIMIT 1) f ON true, LATERAL (
+    SELECT input, args_hash, result, error, culprit, progress, attributes FROM onward_run_data
     WHERE namespace = :namespace AND uid = u.uid LIMIT 1) d
 WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');

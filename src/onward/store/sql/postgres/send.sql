@@ -1,7 +1,11 @@
 -- name: send
 -- Many messages in one trip. Rows are locked in one order, every wake of a run is one change of
 -- its row, and a message that is there already raises nothing. A message that was not there when
--- the statement began, but is there now, is in neither place: the caller asks again.
+-- the statement began, but is there now, is in neither place: the caller asks again. So it does when
+-- another run has just followed the one that the message was for.
+--
+-- A message to a run that is over and followed goes to the newest run of its id, and a signal that
+-- the run before had taken is there. Only the end of a child is for its very parent.
 WITH patience AS MATERIALIZED (
     SELECT set_config('lock_timeout', '2000', true)  -- behind a pooler nothing else sets it
 ), given AS (
@@ -10,17 +14,25 @@ WITH patience AS MATERIALIZED (
         :stirs::text[]) WITH ORDINALITY
     AS g (target, message, kind, name, payload, stirs, place)
 ), aimed AS (
-    SELECT g.*, r.uid, r.state, i.seq AS there FROM given g, LATERAL (
-        SELECT uid, state FROM (
-            SELECT uid, state FROM onward_run
+    SELECT g.*, coalesce(t.uid, r.uid) AS uid, coalesce(t.state, r.state) AS state, i.seq AS there
+    FROM given g, LATERAL (
+        SELECT * FROM (
+            SELECT uid, id, newest, state, link, follows FROM onward_run
             WHERE namespace = :namespace::text AND uid = g.target
             UNION ALL
-            SELECT uid, state FROM onward_run
+            SELECT uid, id, newest, state, link, follows FROM onward_run
             WHERE namespace = :namespace::text AND id = g.target AND newest = 1) x
         LIMIT 1) r
     LEFT JOIN LATERAL (
+        SELECT uid, state, link, follows FROM onward_run
+        WHERE namespace = :namespace::text AND id = r.id AND newest = 1
+          AND r.newest = 0 AND g.kind <> 'child' LIMIT 1) t ON true
+    LEFT JOIN LATERAL (
         SELECT seq FROM onward_inbox
-        WHERE namespace = :namespace::text AND run = r.uid AND message = g.message
+        WHERE namespace = :namespace::text AND message = g.message AND run = ANY (ARRAY[
+            coalesce(t.uid, r.uid), CASE WHEN g.kind = 'signal' THEN r.uid END,
+            CASE WHEN g.kind = 'signal' AND coalesce(t.link, r.link) = 'continued_from'
+                 THEN coalesce(t.follows, r.follows) END])
         LIMIT 1) i ON true
 ), fresh AS (
     SELECT DISTINCT ON (uid, message) uid, place, message, kind, name, payload, stirs FROM aimed
@@ -32,14 +44,14 @@ WITH patience AS MATERIALIZED (
     FROM fresh
 ), locked AS (
     SELECT r.* FROM (SELECT DISTINCT uid FROM fresh ORDER BY uid) k, LATERAL (
-        SELECT uid, state, reason, fence FROM onward_run
+        SELECT uid, state, reason, fence, newest FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 ), woken AS (
     -- An insert that always meets its row: see `moved` in commit.sql.
     INSERT INTO onward_run AS r (
         namespace, uid, id, kind, name, queue, state, due, inbox, created_at, updated_at)
     SELECT :namespace::text, l.uid, '', 'workflow', '', '',
-           CASE WHEN l.fence > 0 AND (
+           CASE WHEN (l.fence > 0 OR strpos(p.stirs, ',unstarted,') > 0) AND (
                     l.state = 'waiting'
                     OR l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0)
                 THEN 'ready' ELSE 'paused' END, :now, p.n, :now, :now
@@ -60,7 +72,8 @@ WITH patience AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING run, message, seq
 )
-SELECT g.place, a.uid, coalesce(l.state, a.state), m.seq, a.there, w.queue
+SELECT g.place, a.uid, coalesce(l.state, a.state), m.seq, a.there, w.queue,
+       l.newest = 0 AND g.kind <> 'child' AS followed
 FROM given g
 LEFT JOIN aimed a ON a.place = g.place
 LEFT JOIN locked l ON l.uid = a.uid

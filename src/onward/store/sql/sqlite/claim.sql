@@ -1,10 +1,13 @@
 -- Claiming on SQLite: short index scans for what may be claimed, then one update. A run whose
 -- worker has no lease row any more is an orphan. Suspects (runs that were there when workers
--- vanished) are handed out apart, few at a time, so that they cannot take innocents down.
+-- vanished) are handed out apart, few at a time, so that they cannot take innocents down. Runs with
+-- a flow key are claimed in another way (flow.sql), unless they are running already: adopting one
+-- does not make them more.
 
 -- name: ready_candidates
 SELECT uid, priority, due FROM onward_run
-WHERE namespace = :namespace AND state = 'ready' AND queue = :queue AND crashes < 2
+WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = :queue
+  AND crashes < 2
   AND name IN (SELECT value FROM json_each(:names))
   AND (version IS NULL OR version = :version)
   AND (tags = '' OR EXISTS (
@@ -14,7 +17,8 @@ LIMIT :limit;
 
 -- name: due_candidates
 SELECT uid, priority, due FROM onward_run
-WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND crashes < 2
+WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
+  AND crashes < 2
   AND queue IN (SELECT value FROM json_each(:queues))
   AND name IN (SELECT value FROM json_each(:names))
   AND (version IS NULL OR version = :version)
@@ -38,7 +42,7 @@ LIMIT :limit;
 -- name: suspect_candidates
 SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_suspect
 WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
-  AND (state = 'ready' OR state = 'waiting' AND due <= :now
+  AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
        OR state = 'running' AND NOT EXISTS (
            SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))
   AND queue IN (SELECT value FROM json_each(:queues))

@@ -17,7 +17,9 @@ SET state = :state,
     seq = max(seq, :seq),
     crashes = CASE WHEN :state = 'ready' THEN crashes ELSE 0 END,
     phase = coalesce(:phase, phase),
-    parked_by = CASE WHEN :parked_by IS NULL THEN parked_by ELSE parked_by || ' ' || :parked_by END,
+    parked_by = CASE WHEN :parked_by IS NULL
+                       OR instr(' ' || parked_by || ' ', ' ' || :parked_by || ' ') > 0
+                     THEN parked_by ELSE trim(parked_by || ' ' || :parked_by) END,
     worker = CASE WHEN :state = 'running' THEN worker END,
     finished_at = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
     updated_at = :now

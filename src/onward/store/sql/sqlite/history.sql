@@ -14,7 +14,13 @@ CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = j.value
 ORDER BY i.run, i.seq;
 
 -- name: run_ends
-SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.culprit,
+       d.progress, d.attributes,
+       (SELECT f.uid FROM onward_run f INDEXED BY onward_run_follows
+        WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1) AS follower,
+       (SELECT f.link FROM onward_run f INDEXED BY onward_run_follows
+        WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1)
+       AS follower_link
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
 JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid

@@ -1,24 +1,19 @@
 -- Sending on SQLite. The run's row counts the messages; parking compares that count.
 
--- name: target_seen
-SELECT uid, state FROM onward_run WHERE namespace = :namespace AND uid = :target
-UNION ALL
-SELECT uid, state FROM onward_run WHERE namespace = :namespace AND id = :target AND newest = 1
-LIMIT 1;
-
 -- name: message_seen
 SELECT seq FROM onward_inbox WHERE namespace = :namespace AND run = :run AND message = :message;
 
 -- name: raise_inbox
 -- Every message wakes a run that waits, and some wake one that is paused for a certain reason. One
--- that was never claimed is not begun before its time: it finds the message then.
+-- that was never claimed is not begun before its time: it finds the message then, unless that is
+-- one to end it.
 UPDATE onward_run AS r
 SET inbox = r.inbox + 1,
     state = CASE WHEN w.wakes THEN 'ready' ELSE r.state END,
     reason = CASE WHEN NOT w.wakes THEN r.reason END,
     due = CASE WHEN w.wakes THEN :now ELSE r.due END,
     updated_at = :now
-FROM (SELECT fence > 0 AND (
+FROM (SELECT (fence > 0 OR instr(:stirs, ',unstarted,') > 0) AND (
              state = 'waiting'
              OR state = 'paused' AND instr(:stirs, ',' || reason || ',') > 0) AS wakes
       FROM onward_run WHERE namespace = :namespace AND uid = :run) w

@@ -1,0 +1,142 @@
+"""Runs that follow another under its id: retries, forks, and runs that go on as a new one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onward.core.chain import Link, retry_cut
+from onward.core.replay import Record, RecordKind, RecordState
+from onward.errors import BadInput, NotFound
+from onward.store.following import Following
+from onward.store.rows import NewRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from onward.core.instant import Duration
+    from onward.store.following import Followed
+    from onward.store.rows import Claimed, Move, RecordRow
+    from onward.store.store import Store
+
+
+async def retry(
+    store: Store,
+    uid: str,
+    *,
+    delay: Duration = 0,
+    owner: tuple[str, int, Move] | None = None,
+) -> Followed:
+    """Run again what failed: history is kept up to the call whose error ended the run.
+
+    Args:
+        store: Where the run is.
+        uid: The run.
+        delay: How long to wait before it begins.
+        owner: Worker, fence and end, when the run is ended with this by its owner.
+    """
+    history = (await store.history([uid]))[uid]
+    culprit = owner[2].culprit if owner is not None else (await store.end(uid)).culprit
+    cut = retry_cut(_records(history), culprit=culprit)
+    worker, fence, end = owner if owner is not None else (None, None, None)
+    return await store.follow(
+        Following(
+            uid,
+            store.new_uid(),
+            Link.RETRY,
+            cut,
+            delay_in=delay,
+            worker=worker,
+            fence=fence,
+            end=end,
+        )
+    )
+
+
+async def go_on(
+    store: Store, run: Claimed, worker: str, end: Move, given: tuple[bytes, str, bytes | None]
+) -> Followed:
+    """End a run and go on as a new one with other arguments, attributes and unread signals."""
+    input_, args_hash, attributes = given
+    return await store.follow(
+        Following(
+            run.uid,
+            store.new_uid(),
+            Link.CONTINUE,
+            0,
+            input=input_,
+            args_hash=args_hash,
+            attributes=attributes,
+            worker=worker,
+            fence=run.fence,
+            end=end,
+        )
+    )
+
+
+async def fork(
+    store: Store,
+    uid: str,
+    step: str | None,
+    *,
+    edit: Callable[[str, Any], bytes] | None = None,
+    result: Any = None,
+    id: str | None = None,  # noqa: A002 - it is the user's word
+) -> Followed:
+    """Run again from a step on; `edit` encodes the result that it shall have had, if it is given.
+
+    Raises:
+        NotFound: history has no such step.
+        BadInput: a result is given for something that has none.
+    """
+    history = (await store.history([uid]))[uid]
+    cut, edited = None, None
+    new_uid = store.new_uid()
+    if step is not None:
+        row = _found(history, step, store.namespace)
+        cut = row.seq
+        if edit is not None:
+            edited = _edited(row, new_uid, edit(row.name, result))
+    return await store.follow(Following(uid, new_uid, Link.FORK, cut, id=id, edited=edited))
+
+
+def _found(history: Iterable[RecordRow], step: str, namespace: str) -> RecordRow:
+    """Return the first closed record of an identity or, failing that, of a name."""
+    closed = [row for row in history if row.seq is not None]
+    for matches in ("identity", "name"):
+        for row in closed:
+            if getattr(row, matches) == step:
+                return row
+    raise NotFound("step in the history of the run", step, namespace)
+
+
+def _edited(row: RecordRow, run: str, result: bytes) -> NewRecord:
+    if row.kind not in (RecordKind.STEP, RecordKind.EFFECT, RecordKind.CHILD):
+        raise BadInput(
+            f"{row.kind} {row.name!r}", "has no result", "Fork from a step, or edit none"
+        )
+    return NewRecord(
+        run,
+        row.identity,
+        1,
+        row.seq,
+        row.kind,
+        row.name,
+        RecordState.SUCCEEDED,
+        row.args_hash,
+        row.version,
+        payload=result,
+    )
+
+
+def _records(history: Iterable[RecordRow]) -> list[Record]:
+    return [
+        Record(
+            row.identity,
+            row.attempt,
+            row.seq,
+            RecordKind(row.kind),
+            row.name,
+            RecordState(row.state),
+        )
+        for row in history
+    ]

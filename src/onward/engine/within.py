@@ -1,0 +1,66 @@
+"""Starting runs and sending signals in a caller's own transaction: they happen when it commits.
+
+Nothing here waits for anything but the caller's connection, so with one that blocks it never waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.codec import check_id
+from onward.core.inbox import MessageKind
+from onward.core.run import TERMINAL
+from onward.engine.payloads import pack
+from onward.engine.sending import stirring
+from onward.engine.starting import check_started
+from onward.errors import BadInput, NotFound, RunOver
+from onward.store.rows import Message
+
+if TYPE_CHECKING:
+    from onward.codec import Payload
+    from onward.store.rows import NewRun, Started
+    from onward.store.store import Store
+    from onward.store.within import Within
+
+_CONFLICTS = ("return", "reject")
+
+
+async def start(within: Within, run: NewRun, on_conflict: str = "return") -> Started:
+    """Start a run with the caller's commit, or find the one of that id.
+
+    Raises:
+        Conflict: the id belongs to a run of another workflow or with other arguments, or to any
+            run if that is to be rejected. The caller's transaction goes on.
+        BadInput: the run of that id is to be replaced, which only inserting cannot do.
+    """
+    if on_conflict not in _CONFLICTS:
+        raise BadInput(
+            f"on_conflict={on_conflict!r}",
+            "changes a run that is there, and a caller's transaction only inserts",
+            f"Use {' or '.join(_CONFLICTS)} there, or start the run with the app itself",
+        )
+    return check_started(run, await within.start(run), on_conflict)
+
+
+async def signal(store: Store, within: Within, target: str, name: str, payload: Payload) -> None:
+    """Send a signal to a run, by uid or id, with the caller's commit.
+
+    Raises:
+        NotFound: the caller's transaction sees no such run.
+        RunOver: it has ended.
+    """
+    kind = MessageKind.SIGNAL
+    message = Message(
+        target,
+        store.new_uid(),
+        kind,
+        check_id(name, "the signal"),
+        pack(payload),
+        stirring(kind),
+    )
+    state = await within.state(target)
+    if state is None:
+        raise NotFound("run", target, store.namespace)
+    if state in TERMINAL:
+        raise RunOver(target, f"it was over before signal {name!r} came")
+    await within.send(message)

@@ -1,0 +1,44 @@
+"""One attempt of a step, as its own code sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from onward.runtime.notes import Noted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.store.rows import Claimed
+
+
+class Attempt:
+    """One attempt of a step: who it is, what it notes, and whether it should stop."""
+
+    __slots__ = ("_tell", "identity", "is_stopped", "name", "noted", "number", "run")
+
+    def __init__(
+        self,
+        run: Claimed,
+        name: str,
+        identity: str,
+        number: int,
+        tell: Callable[[Any], None],
+    ) -> None:
+        self.run = run
+        self.name = name
+        self.identity = identity
+        self.number = number
+        self.noted = Noted()
+        self.is_stopped = False
+        self._tell = tell
+
+    def heartbeat(self) -> None:
+        """Raise if nobody waits for this attempt any more: the only way to stop a thread."""
+        if self.is_stopped:
+            raise asyncio.CancelledError(f"step {self.name!r} was stopped")
+
+    def progress(self, value: Any) -> None:
+        """Let others see how far it is."""
+        self._tell(value)

@@ -1,0 +1,43 @@
+"""Which code a workflow is: a mark that changes when the file it is written in changes.
+
+A run that did not fit its history under one mark may be tried again under another.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from onward.core.digest import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+MARK_CHARS = 12
+
+
+def code_mark(fn: Callable[..., Any], version: str | None) -> str:
+    """Return the mark of a function's code; with a declared version it is that version's."""
+    if version is not None:
+        return digest("version", version)[:MARK_CHARS]
+    return _mark_of_module(fn.__module__) or digest(*_told(fn.__code__))[:MARK_CHARS]
+
+
+@cache
+def _mark_of_module(name: str) -> str | None:
+    module = sys.modules.get(name)
+    try:
+        source = None if module is None else inspect.getsource(module)
+    except (OSError, TypeError):  # typed in by hand, or there is no source
+        source = None
+    return None if source is None else digest(source)[:MARK_CHARS]
+
+
+def _told(code: CodeType) -> list[str]:
+    parts = [code.co_code.hex(), *code.co_names]
+    for constant in code.co_consts:
+        parts += _told(constant) if inspect.iscode(constant) else [repr(constant)]
+    return parts

@@ -1,0 +1,77 @@
+"""What an operator is told when code and history do not fit: recorded, asked, and where."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.replay import Diverged
+from onward.errors import UserError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from onward.core.replay import Record
+    from onward.errors import Undecodable
+
+_OURS = "onward."
+_THEIRS = ("asyncio", "contextlib", "functools")
+
+
+class Place(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.text}"
+
+
+class Divergence(UserError):
+    """Code and history do not fit; the run waits for other code, a fork or a retry."""
+
+    code = "divergence"
+
+
+def place_now() -> Place | None:
+    """Return the line of the user's code that is running, on top of which we are called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        room = frame.f_globals.get("__name__", "")
+        if not room.startswith(_OURS) and room.partition(".")[0] not in _THEIRS:
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            return Place(file, line, linecache.getline(file, line).strip())
+        frame = frame.f_back
+    return None
+
+
+def told(misfit: Diverged | Undecodable, place: Place | None, unread: list[Record]) -> Divergence:
+    """Return what is kept with the parked run."""
+    lines = [str(misfit)]
+    if isinstance(misfit, Diverged):
+        was, asked = misfit.recorded, misfit.asked
+        lines.append(
+            f"- recorded: {was.kind} {was.name!r} at {was.identity}{_shown(was.args_hash)}"
+        )
+        lines.append(
+            "+ asked:    nothing"
+            if asked is None
+            else f"+ asked:    {asked.kind} {asked.name!r}{_shown(asked.args_hash)}"
+        )
+    if place is not None:
+        lines.append(f"  in {place}")
+    if unread:
+        names = ", ".join(f"{record.kind} {record.name!r}" for record in unread[:10])
+        lines.append(f"  not asked for either: {names}")
+    lines.append(
+        "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
+        "an earlier step, or cancel it."
+    )
+    return Divergence("\n".join(lines))
+
+
+def _shown(args_hash: str | None) -> str:
+    return "" if args_hash is None else f" (arguments {args_hash[:8]})"

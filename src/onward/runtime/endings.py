@@ -1,0 +1,131 @@
+"""How a run ends: what becomes of it, and whom it tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onward.codec import decode, encode, encode_error
+from onward.core.instant import MINUTE
+from onward.core.run import Reason, RunState
+from onward.engine.payloads import pack, unpack
+from onward.errors import BadInput
+from onward.store.ends import child_end, to_children, to_parent
+from onward.store.rows import Move
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.replay import Record
+    from onward.runtime.body import Body
+    from onward.runtime.definition import Shape
+    from onward.store.rows import Claimed, InboxRow, Message
+
+GRACE: Duration = MINUTE
+"""How long a body that was cancelled may take to clean up."""
+
+
+class ContinueAsNew(BaseException):
+    """A body goes on as a new run, with other arguments."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.arguments = args, kwargs
+
+
+class Stop(NamedTuple):
+    """The wish that a run stops: why, and how long it may clean up."""
+
+    why: Reason
+    grace: Duration
+
+    @property
+    def move(self) -> Move:
+        """What becomes of the run."""
+        state = RunState.TIMED_OUT if self.why is Reason.DEADLINE else RunState.CANCELLED
+        return Move(state, self.why)
+
+
+def read_stop(letter: InboxRow) -> Stop:
+    """Return what a message says that wants a run to stop."""
+    why = Reason(letter.name) if letter.name else Reason.OPERATOR
+    grace = GRACE if letter.payload is None else decode(unpack(letter.payload), int)
+    return Stop(why, grace)
+
+
+def keep_stop(stop: Stop) -> bytes:
+    """Return the wish as a record keeps it."""
+    return pack(encode({"why": stop.why, "grace": stop.grace}))
+
+
+def recalled(record: Record) -> Stop:
+    """Return the wish that a record keeps."""
+    kept = decode(unpack(record.payload.payload))
+    return Stop(Reason(kept["why"]), kept["grace"])
+
+
+def grace_ends(record: Record) -> Instant:
+    """Return until when the cleanup of a cancelled body may take."""
+    at: Instant = record.payload.at
+    return at + recalled(record).grace
+
+
+def end_by_force(body: Body) -> Move:
+    """Return what becomes of a run whose cleanup took longer than it may."""
+    assert body.cancelled is not None
+    return recalled(body.cancelled).move
+
+
+def end_of(body: Body, shape: Shape) -> Move:
+    """Return what a body that has ended means for its run.
+
+    One that was told to stop is cancelled whatever it returns, but an error in its cleanup counts.
+    """
+    main = body.main
+    stop = None if body.cancelled is None else recalled(body.cancelled)
+    if main.cancelled():
+        return Move(RunState.CANCELLED) if stop is None else stop.move
+    error = main.exception()
+    if error is None and stop is not None:
+        return stop.move
+    if error is None:
+        try:
+            return Move(RunState.SUCCEEDED, result=pack(shape.encode_result(main.result())))
+        except Exception as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
+            error = refused
+    return Move(
+        RunState.FAILED,
+        Reason.LOGIC,
+        error=pack(encode_error(error)),
+        culprit=body.culprit(error),
+    )
+
+
+def farewell(run: Claimed, move: Move, children: Iterable[str]) -> tuple[Message, ...]:
+    """Return what is sent when a run ends: to its parent, and to children that end with it."""
+    told = to_children(children)
+    if run.parent is not None and run.parent_identity is not None:
+        end = child_end(move.state, move.reason, move.result, move.error)
+        told.append(to_parent(run.parent, run.parent_identity, end))
+    return tuple(told)
+
+
+def check_alone(body: Body) -> None:
+    """Refuse to go on as a new run while something of the old one is under way.
+
+    Raises:
+        BadInput: other branches, children or steps are not over.
+    """
+    if body.has_open_branches:
+        raise BadInput(
+            "continue_as_new",
+            "was called while other branches of the run were not over",
+            "Await them first",
+        )
+
+
+def asks_to_continue(main: asyncio.Task[Any]) -> ContinueAsNew | None:
+    """Return the wish of a body that has ended to go on as a new run, if that is how it ended."""
+    error = None if main.cancelled() else main.exception()
+    return error if isinstance(error, ContinueAsNew) else None

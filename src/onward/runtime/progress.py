@@ -1,0 +1,54 @@
+"""How far runs are, for others to see: the last word wins, and few of them are written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from onward.errors import OnwardError
+
+if TYPE_CHECKING:
+    from onward.store.store import Store
+
+EVERY_SECONDS = 0.25
+
+
+class ProgressBoard:
+    """Writes the progress of the runs of one worker, each a few times a second at most."""
+
+    def __init__(self, store: Store, worker: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._worker = worker
+        self._loop = loop
+        self._news: dict[str, tuple[int, bytes]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, uid: str, fence: int, value: bytes) -> None:
+        """Take note of how far a run is; from any thread."""
+        self._loop.call_soon_threadsafe(self._put, uid, fence, value)
+
+    def _put(self, uid: str, fence: int, value: bytes) -> None:
+        self._news[uid] = fence, value
+        if self._task is None:
+            self._task = self._loop.create_task(self._write(), name="onward progress")
+
+    async def _write(self) -> None:
+        while self._news:
+            await self.tick()
+            await asyncio.sleep(EVERY_SECONDS)
+        self._task = None
+
+    async def tick(self) -> None:
+        """Write what is new."""
+        news, self._news = self._news, {}
+        for uid, (fence, value) in news.items():
+            with contextlib.suppress(OnwardError):  # it is only for people to see
+                await self._store.keep_progress(self._worker, uid, fence, value)
+
+    async def close(self) -> None:
+        """Write the last news, and no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self.tick()

@@ -1,0 +1,38 @@
+"""Runs that a body starts on behalf of a call: a step that is sent elsewhere, a part of a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.run import RunKind
+from onward.engine.payloads import pack
+from onward.runtime.definition import run_name
+from onward.store.rows import NewRun
+
+if TYPE_CHECKING:
+    from onward.codec import Arguments
+    from onward.runtime.definition import Route, StepDefinition
+    from onward.store.rows import Claimed
+
+
+def step_run(definition: StepDefinition, arguments: Arguments, parent: Claimed) -> NewRun:
+    """Return the run of a step that is sent elsewhere; it ends with the run that needs it."""
+    route = definition.route
+    assert route is not None
+    return NewRun(
+        "",
+        "",
+        run_name(RunKind.STEP, definition.name),
+        pack(arguments.payload()),
+        arguments.fingerprint(),
+        RunKind.STEP,
+        queue=route.queue or parent.queue,
+        tags=" ".join(route.tags),
+        flow_key=flow_key(definition.name, route),
+        tied=1,
+    )
+
+
+def flow_key(name: str, route: Route) -> str | None:
+    """Return the key under which the runs of a limited step are counted."""
+    return None if route.limit is None else run_name(RunKind.STEP, name)

@@ -1,0 +1,193 @@
+"""An event loop in a thread of its own, and the way into it from other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from onward.errors import Unavailable, UserError
+from onward.store.clock import spawn_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from contextlib import AbstractAsyncContextManager
+
+    from onward.core.ports import Spawned
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False, repr=False)
+class WouldBlock(UserError, RuntimeError):
+    """A call that waits was made in a thread whose event loop would stand still meanwhile."""
+
+    code: ClassVar[str] = "would_block"
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} was called where an event loop runs, and would stop it. "
+            "Await the async App there, or make the call in a thread: asyncio.to_thread(...)."
+        )
+
+
+class Background:
+    """Runs coroutines for threads that wait for their answers.
+
+    Args:
+        what: Who it is that waits, for errors.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Spawned | None = None
+        # By thread: a thread makes one call at a time.
+        self._calls: dict[int, Future[Any]] = {}
+        self._failures: dict[int, BaseException] = {}
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.refuse_in_loop()
+        running: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = spawn_thread(lambda: _run(running), name="onward-sync")
+        self._loop = running.result()
+
+    def stop(self) -> None:
+        """Cancel what is under way and end the thread."""
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and return its result; Ctrl-C here cancels it.
+
+        Raises:
+            WouldBlock: this thread has an event loop that runs.
+            Unavailable: the loop was not started, or was stopped meanwhile.
+        """
+        thread = threading.get_ident()
+        try:
+            loop = self._ready(thread)
+        except BaseException:
+            work.close()
+            raise
+        answer: Future[T] = asyncio.run_coroutine_threadsafe(work, loop)
+        self._calls[thread] = answer
+        try:
+            return answer.result()
+        except CancelledError:
+            raise self._failures.pop(thread, None) or self._closed() from None
+        finally:
+            self._calls.pop(thread, None)
+            answer.cancel()  # it is done, unless waiting for it was interrupted
+
+    def _ready(self, thread: int) -> asyncio.AbstractEventLoop:
+        """Return the loop, if the thread may wait for it."""
+        self.refuse_in_loop()
+        failure = self._failures.pop(thread, None)
+        if failure is not None:
+            raise failure
+        if self._loop is None:
+            raise Unavailable(self._what, "is not open in this process")
+        return self._loop
+
+    def refuse_in_loop(self) -> None:
+        """Refuse to wait in a thread whose event loop runs.
+
+        Raises:
+            WouldBlock: this is such a thread.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise WouldBlock(self._what)
+
+    @contextmanager
+    def hold(self, opened: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Keep something entered in the loop while the body here runs.
+
+        If it fails by itself, the call that the body waits in, or its next one, raises that error.
+        """
+        thread = threading.get_ident()
+        stay = _Stay(opened, lambda failure: self._fail(thread, failure))
+        value = self.call(stay.enter())
+        try:
+            yield value
+        finally:
+            self._failures.pop(thread, None)  # leaving raises it
+            try:
+                self.call(stay.leave())
+            finally:
+                self._failures.pop(thread, None)
+
+    def _fail(self, thread: int, failure: BaseException) -> None:
+        self._failures[thread] = failure
+        call = self._calls.get(thread)
+        if call is not None:
+            call.cancel()
+
+    def _closed(self) -> Unavailable:
+        return Unavailable(self._what, "was closed while a call waited")
+
+
+class _Stay(Generic[T]):
+    """A context that is entered and left in one task, as it must be."""
+
+    def __init__(
+        self, opened: AbstractAsyncContextManager[T], failed: Callable[[BaseException], None]
+    ) -> None:
+        self._opened = opened
+        self._failed = failed
+        self._left = asyncio.Event()
+        self._is_in = False
+
+    async def enter(self) -> T:
+        """Enter, and return what that gave."""
+        entered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._stay(entered), name="onward stay")
+        try:
+            either: list[asyncio.Future[Any]] = [entered, self._task]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            raise
+        if not entered.done():
+            await self._task  # it did not get in: this raises why
+        self._is_in = True
+        return entered.result()
+
+    async def leave(self) -> None:
+        """Leave, and raise what went wrong."""
+        self._is_in = False
+        self._left.set()
+        await self._task
+
+    async def _stay(self, entered: asyncio.Future[T]) -> None:
+        try:
+            async with self._opened as value:
+                entered.set_result(value)
+                await self._left.wait()
+        except BaseException as failure:
+            if self._is_in:
+                self._failed(failure)
+            raise
+
+
+def _run(running: Future[asyncio.AbstractEventLoop]) -> None:
+    try:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            loop.call_soon(running.set_result, loop)
+            loop.run_forever()
+    except BaseException as error:
+        if running.done():
+            raise
+        running.set_exception(error)  # there is no loop: whoever waits for it must hear that

@@ -1,0 +1,195 @@
+"""What the code of a workflow or a step can know and say of its own run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from onward.codec import check_id, encode
+from onward.engine.payloads import pack
+from onward.errors import BadInput, NotInBody
+from onward.runtime.context import body_now, step_now
+from onward.runtime.notes import Noted
+from onward.runtime.runloop import branch_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from onward.runtime.attempt import Attempt
+    from onward.runtime.body import Body
+    from onward.store.rows import Claimed
+
+
+class Attributes(MutableMapping[str, Any]):
+    """What a run says of itself, for people and for `info()`: plain JSON values by name.
+
+    What a step sets is kept together with its result, and only then.
+    """
+
+    def __init__(self, seen: dict[str, Any], note: Callable[[Noted], None]) -> None:
+        self._seen = seen
+        self._note = note
+
+    def __getitem__(self, name: str) -> Any:
+        return self._seen[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        encode(value, path=f"attribute {name}")  # refuse here what could not be kept
+        noted = Noted()
+        noted.attributes[check_id(name, "the name of an attribute")] = value
+        self._note(noted)
+
+    def __delitem__(self, name: str) -> None:
+        raise BadInput(f"attribute {name!r}", "cannot be taken back", "Set it to None")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+class Counters(Mapping[str, int | float]):
+    """What a run counts: exact, however often steps are tried and bodies are replayed."""
+
+    def __init__(self, seen: dict[str, int | float], note: Callable[[Noted], None]) -> None:
+        self._seen = seen
+        self._note = note
+
+    def add(self, name: str, count: float = 1) -> None:
+        """Add to a counter; in a step it counts when the step has succeeded."""
+        if isinstance(count, bool) or not isinstance(count, int | float):
+            raise BadInput(f"count {count!r}", "is not a number", "Add an int or a float")
+        noted = Noted()
+        noted.counters[check_id(name, "the name of a counter")] = count
+        self._note(noted)
+
+    def __getitem__(self, name: str) -> int | float:
+        return self._seen[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+class Current:
+    """The run that is going on, seen from inside: from its body, or from one of its steps.
+
+    Attributes:
+        id: Its id.
+        uid: The key of this very run.
+        workflow: The name of what it runs.
+        attempt: In a step, the attempt of the step; in a body, the attempt of the run.
+        parent: The uid of the run that started it, if one did.
+        root: The uid of the topmost run of its tree.
+        step: The name of the step, in a step.
+        attributes: What it says of itself.
+        counters: What it counts.
+    """
+
+    def __init__(self, run: Claimed, attempt: Attempt | None, body: Body | None) -> None:
+        self.id = run.id
+        self.uid = run.uid
+        self.workflow = run.name
+        self.queue = run.queue
+        self.parent = run.parent
+        self.root = run.root or run.uid
+        self.attempt = run.attempt if attempt is None else attempt.number
+        self.step = None if attempt is None else attempt.name
+        self._run = run
+        self._attempt = attempt
+        self._body = body
+        seen = attempt.noted if attempt is not None else _notes_of(body).seen
+        self.attributes = Attributes(seen.attributes, self._note)
+        self.counters = Counters(seen.counters, self._note)
+
+    def _note(self, noted: Noted) -> None:
+        if self._attempt is not None:
+            self._attempt.noted.take(noted)
+        else:
+            _notes_of(self._body).note(noted, branch_now.get())
+
+    @property
+    def scheduled_at(self) -> datetime:
+        """When the run was to start."""
+        return datetime.fromtimestamp(self._run.scheduled_at / 1_000_000, UTC)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the run is cancelled if it is not over, if it has a deadline."""
+        at = self._run.deadline
+        return None if at is None else datetime.fromtimestamp(at / 1_000_000, UTC)
+
+    @property
+    def why(self) -> str:
+        """What the run waits for, in words."""
+        waited = () if self._body is None else tuple(self._body.calls.values())
+        if not waited:
+            return "it waits for nothing"
+        return "it waits for " + ", ".join(f"{call.kind} {call.name!r}" for call in waited[:10])
+
+    def heartbeat(self, progress: Any = None) -> None:
+        """Say that a step is alive and, if wanted, how far it is; stop it if it should not go on.
+
+        A step in a thread can be stopped in no other way: call this in its loop.
+
+        Raises:
+            asyncio.CancelledError: the step timed out, or nobody waits for it any more.
+        """
+        if self._attempt is None:
+            raise NotInBody("heartbeat", "says nothing: it never blocks", "Call it from a step")
+        if progress is not None:
+            self._attempt.progress(progress)
+        self._attempt.heartbeat()
+
+    def progress(self, value: Any) -> None:
+        """Let others see how far the run is, in `info().progress`; the last word wins."""
+        if self._attempt is not None:
+            self._attempt.progress(value)
+        elif self._body is not None:
+            self._body.progress(pack(encode(value, path="progress")))
+
+    def __repr__(self) -> str:
+        return f"<in run {self.id}>"
+
+
+def _notes_of(body: Body | None) -> Any:
+    assert body is not None
+    return body.notes
+
+
+def current() -> Current:
+    """Return the run that the calling code is part of.
+
+    Raises:
+        NotInBody: it is not part of one.
+
+    Example:
+        >>> import asyncio, onward
+        >>> @onward.step
+        ... async def load(rows: int) -> int:
+        ...     onward.current().counters.add("rows", rows)
+        ...     return rows
+        >>> @onward.workflow
+        ... async def batch() -> str:
+        ...     await load(3)
+        ...     await load(4)
+        ...     return f"{onward.current().id}: {onward.current().counters['rows']} rows"
+        >>> async def main() -> str:
+        ...     app = onward.App(":memory:")
+        ...     async with app, app.worker(workflows=[batch]):
+        ...         return await app.run(batch.options(id="monday"))
+        >>> asyncio.run(main())
+        'monday: 7 rows'
+    """
+    attempt, body = step_now.get(), body_now.get()
+    if attempt is not None and body is None:
+        return Current(attempt.run, attempt, None)
+    if body is None:
+        raise NotInBody(
+            "onward.current()", "makes sense only there, and this is outside", "Call it from a run"
+        )
+    return Current(body.run, None, body)

@@ -1,0 +1,227 @@
+"""What the body of a workflow can ask for beside its steps: time, chance, marks, other runs."""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+import uuid as _uuid
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
+
+from onward.codec import check_id
+from onward.core.digest import digest
+from onward.errors import BadInput, NotInBody
+from onward.runtime.context import body_now, step_now
+from onward.runtime.endings import ContinueAsNew
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Iterable
+
+    from onward.codec import CallShape
+    from onward.runtime.body import Body
+    from onward.sdk.workflow import Workflow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def body_for(what: str, advice: str = "Call it from a workflow") -> Body:
+    """Return the body that is asking.
+
+    Raises:
+        NotInBody: the code that asks is not part of one.
+    """
+    body = body_now.get()
+    if body is None:
+        where = "a step" if step_now.get() is not None else "outside"
+        raise NotInBody(what, f"makes sense only there, and this is {where}", advice)
+    return body
+
+
+def now() -> datetime:
+    """Return the time, the same in every replay: that of the last thing the run was handed.
+
+    Outside a run it is the time on the clock.
+
+    Example:
+        >>> import onward
+        >>> onward.now().tzinfo
+        datetime.timezone.utc
+    """
+    body = body_now.get()
+    if body is None:
+        return datetime.now(UTC)
+    return _EPOCH + timedelta(microseconds=body.now)
+
+
+def uuid() -> _uuid.UUID:
+    """Return a new UUID, the same in every replay.
+
+    Example:
+        >>> import onward
+        >>> onward.uuid().version
+        4
+    """
+    body = body_now.get()
+    if body is None:
+        return _uuid.uuid4()
+    return _uuid.UUID(hex=digest(body.draw("uuid")), version=4)
+
+
+def random() -> _random.Random:
+    """Return a generator of random numbers whose numbers are the same in every replay.
+
+    Example:
+        >>> import onward
+        >>> 0 <= onward.random().random() < 1
+        True
+    """
+    body = body_now.get()
+    if body is None:
+        return _random.Random()  # noqa: S311 - for shuffling and sampling, not for secrets
+    return _random.Random(digest(body.draw("random")))  # noqa: S311 - the same
+
+
+def patched(change: str) -> bool:
+    """Say whether a run takes the new way at a change of the code.
+
+    A run that was already past this place when the change was deployed keeps the old way; every
+    other takes the new one. Outside a run it is the new way.
+
+    Args:
+        change: A name for the change, unique in the workflow.
+
+    Example:
+        >>> import onward
+        >>> "new way" if onward.patched("send-receipts") else "old way"
+        'new way'
+    """
+    body = body_now.get()
+    name = check_id(change, "the name of a change")
+    return True if body is None else body.patched(name)
+
+
+def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
+    """End this run here and go on as a new one under the same id, with an empty history.
+
+    Signals that were not read, attributes and the deadline go over to it. For workflows that would
+    otherwise go on for ever.
+
+    Args:
+        *args: The arguments of the workflow for the new run.
+        **kwargs: The same, by name.
+
+    Raises:
+        NotInBody: the caller is not a workflow.
+
+    Example:
+        >>> import onward
+        >>> @onward.workflow
+        ... async def count(n: int) -> int:
+        ...     if n < 1_000:
+        ...         onward.continue_as_new(n + 1)
+        ...     return n
+    """
+    body_for("onward.continue_as_new")
+    raise ContinueAsNew(args, kwargs)
+
+
+class ChildRun(Generic[R]):
+    """A run that a workflow has started. It goes on by itself.
+
+    Attributes:
+        id: Its id.
+        uid: The key of this very run.
+    """
+
+    def __init__(
+        self, uid: str, run_id: str, started_by: str, shape: CallShape, *, is_child: bool
+    ) -> None:
+        self.uid = uid
+        self.id = run_id
+        self._started_by = started_by
+        self._shape = shape
+        self._is_child = is_child
+        self._outcome: asyncio.Future[R] | None = None
+
+    async def result(self) -> R:
+        """Wait until the run is over and return its result.
+
+        Raises:
+            RunFailed: it raised something, which is the cause; a registered type is raised itself.
+            RunCancelled: it was cancelled.
+            BadInput: another started it, so it does not tell this run when it is over.
+        """
+        body = body_for(f"waiting for run {self.id!r}")
+        if not self._is_child:
+            raise BadInput(
+                f"run {self.id!r}",
+                "was started by somebody else and does not tell this run when it is over",
+                "Wait for it outside: (await app.get(id)).result()",
+            )
+        if self._outcome is None:
+            self._outcome = body.result_of(
+                f"result of {self._shape.name}",
+                self.uid,
+                self._started_by,
+                self._shape.decode_result,
+            )
+        return await asyncio.shield(self._outcome)
+
+    def __repr__(self) -> str:
+        return f"<child run {self.id}>"
+
+
+async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
+    """Start another run from a workflow, and do not wait for it.
+
+    It outlives the run that started it, unless it is `tied` to it by its options.
+
+    Raises:
+        Conflict: its id belongs to a run that was started with something else.
+        NotInBody: the caller is not a workflow.
+    """
+    body = body_for(f"onward.start({workflow.name})", "Outside, use app.start")
+    row = workflow.row(args, kwargs)
+    asked = body.start_run(workflow.name, row, workflow.start_options.on_conflict)
+    uid, run_id, is_child, started_by = await asked
+    return ChildRun(uid, run_id, started_by, workflow.definition.shape, is_child=is_child)
+
+
+class _AsCompleted(Generic[T]):
+    """Awaitables in the order in which they come to an end."""
+
+    def __init__(self, awaitables: Iterable[Awaitable[T]]) -> None:
+        # In the order given, so that every task is the same branch in every replay.
+        self._tasks = [asyncio.ensure_future(each) for each in awaitables]
+        self._ended: asyncio.Queue[asyncio.Future[T]] = asyncio.Queue()
+        for task in self._tasks:
+            task.add_done_callback(self._ended.put_nowait)
+
+    async def __aiter__(self) -> AsyncIterator[asyncio.Future[T]]:
+        for _ in self._tasks:
+            yield await self._ended.get()
+
+
+def as_completed(awaitables: Iterable[Awaitable[T]]) -> AsyncIterator[asyncio.Future[T]]:
+    """Go through awaitables in the order in which they come to an end, the same in every replay.
+
+    What it gives is done: await it for the result, or for the error.
+
+    Args:
+        awaitables: Calls of steps and workflows, tasks, or other awaitables.
+
+    Example:
+        >>> import asyncio, onward
+        >>> async def later(n: int) -> int:
+        ...     await asyncio.sleep(n / 100)
+        ...     return n
+        >>> async def main() -> list[int]:
+        ...     return [await done async for done in onward.as_completed([later(2), later(1)])]
+        >>> asyncio.run(main())
+        [1, 2]
+    """
+    return aiter(_AsCompleted(awaitables))

@@ -1,0 +1,242 @@
+"""`map` and `starmap`: one call per item, in chunks that are runs of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+from onward.codec import check_id, signature_of
+from onward.core.digest import digest
+from onward.errors import BadInput
+from onward.runtime.chunks import ITEMS_MOST, OPEN_MOST, ChunkShape, Outcome, chunk_run
+from onward.runtime.context import body_now
+from onward.runtime.definition import StepDefinition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
+
+    from onward.codec import Arguments
+    from onward.runtime.body import Body
+    from onward.runtime.definition import WorkflowDefinition
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LIMIT = 100
+"""How many items are worked on at a time, unless told otherwise."""
+
+
+class Mappable(Generic[P, R]):
+    """What steps and workflows have in common: they can be called for many items."""
+
+    @property
+    def mapped(self) -> StepDefinition | WorkflowDefinition:
+        """What is called for each item."""
+        raise NotImplementedError
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call it once."""
+        raise NotImplementedError
+
+    def map(
+        self,
+        items: Iterable[Any],
+        *,
+        limit: int = LIMIT,
+        key: Callable[[Any], str] | None = None,
+        return_exceptions: bool = False,
+    ) -> Mapped[R]:
+        """Call it once for each item, at most `limit` at a time.
+
+        Await it for a list in the order of the items, or go through it with `async for`, which
+        holds only a part of the results in memory. In a run, finished chunks of up to 500 items are
+        never repeated.
+
+        Args:
+            items: What to call it with; each is the only argument of a call.
+            limit: How many calls may be under way at a time.
+            key: Returns what an item is about (an order id). With it, results are found again
+                even if the list is reordered or filtered when the code is changed.
+            return_exceptions: Give back errors among the results. By default the first one is
+                raised as soon as its chunk is done, and the rest is cancelled.
+        """
+        calls = [((item,), item) for item in items]
+        return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
+
+    def starmap(
+        self,
+        items: Iterable[Iterable[Any]],
+        *,
+        limit: int = LIMIT,
+        key: Callable[[Any], str] | None = None,
+        return_exceptions: bool = False,
+    ) -> Mapped[R]:
+        """Call it once for each item, which holds all arguments of a call; see `map`."""
+        calls = [(tuple(item), item) for item in items]
+        return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
+
+
+class Mapped(Generic[R]):
+    """Many calls of one function: await them for a list, or go through them one by one."""
+
+    def __init__(
+        self,
+        mapped: Mappable[..., R],
+        calls: list[tuple[tuple[Any, ...], Any]],
+        limit: int,
+        key: Callable[[Any], str] | None,
+        *,
+        return_exceptions: bool,
+    ) -> None:
+        if limit < 1:
+            raise BadInput(f"limit={limit}", "lets nothing happen", "Use 1 or more")
+        self._mapped = mapped
+        self._calls = calls
+        self._limit = limit
+        self._key = key
+        self._return_exceptions = return_exceptions
+
+    def __await__(self) -> Generator[Any, None, list[R]]:
+        return self._all().__await__()
+
+    async def _all(self) -> list[R]:
+        async with aclosing(self.__aiter__()) as results:
+            return [result async for result in results]
+
+    async def __aiter__(self) -> AsyncGenerator[R, None]:
+        body = body_now.get()
+        outcomes = self._plainly() if body is None else self._in_run(body)
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                if outcome.error is not None and not self._return_exceptions:
+                    raise outcome.error
+                yield cast("R", outcome.value if outcome.error is None else outcome.error)
+
+    # --- outside a run ---------------------------------------------------------------------------
+
+    async def _plainly(self) -> AsyncGenerator[Outcome, None]:
+        free = asyncio.Semaphore(self._limit)
+
+        async def call(args: tuple[Any, ...]) -> Outcome:
+            async with free:
+                try:
+                    return Outcome(await self._mapped(*args))
+                except Exception as error:  # noqa: BLE001 - the caller decides what it means
+                    return Outcome(error=error)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call(args)) for args, _ in self._calls]
+            try:
+                for task in tasks:
+                    yield await task
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    # --- in a run --------------------------------------------------------------------------------
+
+    async def _in_run(self, body: Body) -> AsyncGenerator[Outcome, None]:
+        plan = _Plan(body, self._mapped.mapped, self._limit, len(self._calls))
+        bound = [self._mapped.mapped.shape.bind(args, {}) for args, _ in self._calls]
+        if self._key is None:
+            async with aclosing(plan.in_order(bound)) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome
+            return
+        keys = [check_id(self._key(item), "the key of an item") for _, item in self._calls]
+        if len(set(keys)) < len(keys):
+            raise BadInput("the keys of a map", "are not unique", "Give each item its own")
+        found = await plan.by_key(dict(zip(keys, bound, strict=True)))
+        for each in keys:
+            yield found[each]
+
+
+async def _settled(buckets: int) -> int:
+    return buckets
+
+
+_SETTLE = StepDefinition("settle map", _settled, signature_of(_settled), True, compare=False)  # noqa: FBT003
+
+
+class _Plan:
+    """How the items of a map are spread over chunks."""
+
+    def __init__(
+        self, body: Body, definition: StepDefinition | WorkflowDefinition, limit: int, count: int
+    ) -> None:
+        self._body = body
+        self._definition = definition
+        self._shape = ChunkShape(definition)
+        self._open = min(OPEN_MOST, limit)
+        self._limit = limit // self._open
+        self._size = max(1, min(ITEMS_MOST, -(-count // self._open)))
+        self._count = count
+
+    async def in_order(self, calls: Sequence[Arguments]) -> AsyncGenerator[Outcome, None]:
+        """Yield what came of each call; a few chunks are under way at a time."""
+        parts = (calls[at : at + self._size] for at in range(0, len(calls), self._size))
+        under_way: deque[Awaitable[list[Outcome]]] = deque()
+        try:
+            for part in parts:
+                under_way.append(self._chunk(part))
+                if len(under_way) >= self._open:
+                    for outcome in await under_way.popleft():
+                        yield outcome
+            while under_way:
+                for outcome in await under_way.popleft():
+                    yield outcome
+        finally:
+            for chunk in under_way:
+                cast("asyncio.Future[Any]", chunk).cancel()
+
+    def _chunk(
+        self, calls: Sequence[Arguments], keys: Sequence[str] | None = None, name: str | None = None
+    ) -> asyncio.Future[list[Outcome]]:
+        run = chunk_run(self._definition, calls, keys, self._limit, self._body.run)
+        return self._body.child(
+            f"map {self._definition.name}",
+            run,
+            self._shape.decode_result,
+            key=name,
+            compare=keys is None,
+        )
+
+    async def by_key(self, calls: dict[str, Arguments]) -> dict[str, Outcome]:
+        """Return what came of each call, whatever else has been in the list before.
+
+        Items go to buckets by their keys alone, and how many buckets there are is settled when the
+        map is first made. A bucket keeps the results of items that have left the list; those that
+        have come to a bucket since it was done are done in another.
+        """
+        place = self._body.draw(f"map {self._definition.name}").partition(" ")[2]
+        wanted = -(-self._count // self._size) or 1
+        buckets = await self._body.step(_SETTLE, (wanted,), {}, place)
+        found: dict[str, Outcome] = {}
+        spread: dict[int, list[str]] = {}
+        for key in calls:
+            spread.setdefault(int(digest(key), 16) % buckets, []).append(key)
+        free = asyncio.Semaphore(self._open)
+
+        async def fill(number: int, keys: list[str]) -> None:
+            async with free:
+                known: dict[str, Outcome] = {}
+                late = 0
+                while left := [key for key in keys if key not in known]:
+                    name = f"{place} {number}" + (f" late {late}" if late else "")
+                    part = [calls[key] for key in left]
+                    known |= await self._bucket(name, left, part)
+                    late += 1
+                found.update({key: known[key] for key in keys})
+
+        async with asyncio.TaskGroup() as group:
+            for number, keys in sorted(spread.items()):
+                group.create_task(fill(number, keys))
+        return found
+
+    async def _bucket(
+        self, name: str, keys: list[str], calls: list[Arguments]
+    ) -> dict[str, Outcome]:
+        outcomes = await self._chunk(calls, keys, name)
+        return {cast("str", outcome.key): outcome for outcome in outcomes}

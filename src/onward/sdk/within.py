@@ -1,0 +1,69 @@
+"""Starts and signals in a transaction of the user's own: they happen if and when it commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from onward.codec import encode
+from onward.engine import within as joining
+from onward.sdk.waits import Signal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.runtime.definition import WorkflowDefinition
+    from onward.sdk.run import Run
+    from onward.sdk.workflow import Workflow
+    from onward.store.store import Store
+    from onward.store.within import Within as StoreWithin
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Within:
+    """An app, seen from an open transaction of your own; `App.within` makes it.
+
+    What is done here only inserts, so it neither waits for the engine nor holds it up. If you roll
+    back, nothing was started or sent. Workers find it soon after your commit.
+
+    On SQLite a transaction that has written holds up every other writer of the file: commit soon.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        within: StoreWithin,
+        handle: Callable[[str, str, WorkflowDefinition | None], Run[Any]],
+        version: str | None = None,
+    ) -> None:
+        self._store = store
+        self._within = within
+        self._handle = handle
+        self._version = version
+
+    async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+        """Start a run with your commit and return a handle on it, which is of use after that.
+
+        Raises:
+            Conflict: the id belongs to a run that was started with something else. Your transaction
+                goes on.
+            Unencodable: an argument cannot be stored.
+            StoreUnusable: the connection leads elsewhere, or is in no transaction.
+        """
+        run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
+        options = workflow.start_options
+        started = await joining.start(self._within, run, options.on_conflict)
+        return self._handle(started.uid, options.id or started.uid, workflow.definition)
+
+    async def signal(self, id: str, signal: Signal[Any] | str, value: Any = None) -> None:  # noqa: A002
+        """Send a signal to the newest run of an id, with your commit.
+
+        Raises:
+            NotFound: your transaction sees no run of that id.
+            RunOver: it has ended.
+            StoreUnusable: the connection leads elsewhere, or is in no transaction.
+        """
+        wanted = signal if isinstance(signal, Signal) else Signal(signal)
+        payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
+        await joining.signal(self._store, self._within, id, wanted.name, payload)

@@ -1,0 +1,1 @@
+"""Connections that callers bring: one file a driver, none imported before its connection comes."""

@@ -1,0 +1,60 @@
+"""What a run that ends tells others: its parent how it ended, its tied children to end as well.
+
+The end of a child travels in the payload of a message: state and reason as words, a line each, then
+the bytes of its result or error, which nobody here looks into.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.inbox import MessageKind
+from onward.core.run import Reason
+from onward.store.messages import stirring
+from onward.store.rows import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CANCEL = "cancel"
+"""The id of the message by which a run is told to stop: it is told once."""
+
+DEADLINE = "deadline"
+"""The id of the message by which a run is told that its deadline has passed."""
+
+
+class ChildEnd(NamedTuple):
+    """How a child ended: `data` is its result, or its error, or nothing."""
+
+    state: str
+    reason: str | None
+    data: bytes
+
+
+def child_end(state: str, reason: str | None, result: bytes | None, error: bytes | None) -> bytes:
+    """Return the end of a run as the payload of the message to its parent."""
+    return b"\n".join((state.encode(), (reason or "").encode(), result or error or b""))
+
+
+def read_child_end(payload: bytes) -> ChildEnd:
+    """Return the end of a run from the payload of the message to its parent."""
+    state, reason, data = payload.split(b"\n", 2)
+    return ChildEnd(state.decode(), reason.decode() or None, data)
+
+
+def to_parent(parent: str, identity: str, end: bytes) -> Message:
+    """Return what the parent of a run is told: the call that waits for it, and how it ended."""
+    kind = MessageKind.CHILD
+    return Message(parent, f"child {identity}", kind, identity, end, stirring(kind))
+
+
+def to_children(children: Iterable[str]) -> list[Message]:
+    """Return what the tied children of a run are told: to end with it."""
+    kind, why = MessageKind.CANCEL, Reason.PARENT
+    return [Message(child, CANCEL, kind, why, None, stirring(kind)) for child in children]
+
+
+def to_overdue(run: str) -> Message:
+    """Return what a run is told whose deadline has passed."""
+    kind, why = MessageKind.CANCEL, Reason.DEADLINE
+    return Message(run, DEADLINE, kind, why, None, stirring(kind))

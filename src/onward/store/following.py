@@ -1,0 +1,199 @@
+"""How one run follows another: it is retried, continued, forked or replaced.
+
+The end of the old run and the new run with all that it begins with are one transaction, so that at
+every moment exactly one run has the id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.chain import Carried, Link, carried
+from onward.core.chain import follow as decide
+from onward.core.decision import Moved, Refused
+from onward.core.run import TERMINAL, Reason, Run, RunState
+from onward.store.hints import queue_subject, run_subject
+from onward.store.rows import RunRow
+from onward.store.stopping import end_children, tied
+
+if TYPE_CHECKING:
+    from onward.core.decision import Decision
+    from onward.core.instant import Duration
+    from onward.store.database import Tx
+    from onward.store.rows import Move, NewRecord
+
+
+class Following(NamedTuple):
+    """A run that is to follow the run `old`.
+
+    It begins with the calls that were handed over before the position `cut`: all for None, none for
+    0. `edited` stands at the position `cut`, in the place of what the old run has there. With
+    another `id` it is a fork beside the old run, which is left as it is. `input`, `args_hash` and
+    `attributes` are the old run's unless they are given.
+
+    The owner of a running run gives `worker`, `fence` and `end`, what becomes of it; if that says
+    what it has `seen`, nothing may have arrived since. All that it wrote before must be written.
+    """
+
+    old: str
+    new_uid: str
+    link: str
+    cut: int | None = None
+    id: str | None = None
+    input: bytes | None = None
+    args_hash: str | None = None
+    delay_in: Duration = 0
+    attributes: bytes | None = None
+    edited: NewRecord | None = None
+    worker: str | None = None
+    fence: int | None = None
+    end: Move | None = None
+
+
+class Followed(NamedTuple):
+    """The answer: the run that has the id now, its state, and whether this made it.
+
+    `made`, also when it was made before · `taken`: another run has the id · `refused`, and `why` ·
+    `lost`: the owner is not the owner any more · `busy`: it has not seen all messages · `absent`.
+    """
+
+    uid: str | None
+    fate: str
+    state: str = ""
+    why: str = ""
+
+
+async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
+    """Let a run follow another, and return what hints are to be rung."""
+    is_leased = wish.worker is None or await tx.leased(wish.worker)
+    ends_family = wish.id is None and wish.link != Link.CONTINUE
+    children = await tied(tx, wish.old) if ends_family else []
+    await tx.lock([wish.old, *children])
+    made = await _run(tx, wish.new_uid)
+    if made is not None:
+        return Followed(made.uid, "made", made.state), set()
+    old = await _run(tx, wish.old)
+    if old is None:
+        return Followed(None, "absent"), set()
+    if wish.id == old.id:
+        wish = wish._replace(id=None)
+    refusal = await _refusal(tx, wish, old, is_leased=is_leased)
+    if refusal is not None:
+        return refusal, set()
+    if wish.id is None:
+        await _end(tx, wish, old)
+    followed, subjects = await _begin(tx, wish, old)
+    if followed.fate == "made" and ends_family:
+        subjects |= await end_children(tx, old.uid)
+    return followed, subjects
+
+
+async def _refusal(tx: Tx, wish: Following, old: RunRow, *, is_leased: bool) -> Followed | None:
+    if wish.worker is not None:
+        owns = old.state == RunState.RUNNING and (old.worker, old.fence) == (
+            wish.worker,
+            wish.fence,
+        )
+        if not is_leased or not owns:
+            return Followed(None, "lost")
+        if wish.end is not None and wish.end.seen not in (None, old.inbox):
+            return Followed(None, "busy", old.state)
+    if wish.id is None and not old.newest:
+        return await _taken(tx, old.id)
+    decision = _decide(wish, old)
+    if not isinstance(decision, Moved):
+        return Followed(None, "refused", old.state, decision.why)
+    if wish.edited is not None and not 1 <= (wish.cut or 0) <= await _last(tx, old.uid) + 1:
+        why = f"it has no position {wish.cut} that could be edited"
+        return Followed(None, "refused", old.state, why)
+    return None
+
+
+def _decide(wish: Following, old: RunRow) -> Decision[Run]:
+    link = Link(wish.link)
+    run = Run(RunState(old.state), Reason(old.reason) if old.reason else None, fence=old.fence)
+    if wish.id is not None:  # beside the old run, which goes on as it is
+        return Moved(run) if link is Link.FORK else Refused("only a fork may have another id")
+    if wish.end is not None and link is not Link.CONTINUE:
+        run = Run(RunState(wish.end.state))
+    return decide(run, link, now=old.updated_at)
+
+
+async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
+    """Let the old run be over, and not the newest of its id any more."""
+    end = wish.end
+    if old.state in TERMINAL:
+        await tx.fetch("be_followed", uid=old.uid)
+    elif end is None:  # it was paused, and fails for that reason
+        given = {"state": RunState.FAILED, "reason": old.reason, "phase": None, "seq": 0}
+        await tx.fetch("end_followed", uid=old.uid, **given)
+    else:
+        given = {"state": end.state, "reason": end.reason, "phase": end.phase, "seq": end.seq}
+        await tx.fetch("end_followed", uid=old.uid, **given)
+        if end.result is not None or end.error is not None:
+            kept = {"result": end.result, "error": end.error, "culprit": end.culprit}
+            await tx.fetch("keep_end", uid=old.uid, **kept)
+
+
+async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[str]]:
+    """Make the new run, with what it takes over from the old one."""
+    last = await _last(tx, old.uid)
+    # What is written to the old history from now on is not copied, if ever anything is.
+    cut = last + 1 if wish.cut is None else max(0, wish.cut)
+    link, takes = Link(wish.link), carried(Link(wish.link))
+    both = {"old": old.uid, "new_uid": wish.new_uid}
+    rows = await tx.fetch(
+        "follow_run",
+        id=wish.id,
+        link=link,
+        delay_in=wish.delay_in,
+        keeps_deadline=int(Carried.DEADLINE in takes),
+        is_retry=int(link is Link.RETRY),
+        seq=cut if wish.edited is not None else min(last, max(0, cut - 1)),
+        **both,
+    )
+    if not rows:  # nothing was written: beside a run that another has started just now
+        made = await _run(tx, wish.new_uid)
+        if made is None:
+            return await _taken(tx, wish.id or old.id), set()
+        return Followed(made.uid, "made", made.state), set()
+    state, queue = rows[0]
+    await tx.fetch(
+        "follow_data",
+        input=wish.input,
+        args_hash=wish.args_hash,
+        attributes=wish.attributes,
+        keeps_attributes=int(Carried.ATTRIBUTES in takes),
+        **both,
+    )
+    await tx.fetch("copy_records", cut=cut, **both)
+    if wish.edited is not None:
+        await tx.fetch("edit_record", **_edited(wish.edited, wish.new_uid, cut))
+    await tx.fetch("copy_messages", signals=_signals(link), **both)
+    return Followed(wish.new_uid, "made", state), {queue_subject(queue), run_subject(old.uid)}
+
+
+def _edited(record: NewRecord, run: str, seq: int) -> dict[str, object]:
+    return record._replace(run=run, seq=seq)._asdict()
+
+
+def _signals(link: Link) -> str:
+    """Say which signals a run takes over that no copied record has taken."""
+    if Carried.SIGNALS not in carried(link):
+        return "none"
+    return "unread" if link is Link.CONTINUE else "all"
+
+
+async def _taken(tx: Tx, run_id: str) -> Followed:
+    rows = await tx.fetch("newest_run", id=run_id)
+    newest = RunRow._make(rows[0])
+    return Followed(newest.uid, "taken", newest.state)
+
+
+async def _run(tx: Tx, uid: str) -> RunRow | None:
+    rows = await tx.fetch("run_by_uid", uid=uid)
+    return RunRow._make(rows[0]) if rows else None
+
+
+async def _last(tx: Tx, run: str) -> int:
+    return int((await tx.fetch("last_position", run=run))[0][0])

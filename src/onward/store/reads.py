@@ -1,0 +1,159 @@
+"""What can be read from a store: runs, their histories and inboxes, and what waits for whom."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onward.errors import NotFound
+from onward.store.fitness import is_storable
+from onward.store.rows import InboxRow, RecordRow, RunEnd, RunRow
+from onward.store.serving import unserved
+from onward.store.upkeep import chores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+    from onward.core.instant import Instant
+    from onward.store.database import Database, Tx
+    from onward.store.serving import Unserved
+    from onward.store.upkeep import Chores
+
+T = TypeVar("T")
+
+
+class Reads:
+    """A namespace in a database, as far as it is read."""
+
+    database: Database
+    namespace: str
+
+    # --- runs ------------------------------------------------------------------------------------
+
+    async def run(self, uid: str) -> RunRow:
+        """Return a run as it stands.
+
+        Raises:
+            NotFound: there is none of that uid.
+        """
+        return RunRow._make(await self._one("run_by_uid", uid=uid))
+
+    async def newest(self, id: str) -> RunRow:  # noqa: A002 - it is the user's word
+        """Return the newest run of an id.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        return RunRow._make(await self._one("newest_run", id=id))
+
+    async def end(self, uid: str) -> RunEnd:
+        """Return what a run was given and what came of it.
+
+        Raises:
+            NotFound: there is none of that uid.
+        """
+        return RunEnd._make(await self._one("run_end", uid=uid))
+
+    async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
+        """Return those of the runs that are over or paused, with what came of them."""
+        wanted = dict.fromkeys(uids)
+        rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.texts(wanted)))
+        return [RunEnd._make(row) for row in rows]
+
+    async def notes(self, uid: str) -> list[bytes]:
+        """Return what a run has noted of itself."""
+        return [row[0] for row in await self.read(lambda tx: tx.fetch("notes", uid=uid))]
+
+    async def counts(self) -> dict[str, int]:
+        """Return how many runs are in each state."""
+        rows = await self.read(lambda tx: tx.fetch("counts"))
+        return {row[0]: row[1] for row in rows}
+
+    async def list_runs(
+        self,
+        *,
+        name: str | None = None,
+        state: str | None = None,
+        queue: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRow]:
+        """Return runs, newest first; `before` is the uid of the last one of the page before."""
+        rows = await self.read(
+            lambda tx: tx.fetch(
+                "list_runs", name=name, state=state, queue=queue, limit=limit, before=before
+            )
+        )
+        return [RunRow._make(row) for row in rows]
+
+    async def now(self) -> Instant:
+        """Return the database's time."""
+        rows = await self.read(lambda tx: tx.fetch("clock"))
+        at: Instant = rows[0][0]
+        return at
+
+    async def children(self, uid: str) -> list[RunRow]:
+        """Return the runs that a run has started, oldest first."""
+        rows = await self.read(lambda tx: tx.fetch("list_children", uid=uid))
+        return [RunRow._make(row) for row in sorted(rows, key=itemgetter(0))]
+
+    async def unserved(self, limit: int = 100) -> list[Unserved]:
+        """Return runs that could go on but that no live worker can take, and why."""
+        return await self.view(lambda tx: unserved(tx, limit))
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    async def history(self, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
+        """Return the histories of runs, each in the order of delivery, what is open last."""
+        found: dict[str, list[RecordRow]] = {uid: [] for uid in uids}
+        for row in await self.read(lambda tx: tx.fetch("history", uids=tx.texts(found))):
+            record = RecordRow._make(row)
+            found[record.run].append(record)
+        return found
+
+    async def look(self, uids: Iterable[str]) -> dict[str, list[InboxRow]]:
+        """Return the inboxes of runs, each in the order of arrival."""
+        found: dict[str, list[InboxRow]] = {uid: [] for uid in uids}
+        for row in await self.read(lambda tx: tx.fetch("look", uids=tx.texts(found))):
+            message = InboxRow._make(row)
+            found[message.run].append(message)
+        return found
+
+    async def owned(self, worker: str) -> dict[str, int]:
+        """Return the runs in a worker's name, with their fences: what an audit compares."""
+        rows = await self.read(lambda tx: tx.fetch("runs_of_worker", worker=worker))
+        return {row[0]: row[1] for row in rows}
+
+    async def next_due(self, since: Instant = 0) -> Instant | None:
+        """Return when the next waiting run is due, or a deadline passes, after `since`."""
+        rows = await self.read(lambda tx: tx.fetch("next_due", since=since))
+        return min((at for at in rows[0] if at is not None), default=None)
+
+    async def chores(self) -> Chores:
+        """Return what there is to do beside claiming runs; one cheap look a turn."""
+        return await self.read(chores)
+
+    async def served_queues(self) -> set[str]:
+        """Return the queues that some live worker serves."""
+        rows = await self.read(lambda tx: tx.fetch("live_queues"))
+        return {queue for row in rows for queue in row[0].split("\n")}
+
+    # --- any statement ---------------------------------------------------------------------------
+
+    async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`, which only reads."""
+        return await self.database.read(work)
+
+    async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`, which only reads, with all its statements seeing the same moment."""
+        return await self.database.view(work)
+
+    async def _one(self, statement: str, **given: str) -> Sequence[Any]:
+        """Return the row of a run, which is not there if no database could hold what is given."""
+        [name] = given.values()
+        rows: Sequence[Sequence[Any]] = ()
+        if is_storable(name):
+            rows = await self.read(lambda tx: tx.fetch(statement, **given))
+        if not rows:
+            raise NotFound("run", name, self.namespace)
+        return rows[0]

@@ -1,0 +1,35 @@
+"""Starting a run in the place of another that is over, under the same id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.chain import Link
+from onward.store.fitness import check_run
+from onward.store.hints import queue_subject
+from onward.store.rows import Started
+
+if TYPE_CHECKING:
+    from onward.store.database import Tx
+    from onward.store.rows import NewRun
+    from onward.store.store import Store
+
+
+async def replace(store: Store, old: str, run: NewRun) -> Started:
+    """Start `run` in the place of the run `old`, unless another has taken that place."""
+    follower = run._replace(follows=old, link=Link.REPLACE)
+    check_run(follower)
+    started = await store.write(lambda tx: _replace(tx, old, follower))
+    store.database.tell([queue_subject(run.queue)])
+    return started
+
+
+async def _replace(tx: Tx, old: str, run: NewRun) -> Started:
+    given = run._asdict()
+    if await tx.fetch("retire_run", uid=old):
+        [made] = await tx.fetch("insert_run", **given)
+        await tx.fetch("insert_run_data", **given)
+        return Started(run.uid, True, run.name, run.args_hash, made[0])  # noqa: FBT003
+    [found] = await tx.fetch("run_by_id", id=run.id)
+    uid, name, args_hash, state = found
+    return Started(uid, uid == run.uid, name, args_hash, state)

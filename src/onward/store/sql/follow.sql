@@ -1,0 +1,80 @@
+-- How one run follows another: a new row made of the old one's, with as much of its history and of
+-- its inbox as it begins with. All of it is one transaction that holds the old row.
+
+-- name: end_followed
+UPDATE onward_run
+SET newest = 0, state = :state, reason = :reason, phase = coalesce(CAST(:phase AS TEXT), phase),
+    due = NULL, worker = NULL, crashes = 0,
+    seq = CASE WHEN CAST(:seq AS BIGINT) > seq THEN CAST(:seq AS BIGINT) ELSE seq END,
+    finished_at = :now, updated_at = :now
+WHERE namespace = :namespace AND uid = :uid;
+
+-- name: be_followed
+-- A run that is over never changes, but for this.
+UPDATE onward_run SET newest = 0 WHERE namespace = :namespace AND uid = :uid;
+
+-- name: last_position
+SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND run = :run;
+
+-- name: follow_run
+INSERT INTO onward_run (
+    namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due, deadline,
+    seq, inbox, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
+    scheduled_at, created_at, updated_at)
+SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o.kind, o.name,
+       o.version, o.queue, o.priority, o.flow_key, o.tags,
+       CASE WHEN t.delay_in > 0 THEN 'waiting' ELSE 'ready' END, t.now + t.delay_in,
+       CASE WHEN CAST(:keeps_deadline AS BIGINT) = 1 THEN o.deadline
+            ELSE o.deadline - o.scheduled_at + t.now + t.delay_in END,
+       CAST(:seq AS BIGINT), o.inbox, o.parent, o.parent_identity, o.root, o.tied, o.uid,
+       CAST(:link AS TEXT),
+       CASE WHEN CAST(:is_retry AS BIGINT) = 1 THEN o.attempt + 1 ELSE 1 END,
+       CASE WHEN CAST(:is_retry AS BIGINT) = 1 THEN coalesce(o.origin, o.uid) END, o.handler,
+       t.now + t.delay_in, t.now, t.now
+FROM onward_run o,
+     (SELECT CAST(:now AS BIGINT) AS now, CAST(:delay_in AS BIGINT) AS delay_in) t
+WHERE o.namespace = :namespace AND o.uid = :old
+ON CONFLICT DO NOTHING
+RETURNING state, queue;
+
+-- name: follow_data
+INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
+SELECT namespace, CAST(:new_uid AS TEXT), coalesce(:input, input),
+       coalesce(CAST(:args_hash AS TEXT), args_hash), trace, retry,
+       CASE WHEN CAST(:keeps_attributes AS BIGINT) = 1 THEN coalesce(:attributes, attributes)
+            ELSE :attributes END
+FROM onward_run_data WHERE namespace = :namespace AND uid = :old;
+
+-- name: copy_records
+-- The calls that were handed over before `cut`, with their failed attempts.
+INSERT INTO onward_record (
+    namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
+    payload, error, opened_at, closed_at)
+SELECT namespace, CAST(:new_uid AS TEXT), identity, attempt, seq, kind, name, state, args_hash,
+       version, due, message, payload, error, opened_at, closed_at
+FROM onward_record
+WHERE namespace = :namespace AND run = :old AND identity IN (
+    SELECT identity FROM onward_record
+    WHERE namespace = :namespace AND run = :old AND seq < :cut);
+
+-- name: edit_record
+INSERT INTO onward_record (
+    namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, payload,
+    error, opened_at, closed_at)
+VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, :version, :due,
+        :payload, :error, :now, :now);
+
+-- name: copy_messages
+-- Messages that a copied record has taken, and signals: all of them, those that nobody has taken, or
+-- none. They keep their numbers.
+INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
+FROM onward_inbox
+WHERE namespace = :namespace AND run = :old AND (
+    seq IN (SELECT message FROM onward_record
+            WHERE namespace = :namespace AND run = :new_uid AND message IS NOT NULL)
+    OR kind = 'signal' AND (
+        CAST(:signals AS TEXT) = 'all'
+        OR CAST(:signals AS TEXT) = 'unread' AND seq NOT IN (
+            SELECT message FROM onward_record
+            WHERE namespace = :namespace AND run = :old AND message IS NOT NULL)));

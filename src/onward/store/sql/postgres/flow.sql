@@ -1,0 +1,106 @@
+-- Claiming runs that have a flow key: one transaction that first holds the rows of the limits, and
+-- then counts. A statement sees what was committed before it began, so whoever counts after it got
+-- hold of a limit sees every claim that was made under it.
+
+-- name: ripen
+-- What is due becomes ready, so that all that could be claimed lies in one place, in order.
+WITH due AS MATERIALIZED (
+    SELECT uid, due FROM onward_run
+    WHERE namespace = :namespace::text AND state = 'waiting' AND flow_key IS NOT NULL
+      AND due <= :now
+    ORDER BY due LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
+)
+INSERT INTO onward_run AS r (
+    namespace, uid, id, kind, name, queue, state, due, created_at, updated_at)
+SELECT :namespace::text, uid, '', 'workflow', '', '', 'ready', due, :now, :now FROM due
+ON CONFLICT (namespace, uid) DO UPDATE SET state = 'ready', updated_at = excluded.updated_at;
+
+-- name: flow_keys
+-- The keys of what is ready in these queues, one step down the index each. Those that have a limit
+-- and room are held, unless somebody else holds them; those without a limit are given as they are.
+WITH RECURSIVE flow AS (
+    SELECT q.queue, k.key FROM unnest(:queues::text[]) q (queue), LATERAL (
+        SELECT flow_key AS key FROM onward_run
+        WHERE namespace = :namespace::text AND queue = q.queue AND state = 'ready'
+          AND flow_key IS NOT NULL
+        ORDER BY flow_key LIMIT 1) k
+    UNION ALL
+    SELECT f.queue, k.key FROM flow f, LATERAL (
+        SELECT flow_key AS key FROM onward_run
+        WHERE namespace = :namespace::text AND queue = f.queue AND state = 'ready'
+          AND flow_key IS NOT NULL AND flow_key > f.key
+        ORDER BY flow_key LIMIT 1) k
+), seen AS MATERIALIZED (
+    SELECT k.key, l.most, (
+        SELECT count(*) FROM (
+            SELECT 1 FROM onward_run
+            WHERE namespace = :namespace::text AND flow_key = k.key AND state = 'running'
+            LIMIT l.most) r) AS running
+    FROM (SELECT DISTINCT key FROM flow) k LEFT JOIN LATERAL (
+        SELECT most FROM onward_flow WHERE namespace = :namespace::text AND key = k.key
+        LIMIT 1) l ON true
+), held AS (
+    SELECT s.key, l.most FROM (
+        SELECT key FROM seen WHERE running < most ORDER BY key) s, LATERAL (
+        SELECT most FROM onward_flow WHERE namespace = :namespace::text AND key = s.key
+        LIMIT 1 FOR UPDATE SKIP LOCKED) l
+)
+SELECT key, most FROM held
+UNION ALL
+SELECT key, most FROM seen WHERE most IS NULL;
+
+-- name: flow_candidates
+-- Suspects are looked for among suspects, which coalesce() sees to: there are few.
+WITH room AS MATERIALIZED (
+    SELECT k.key, least(:limit::bigint, k.most - (
+        SELECT count(*) FROM onward_run
+        WHERE namespace = :namespace::text AND flow_key = k.key AND state = 'running')) AS room
+    FROM unnest(:keys::text[], :mosts::bigint[]) k (key, most)
+), ready AS (
+    SELECT r.uid, r.priority, r.due, k.key, k.room
+    FROM room k, unnest(:queues::text[]) q (queue), LATERAL (
+        SELECT uid, priority, due FROM onward_run
+        WHERE namespace = :namespace::text AND state = 'ready' AND queue = q.queue
+          AND flow_key = k.key AND crashes < 2 AND name = ANY(:names::text[])
+          AND (version IS NULL OR version = :version::text)
+          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+        ORDER BY priority DESC, due LIMIT greatest(0, k.room)
+        FOR UPDATE SKIP LOCKED) r
+), suspect AS (
+    SELECT uid, priority, due, flow_key FROM onward_run
+    WHERE namespace = :namespace::text AND crashes >= 2
+      AND state IN ('ready', 'running', 'waiting') AND state = 'ready'
+      AND coalesce(flow_key, '') = ANY (ARRAY(SELECT key FROM room WHERE room > 0))
+      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+      AND (version IS NULL OR version = :version::text)
+      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+    ORDER BY priority DESC, due LIMIT :suspects::bigint
+    FOR UPDATE SKIP LOCKED
+)
+SELECT uid, priority, due, key, room FROM ready
+UNION ALL
+SELECT s.uid, s.priority, s.due, k.key, k.room FROM suspect s JOIN room k ON k.key = s.flow_key;
+
+-- name: take_runs
+-- These are there, and locked; see `taken` in claim.sql.
+WITH picked AS (
+    SELECT uid, place FROM unnest(:uids::text[]) WITH ORDINALITY p (uid, place)
+), taken AS (
+    INSERT INTO onward_run AS r (
+        namespace, uid, id, kind, name, queue, state, worker, created_at, updated_at)
+    SELECT :namespace::text, uid, '', 'workflow', '', '', 'running', :worker::text, :now, :now
+    FROM picked
+    ON CONFLICT (namespace, uid) DO UPDATE
+    SET state = 'running', reason = NULL, worker = excluded.worker, fence = r.fence + 1,
+        due = NULL, started_at = coalesce(r.started_at, excluded.updated_at),
+        updated_at = excluded.updated_at
+    RETURNING uid, id, kind, name, version, queue, fence, inbox, seq, crashes, deadline, parent,
+              parent_identity, root, tied, follows, link, attempt, origin, handler, phase,
+              scheduled_at, created_at, started_at
+)
+SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes
+FROM picked p JOIN taken t ON t.uid = p.uid, LATERAL (
+    SELECT input, args_hash, trace, retry, attributes FROM onward_run_data
+    WHERE namespace = :namespace::text AND uid = p.uid LIMIT 1) d
+ORDER BY p.place;

@@ -1,0 +1,11 @@
+-- Locks that a transaction of several statements takes before it looks.
+
+-- name: lock_runs
+-- In one order, so that no two transactions wait for each other.
+SELECT r.uid FROM (SELECT uid FROM unnest(:uids::text[]) u (uid) ORDER BY uid) k, LATERAL (
+    SELECT uid FROM onward_run
+    WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r;
+
+-- name: hold_lease
+SELECT until FROM onward_lease WHERE namespace = :namespace AND worker = :worker
+FOR KEY SHARE;

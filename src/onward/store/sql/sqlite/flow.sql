@@ -1,0 +1,48 @@
+-- Claiming runs that have a flow key, on SQLite: key by key, as many as its limit leaves room for.
+
+-- name: ripen
+-- What is due becomes ready, so that all that could be claimed lies in one place, in order.
+UPDATE onward_run SET state = 'ready', updated_at = :now
+WHERE namespace = :namespace AND uid IN (
+    SELECT uid FROM onward_run
+    WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL AND due <= :now
+    ORDER BY due LIMIT :limit);
+
+-- name: keys_of_queue
+-- The keys of what is ready in a queue, one step down the index each, and how many of each may run.
+WITH RECURSIVE flow (key) AS (
+    SELECT min(flow_key) FROM onward_run
+    WHERE namespace = :namespace AND queue = :queue AND state = 'ready' AND flow_key IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(r.flow_key) FROM onward_run r
+            WHERE r.namespace = :namespace AND r.queue = :queue AND r.state = 'ready'
+              AND r.flow_key IS NOT NULL AND r.flow_key > flow.key)
+    FROM flow WHERE flow.key IS NOT NULL
+)
+SELECT key, (SELECT f.most FROM onward_flow f WHERE f.namespace = :namespace AND f.key = flow.key)
+FROM flow WHERE key IS NOT NULL;
+
+-- name: flowing
+SELECT count(*) FROM onward_run INDEXED BY onward_run_flowing
+WHERE namespace = :namespace AND flow_key = :key AND state = 'running';
+
+-- name: candidates_of_key
+SELECT uid, priority, due FROM onward_run
+WHERE namespace = :namespace AND state = 'ready' AND queue = :queue AND flow_key = :key
+  AND crashes < 2
+  AND name IN (SELECT value FROM json_each(:names))
+  AND (version IS NULL OR version = :version)
+  AND (tags = '' OR EXISTS (
+      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+ORDER BY priority DESC, due
+LIMIT :room;
+
+-- name: flow_suspects
+SELECT uid, priority, due, flow_key FROM onward_run INDEXED BY onward_run_suspect
+WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
+  AND state = 'ready' AND flow_key IS NOT NULL
+  AND queue IN (SELECT value FROM json_each(:queues))
+  AND name IN (SELECT value FROM json_each(:names))
+  AND (version IS NULL OR version = :version)
+  AND (tags = '' OR EXISTS (
+      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0));

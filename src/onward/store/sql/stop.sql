@@ -1,0 +1,32 @@
+-- Ending runs from outside, at once or by a message, and what their families are told.
+
+-- name: stop_run
+-- Whoever owns it finds itself lost by its fence.
+UPDATE onward_run
+SET state = :state, reason = :reason, worker = NULL, fence = fence + 1, due = NULL,
+    finished_at = :now, updated_at = :now
+WHERE namespace = :namespace AND uid = :uid
+  AND state IN ('ready', 'running', 'waiting', 'paused')
+  AND (fence = 0 OR CAST(:unstarted_only AS BIGINT) = 0)
+RETURNING queue;
+
+-- name: keep_end
+UPDATE onward_run_data SET result = :result, error = :error, culprit = :culprit
+WHERE namespace = :namespace AND uid = :uid;
+
+-- name: tied_children
+-- Those that end with their parent.
+SELECT uid FROM onward_run INDEXED BY onward_run_parent
+WHERE namespace = :namespace AND parent = :uid AND tied = 1
+  AND state IN ('ready', 'running', 'waiting', 'paused');
+
+-- name: overdue_runs
+-- Open runs past their deadline that nobody has told so. A run is looked up in the inbox by its key,
+-- as a subquery and not as a join, so that no plan can read the inbox of others.
+SELECT uid, fence, parent FROM onward_run r INDEXED BY onward_run_deadline
+WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
+  AND state IN ('ready', 'running', 'waiting', 'paused')
+  AND (SELECT i.seq FROM onward_inbox i
+       WHERE i.namespace = r.namespace AND i.run = r.uid AND i.message = 'deadline') IS NULL
+ORDER BY deadline
+LIMIT :most;

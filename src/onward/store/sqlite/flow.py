@@ -1,0 +1,40 @@
+"""Claiming runs of limited flow on SQLite, where nobody else claims meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.store.flow import RIPEN_MOST, Candidate, pick
+
+if TYPE_CHECKING:
+    from onward.store.database import Wanted
+    from onward.store.sqlite.transaction import SqliteTx
+
+
+def choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
+    """Return runs with a flow key that may be claimed now."""
+    tx.rows("ripen", limit=RIPEN_MOST)
+    given = {
+        "queues": tx.texts(wanted.queues),
+        "names": tx.texts(wanted.names),
+        "tags": tx.texts(wanted.tags),
+        "version": wanted.version,
+    }
+    keys = [
+        (queue, *row) for queue in wanted.queues for row in tx.rows("keys_of_queue", queue=queue)
+    ]
+    rooms = {key: _room(tx, key, most) for _, key, most in keys if most is not None}
+    found: list[Candidate] = []
+    for queue, key, _ in keys:
+        room = min(rooms.get(key, wanted.limit), wanted.limit)
+        if room > 0:
+            rows = tx.rows("candidates_of_key", queue=queue, key=key, room=room, **given)
+            found += [Candidate(uid, priority, due, key) for uid, priority, due in rows]
+    suspects = [Candidate._make(row) for row in tx.rows("flow_suspects", **given)]
+    chosen = pick(suspects, rooms, wanted.suspects)
+    found += [run for run in suspects if run.uid in chosen]
+    return pick(found, rooms, wanted.limit)
+
+
+def _room(tx: SqliteTx, key: str, most: int) -> int:
+    return max(0, most - int(tx.rows("flowing", key=key)[0][0]))

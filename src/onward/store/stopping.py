@@ -1,0 +1,120 @@
+"""Ending runs from outside: at once, or by telling them that their deadline has passed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.run import TERMINAL, Reason, RunState
+from onward.store.ends import child_end, to_children, to_overdue, to_parent
+from onward.store.hints import queue_subject, run_subject
+from onward.store.rows import RunRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.store.database import Tx
+    from onward.store.rows import Message, Sent
+
+
+class Stop(NamedTuple):
+    """How a run shall end that does not end by itself."""
+
+    state: str
+    reason: str | None
+    error: bytes | None = None
+    unstarted_only: bool = False
+
+
+class Stopped(NamedTuple):
+    """The answer to a stop: which run it met, and what became of it."""
+
+    uid: str | None
+    fate: str  # stopped, over, started, absent
+    queue: str = ""
+
+
+TIME_IS_UP = Stop(RunState.TIMED_OUT, Reason.DEADLINE, unstarted_only=True)
+
+
+async def stop(tx: Tx, target: str, how: Stop) -> tuple[Stopped, set[str]]:
+    """End the run of that uid, or the newest of that id, and return what hints are to be rung.
+
+    A run that is over and followed stands for the one that follows it.
+    """
+    uid = await _newest(tx, target)
+    while uid is not None:
+        stopped, subjects = await _stop(tx, uid, how)
+        tip = await _newest(tx, uid) if stopped.fate == "over" else uid
+        if tip == uid:
+            return stopped, subjects
+        uid = tip
+    return Stopped(None, "absent"), set()
+
+
+async def overdue(tx: Tx, most: int) -> tuple[int, set[str]]:
+    """End or tell runs whose deadline has passed; say how many, and what hints are to be rung."""
+    seen = await tx.fetch("overdue_runs", most=most)
+    if not seen:
+        return 0, set()
+    held = {row[0] for row in seen}
+    await tx.lock(held | {row[2] for row in seen if row[2] is not None})
+    # Some may have got on, or been told, before they were ours to change.
+    due = [row for row in await tx.fetch("overdue_runs", most=most) if row[0] in held]
+    subjects: set[str] = set()
+    for uid, fence, _ in due:
+        if fence == 0:
+            subjects |= (await _stop(tx, uid, TIME_IS_UP))[1]
+    told = await tx.send([to_overdue(uid) for uid, fence, _ in due if fence > 0])
+    return len(due), subjects | heard(told)
+
+
+async def end_children(tx: Tx, parent: str) -> set[str]:
+    """Tell the open children that are tied to a run to end, and return what is to be rung."""
+    return heard(await tx.send(to_children(await tied(tx, parent))))
+
+
+async def tied(tx: Tx, parent: str) -> list[str]:
+    """Return the open children that end with a run."""
+    return sorted(row[0] for row in await tx.fetch("tied_children", uid=parent))
+
+
+def heard(answers: Iterable[Sent]) -> set[str]:
+    """Return the subjects of hints about messages that were delivered."""
+    subjects: set[str] = set()
+    for sent in answers:
+        if sent.fate == "delivered" and sent.uid is not None:
+            subjects |= {run_subject(sent.uid), queue_subject(sent.queue)}
+    return subjects
+
+
+async def _newest(tx: Tx, target: str) -> str | None:
+    rows = await tx.fetch("target_seen", target=target)
+    if not rows:
+        return None
+    uid, run_id, is_newest = rows[0][:3]
+    if not is_newest:
+        uid = RunRow._make((await tx.fetch("newest_run", id=run_id))[0]).uid
+    return str(uid)
+
+
+async def _stop(tx: Tx, uid: str, how: Stop) -> tuple[Stopped, set[str]]:
+    """End one run, unless it is over; its parent is told, and its children are told to end."""
+    run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
+    family = [uid, *await tied(tx, uid)]
+    await tx.lock(family if run.parent is None else [*family, run.parent])
+    given = {"uid": uid, "state": how.state, "reason": how.reason}
+    if not await tx.fetch("stop_run", unstarted_only=int(how.unstarted_only), **given):
+        run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
+        return Stopped(uid, "over" if run.state in TERMINAL else "started", run.queue), set()
+    if how.error is not None:
+        await tx.fetch("keep_end", uid=uid, result=None, error=how.error, culprit=None)
+    told = await tx.send(_farewell(run, how))
+    subjects = heard(told) | {run_subject(uid), queue_subject(run.queue)}
+    return Stopped(uid, "stopped", run.queue), subjects | await end_children(tx, uid)
+
+
+def _farewell(run: RunRow, how: Stop) -> list[Message]:
+    if run.parent is None or run.parent_identity is None:
+        return []
+    end = child_end(how.state, how.reason, None, how.error)
+    return [to_parent(run.parent, run.parent_identity, end)]

@@ -1,0 +1,71 @@
+"""What workers and operators do to runs beside working on them, as functions of a transaction."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.store.hints import queue_subject, run_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from onward.store.database import Tx
+
+
+class Chores(NamedTuple):
+    """What there is to do beside claiming runs.
+
+    `marks`: callers wrote messages in transactions of their own, to be swept. `limited`: there are
+    runs with a flow key that could be claimed. `overdue`: a deadline has passed.
+    """
+
+    marks: bool
+    limited: bool
+    overdue: bool
+
+
+async def chores(tx: Tx) -> Chores:
+    """Return what there is to do."""
+    return Chores._make(map(bool, (await tx.fetch("chores"))[0]))
+
+
+async def disown(tx: Tx, worker: str, strays: Iterable[tuple[str, int]]) -> set[str]:
+    """Release runs that a worker does not know, by uid and fence; return what is to be rung."""
+    subjects: set[str] = set()
+    if await tx.leased(worker):
+        for uid, fence in sorted(strays):
+            rows = await tx.fetch("disown", uid=uid, worker=worker, fence=fence)
+            subjects |= {queue_subject(row[0]) for row in rows}
+    return subjects
+
+
+async def unpark(tx: Tx, codes: Mapping[str, str]) -> tuple[int, set[str]]:
+    """Let runs go on that other code has parked; say how many, and what is to be rung.
+
+    `codes` has the code of each workflow that a worker brings. A run that this very code has
+    parked stays as it is.
+    """
+    count, subjects = 0, set[str]()
+    for uid, name, parked_by in sorted(await tx.fetch("diverged_runs"), key=itemgetter(0)):
+        if name in codes and codes[name] not in parked_by.split(" "):
+            rows = await tx.fetch("unpark_run", uid=uid, parked_by=parked_by)
+            count += len(rows)
+            for row in rows:
+                subjects |= {queue_subject(row[0]), run_subject(uid)}
+    return count, subjects
+
+
+async def keep_progress(tx: Tx, worker: str, uid: str, fence: int, value: bytes) -> bool:
+    """Keep how far a run has come, for others to see; say whether the worker still owns it."""
+    if not await tx.leased(worker):
+        return False
+    given = {"uid": uid, "worker": worker, "fence": fence, "value": value}
+    return bool(await tx.fetch("keep_progress", **given))
+
+
+async def set_limit(tx: Tx, key: str, most: int) -> None:
+    """Let at most so many runs of a flow key be running at a time."""
+    rows = await tx.fetch("limit_of", key=key)
+    if not rows or rows[0][0] != most:
+        await tx.fetch("set_limit", key=key, most=most)

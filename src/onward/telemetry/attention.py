@@ -1,0 +1,186 @@
+"""Telling somebody that a run waits for a human, or broke in a way that code cannot mend.
+
+The callback runs apart from the runs, one call at a time; what it raises is logged. It is told at
+most once and only by this process: the store is the truth, this is a bell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from onward.core.run import Reason, RunState
+from onward.telemetry.events import emit, name_of, where_of
+from onward.telemetry.scope import RunScope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onward.core.instant import Instant
+    from onward.core.ports import Spawn
+
+WAITING_MOST = 1000
+"""How many calls may be waiting; beyond that they are dropped, and the log says so."""
+
+CLOSE_SECONDS = 5.0
+"""How long an app that closes lets the callback go on."""
+
+CALLING = {
+    RunState.PAUSED: frozenset(
+        {
+            Reason.APPROVAL,
+            Reason.DIVERGENCE,
+            Reason.INTERNAL,
+            Reason.PRECONDITION,
+            Reason.RECONCILIATION,
+        }
+    ),
+    RunState.FAILED: frozenset({Reason.CRASHED, Reason.INTERNAL}),
+}
+"""What somebody is called for. Not for what comes back by itself, nor for what they did."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A run that needs a human.
+
+    Attributes:
+        run_id: The user's id of the run.
+        uid: Its key.
+        workflow: The name of its workflow.
+        why: The reason: `approval`, `divergence`, `precondition` or `reconciliation` if it is
+            paused, `crashed` or `internal` if it failed.
+        message: What happened. It may quote data of the run.
+        at: When.
+    """
+
+    run_id: str
+    uid: str
+    workflow: str
+    why: str
+    message: str
+    at: datetime
+
+
+OnAttention: TypeAlias = "Callable[[Attention], Awaitable[object] | object]"
+
+
+def calls_for_attention(state: RunState, reason: Reason | None) -> bool:
+    """Say whether a run that came to this needs a human."""
+    return reason in CALLING.get(state, ())
+
+
+def attention(scope: RunScope, why: Reason, message: str, at: Instant) -> Attention:
+    """Return what the callback is told."""
+    when = _EPOCH + timedelta(microseconds=at)
+    return Attention(scope.run, scope.uid, scope.workflow, why.value, message, when)
+
+
+class AttentionLine:
+    """Calls the callback for one run after the other.
+
+    Args:
+        callback: Is called on the event loop if it is async, otherwise in a thread.
+        spawn: Starts that thread; None means that there are none, and it is called right here.
+    """
+
+    def __init__(
+        self, callback: OnAttention, spawn: Spawn | None, most: int = WAITING_MOST
+    ) -> None:
+        self._callback = callback
+        self._is_async = _is_async(callback)
+        self._spawn = spawn
+        self._most = most
+        self._waiting: deque[Attention] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._is_dropping = False
+        # Calls begin where the app was made, not in the run whose commit happened to be answered.
+        self._context = copy_context()
+
+    def put(self, item: Attention) -> None:
+        """Let the callback be told, soon. Called on the event loop; it never waits."""
+        if len(self._waiting) >= self._most:
+            if not self._is_dropping:
+                self._is_dropping = True
+                emit("attention.dropped", _scope(item))
+            return
+        self._is_dropping = False
+        self._waiting.append(item)
+        if self._task is None or self._task.done():
+            work, context = self._work(), self._context.copy()
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(work, name="onward attention", context=context)
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Let what is waiting be told for a while, then drop the rest."""
+        task = self._task
+        if task is not None and not task.done():
+            await asyncio.wait([task], timeout=seconds)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        if self._waiting:
+            emit("attention.left", count=len(self._waiting))
+            self._waiting.clear()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            item = self._waiting.popleft()
+            try:
+                await self._call(item)
+            except Exception as error:  # noqa: BLE001 - the next one is to be told nevertheless
+                why = {"error": name_of(error), "where": where_of(error)}
+                emit("attention.failed", _scope(item), **why)
+
+    async def _call(self, item: Attention) -> None:
+        if self._is_async or self._spawn is None:
+            answer = self._callback(item)
+        else:
+            answer = await self._in_thread(item, self._spawn)
+        if inspect.isawaitable(answer):
+            await answer
+
+    def _in_thread(self, item: Attention, spawn: Spawn) -> asyncio.Future[object]:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[object] = loop.create_future()
+        context = copy_context()
+
+        def work() -> None:
+            answer, error = None, None
+            try:
+                answer = context.run(self._callback, item)
+            except BaseException as raised:  # noqa: BLE001 - in a thread nobody else would hear it
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_answer, told, answer, error)
+
+        spawn(work, name="onward-attention")
+        return told
+
+
+def _answer(told: asyncio.Future[object], answer: object, error: BaseException | None) -> None:
+    if told.done():
+        return
+    if error is None:
+        told.set_result(answer)
+    elif isinstance(error, Exception):
+        told.set_exception(error)
+    else:  # such as SystemExit, which ends a thread and not the process
+        told.set_exception(RuntimeError(name_of(error)).with_traceback(error.__traceback__))
+
+
+def _is_async(callback: Callable[..., Any]) -> bool:
+    call = getattr(callback, "__call__", None)  # noqa: B004 - an object with an async __call__
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
+
+
+def _scope(item: Attention) -> RunScope:
+    return RunScope(item.run_id, item.uid, item.workflow)

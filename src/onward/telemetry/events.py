@@ -1,0 +1,108 @@
+"""Every log record that Onward writes about itself, by name, and the one way to write one.
+
+A record has the text of its event, which never changes, and its facts as attributes: always the
+seven of `scope.NOWHERE`, then what the event adds. Facts are ids, names, numbers and types of
+errors. Arguments, results and the messages of errors stay out, as anything may stand in them.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.telemetry.scope import NOWHERE
+
+if TYPE_CHECKING:
+    from onward.telemetry.scope import Scope
+
+_RUN = "run %(run)s of %(workflow)s "
+_STEP = "step %(step)s of run %(run)s, attempt %(attempt)s, "
+
+
+class Event(NamedTuple):
+    """Where a record goes, how much it matters, and what it says."""
+
+    logger: logging.Logger
+    level: int
+    text: str
+
+
+def _event(logger: str, level: int, text: str) -> Event:
+    return Event(logging.getLogger(f"onward.{logger}"), level, text)
+
+
+EVENTS: dict[str, Event] = {
+    "run.started": _event("run", logging.DEBUG, _RUN + "is started"),
+    "run.claimed": _event("run", logging.DEBUG, _RUN + "is taken by worker %(worker)s"),
+    "run.waiting": _event("run", logging.DEBUG, _RUN + "waits"),
+    "run.ready": _event("run", logging.INFO, _RUN + "is given back by worker %(worker)s"),
+    "run.lost": _event("run", logging.WARNING, _RUN + "is no longer worker %(worker)s's"),
+    "run.paused": _event("run", logging.WARNING, _RUN + "is paused: %(reason)s"),
+    "run.succeeded": _event("run", logging.INFO, _RUN + "succeeded"),
+    "run.failed": _event("run", logging.ERROR, _RUN + "failed: %(reason)s %(error)s"),
+    "run.cancelled": _event("run", logging.INFO, _RUN + "is cancelled"),
+    "run.timed_out": _event("run", logging.WARNING, _RUN + "took too long"),
+    "step.succeeded": _event("step", logging.DEBUG, _STEP + "succeeded"),
+    "step.retried": _event(
+        "step", logging.WARNING, _STEP + "failed: %(error)s; the next in %(retry_seconds)s s"
+    ),
+    "step.failed": _event("step", logging.WARNING, _STEP + "failed: %(error)s"),
+    "step.cancelled": _event("step", logging.DEBUG, _STEP + "was not waited for"),
+    "worker.ready": _event("worker", logging.INFO, "worker %(worker)s is ready"),
+    "worker.left": _event("worker", logging.INFO, "worker %(worker)s has left"),
+    "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),
+    "lease.renewed": _event("worker", logging.DEBUG, "worker %(worker)s renewed its lease"),
+    "lease.lost": _event("worker", logging.ERROR, "worker %(worker)s has lost its lease"),
+    "store.away": _event("store", logging.WARNING, "the store is away for worker %(worker)s"),
+    "store.back": _event("store", logging.INFO, "the store is back for worker %(worker)s"),
+    "attention.failed": _event(
+        "attention", logging.ERROR, "on_attention failed for run %(run)s: %(error)s at %(where)s"
+    ),
+    "attention.dropped": _event(
+        "attention", logging.ERROR, "on_attention is too slow: it is not told of run %(run)s"
+    ),
+    "attention.left": _event(
+        "attention", logging.ERROR, "on_attention was not told of %(count)s runs: the app closes"
+    ),
+    "telemetry.failed": _event(
+        "telemetry",
+        logging.ERROR,
+        "%(call)s failed, and is not named again: %(error)s at %(where)s",
+    ),
+}
+
+
+def emit(event: str, scope: Scope | None = None, **facts: object) -> None:
+    """Write a log record, if anybody wants it. Whatever goes wrong with that is not the caller's.
+
+    Args:
+        event: A name of `EVENTS`.
+        scope: Which run or step it is about.
+        facts: What else there is to know; they win over what the scope says.
+    """
+    logger, level, text = EVENTS[event]
+    if not logger.isEnabledFor(level):
+        return
+    fields = {**(NOWHERE if scope is None else scope.fields()), **facts}
+    try:
+        logger.log(level, text, fields, extra={"event": event, **fields}, stacklevel=2)
+    except Exception:  # noqa: BLE001 - a filter of the user's failed: that must not end a run
+        if logging.raiseExceptions:
+            traceback.print_exc()
+
+
+def name_of(error: BaseException | None) -> str:
+    """Return the type of an error, which unlike its message holds no data."""
+    return "" if error is None else type(error).__qualname__
+
+
+def where_of(error: BaseException) -> str:
+    """Return the line on which an error was raised."""
+    trace = error.__traceback__
+    if trace is None:
+        return "an unknown line"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"

@@ -1,0 +1,51 @@
+"""Calls of code that is not ours, which must not harm a run: errors are caught, and logged once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.telemetry.events import emit, name_of, where_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Guard:
+    """Remembers which calls have failed, so that each is logged once and not a thousand times."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def failed(self, call: str, error: Exception) -> None:
+        """Log that a call failed, unless it has before."""
+        if call not in self._told:
+            self._told.add(call)
+            emit("telemetry.failed", call=call, error=name_of(error), where=where_of(error))
+
+    def harmless(self, call: str) -> Harmless:
+        """Let what happens inside a `with` fail without anybody noticing, but for the log."""
+        return Harmless(self, call)
+
+
+class Harmless:
+    """A block of code whose errors go to a guard."""
+
+    __slots__ = ("_call", "_guard")
+
+    def __init__(self, guard: Guard, call: str) -> None:
+        self._guard = guard
+        self._call = call
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._guard.failed(self._call, error)
+        return True

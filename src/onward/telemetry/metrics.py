@@ -1,0 +1,126 @@
+"""The seam for metrics: what can be counted and measured, and how a faulty counter does no harm."""
+# ruff: noqa: ARG002 - a metric is told everything, whether or not anybody counts it
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from onward.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.telemetry.guard import Guard
+
+
+class Metrics(Protocol):
+    """What Onward tells of itself in numbers.
+
+    Inherit from it and write the methods you want: the others do nothing, nor do those of later
+    releases. A call must be quick, as it is made on the worker's event loop; `lease_renewed` comes
+    from a thread. What a call raises is logged once and does no harm.
+
+    Example:
+        >>> class Failures(Metrics):
+        ...     def __init__(self) -> None:
+        ...         self.count = 0
+        ...     def run_ended(self, *, state: str, **about: object) -> None:
+        ...         self.count += state == "failed"
+        >>> failures = Failures()
+        >>> failures.run_claimed(workflow="order", queue="default")
+        >>> failures.run_ended(
+        ...     workflow="order", queue="default", state="failed", reason="logic", seconds=2.5
+        ... )
+        >>> failures.count
+        1
+    """
+
+    def run_started(self, *, workflow: str, queue: str) -> None:
+        """Count a run that this process started; one that was there already does not count."""
+        return
+
+    def run_claimed(self, *, workflow: str, queue: str) -> None:
+        """Count that a worker took a run into its hands: at its start, and whenever it goes on."""
+        return
+
+    def run_parked(
+        self, *, workflow: str, queue: str, state: str, reason: str | None, seconds: float
+    ) -> None:
+        """Count a run that left the worker's hands but is not over, and how long it was in them.
+
+        `state` is `waiting`, `paused`, or `ready` if the worker gave it back.
+        """
+        return
+
+    def run_ended(
+        self, *, workflow: str, queue: str, state: str, reason: str | None, seconds: float
+    ) -> None:
+        """Count a run that is over, and how long it took since it was started, waits and all."""
+        return
+
+    def run_lost(self, *, workflow: str, queue: str) -> None:
+        """Count a run that turned out to be another worker's."""
+        return
+
+    def step_ended(
+        self, *, workflow: str, step: str, outcome: str, retrying: bool, seconds: float
+    ) -> None:
+        """Count an attempt of a step that is over, and how long it took.
+
+        `outcome` is `succeeded`, `failed`, `timed_out` or `cancelled`.
+        """
+        return
+
+    def queue_lag(self, *, queue: str, seconds: float) -> None:
+        """Measure how long a run that was just claimed had been there for the taking."""
+        return
+
+    def claim_took(self, *, worker: str, runs: int, seconds: float) -> None:
+        """Measure one claim, and how many runs it brought."""
+        return
+
+    def commit_took(self, *, worker: str, commits: int, seconds: float) -> None:
+        """Measure one group commit, and how many commits were in it."""
+        return
+
+    def lease_renewed(self, *, worker: str, kept: bool, seconds: float) -> None:
+        """Measure one renewal of a worker's lease; `kept` is False if it was lost."""
+        return
+
+
+METRICS = tuple(name for name in vars(Metrics) if not name.startswith("_"))
+"""The names of all metrics."""
+
+
+class _Safe:
+    """Looks like the user's metrics, but nothing it is asked for ever raises."""
+
+    def __init__(self, metrics: Metrics, guard: Guard) -> None:
+        for name in METRICS:
+            setattr(self, name, _harmless(getattr(metrics, name), name, guard))
+
+
+def _harmless(measure: Callable[..., None], name: str, guard: Guard) -> Callable[..., None]:
+    def safely(**facts: Any) -> None:
+        try:
+            measure(**facts)
+        except Exception as error:  # noqa: BLE001 - what the user counts with must not end a run
+            guard.failed(name, error)
+
+    return safely
+
+
+def made_safe(metrics: Metrics, guard: Guard) -> Metrics:
+    """Return metrics whose calls raise nothing: errors go to the guard.
+
+    Raises:
+        BadInput: a method is missing.
+    """
+    missing = [name for name in METRICS if not callable(getattr(metrics, name, None))]
+    if missing:
+        raise BadInput(
+            f"metrics of type {type(metrics).__qualname__}",
+            f"lack {', '.join(missing)}",
+            "Inherit from onward.telemetry.Metrics.",
+        )
+    return cast("Metrics", _Safe(metrics, guard))

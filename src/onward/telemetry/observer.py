@@ -1,0 +1,146 @@
+"""What an app and its workers call when something happens. The observer here tells nobody.
+
+The places are few, and the one on the path of every step asks first: `if observer.steps`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+if TYPE_CHECKING:
+    from contextvars import Context
+    from types import TracebackType
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.run import Reason, RunState
+    from onward.telemetry.scope import RunScope, StepScope
+
+StepOutcome: TypeAlias = Literal["succeeded", "failed", "timed_out", "cancelled"]
+
+
+class Starting:
+    """A start of a run, under way."""
+
+    trace: str | None = None
+    """What the run is to carry, so that its spans join the trace of this start."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def done(self, run: str, uid: str, *, created: bool) -> None:
+        """Say which run has the id now, and whether this start made it."""
+
+
+_STARTING = Starting()
+
+
+class Observer:
+    """Is told what happens to runs, steps and workers; nothing it does can fail or wait."""
+
+    steps = False
+    """Whether anybody wants to hear of steps that begin or succeed.
+
+    While it is False, `step_begun` and `step_ended` need not be called, but for failures.
+    """
+    measures = False
+    """Whether `claim_took`, `commit_took` and `lease_renewed` are worth reading a clock for."""
+
+    async def close(self) -> None:
+        """Let what is still to be told be told, for a while."""
+
+    # --- runs ------------------------------------------------------------------------------------
+
+    def starting(self, workflow: str, queue: str) -> Starting:  # noqa: ARG002
+        """Observe a start while it happens: use it with `with`."""
+        return _STARTING
+
+    def run_claimed(
+        self, scope: RunScope, *, trace: str | None = None, lag: Duration | None = None
+    ) -> None:
+        """A worker has taken a run into its hands.
+
+        Args:
+            scope: The run. A body that is kept warm keeps its scope.
+            trace: What it carries from its start.
+            lag: How long it had been there for the taking, if that is known.
+        """
+
+    def run_left(
+        self,
+        scope: RunScope,
+        state: RunState | None,
+        reason: Reason | None = None,
+        *,
+        at: Instant = 0,
+        error: BaseException | None = None,
+        message: str = "",
+    ) -> None:
+        """A run has left its worker's hands: it waits, is paused, is given back, or is over.
+
+        Args:
+            scope: The run.
+            state: What it is now; None means that it is another worker's.
+            reason: Why.
+            at: When.
+            error: What it failed with. Logs and spans get its type alone.
+            message: What a human is to read, if one is called; by default what the error says.
+        """
+
+    def trace_of(self, scope: RunScope) -> str | None:  # noqa: ARG002
+        """Return what a run that is started by this one is to carry."""
+        return None
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def step_begun(self, scope: StepScope, context: Context) -> None:
+        """The code of a step is about to run in this context."""
+
+    def step_ended(
+        self,
+        scope: StepScope,
+        outcome: StepOutcome,
+        error: BaseException | None = None,
+        retry_in: Duration | None = None,
+    ) -> None:
+        """An attempt is over.
+
+        Args:
+            scope: The attempt.
+            outcome: How it ended; `cancelled` if the body stopped waiting for it.
+            error: What it raised. Logs and spans get its type alone.
+            retry_in: How long until the next attempt; None means that there is none.
+        """
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    def worker_ready(self, worker: str) -> None:
+        """A worker has begun to claim."""
+
+    def worker_left(self, worker: str, error: BaseException | None = None) -> None:
+        """A worker has ended, by itself or by an error."""
+
+    def claim_took(self, worker: str, runs: int, length: Duration) -> None:
+        """A claim was answered."""
+
+    def commit_took(self, worker: str, commits: int, length: Duration) -> None:
+        """A group commit was answered."""
+
+    def lease_renewed(self, worker: str, length: Duration, *, kept: bool) -> None:
+        """A lease was renewed, or turned out to be lost. Called from any thread."""
+
+    def store_away(self, worker: str) -> None:
+        """The store did not answer a worker. Only the first time in a row is told on."""
+
+    def store_back(self, worker: str) -> None:
+        """The store answered a worker; told on only if it was away."""
+
+
+SILENT = Observer()

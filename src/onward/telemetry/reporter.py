@@ -1,0 +1,282 @@
+"""The observer that tells: logs, metrics, spans, and whoever is to be called for a human."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from onward.core.instant import SECOND
+from onward.core.run import TERMINAL
+from onward.telemetry.attention import AttentionLine, attention, calls_for_attention
+from onward.telemetry.events import EVENTS, emit, name_of
+from onward.telemetry.guard import Guard
+from onward.telemetry.metrics import made_safe
+from onward.telemetry.observer import Observer, Starting
+from onward.telemetry.scope import RunScope
+from onward.telemetry.tracing import Tracing
+
+if TYPE_CHECKING:
+    from contextvars import Context
+    from types import TracebackType
+    from typing import Self
+
+    from opentelemetry.trace import TracerProvider
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock, Spawn
+    from onward.core.run import Reason, RunState
+    from onward.telemetry.attention import OnAttention
+    from onward.telemetry.metrics import Metrics
+    from onward.telemetry.observer import StepOutcome
+    from onward.telemetry.scope import StepScope
+    from onward.telemetry.spans import OpenStart, Spans
+
+_STEPS = EVENTS["step.succeeded"].logger
+
+
+class Reporter(Observer):
+    """Tells what happens to everybody who wants to know.
+
+    Args:
+        clock: Measures how long things take.
+        spawn: Starts the thread for an `on_attention` that is not async.
+        metrics: Counts and measures.
+        on_attention: Is called when a run needs a human.
+        tracer_provider: Makes spans; by default OpenTelemetry's global one, if it is set.
+
+    Raises:
+        BadInput: the metrics lack a method.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        spawn: Spawn | None = None,
+        *,
+        metrics: Metrics | None = None,
+        on_attention: OnAttention | None = None,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        guard = Guard()
+        self._clock = clock
+        self._metrics = None if metrics is None else made_safe(metrics, guard)
+        self._tracing = Tracing(guard, tracer_provider)
+        self._line = None if on_attention is None else AttentionLine(on_attention, spawn)
+        self._away: set[str] = set()
+        self.measures = self._metrics is not None
+        self._look()
+
+    async def close(self) -> None:
+        """Let what is still to be told be told, for a while."""
+        if self._line is not None:
+            await self._line.close()
+
+    def _look(self) -> None:
+        # The user may set up logging and tracing whenever they like: each claim looks again.
+        self._spans = self._tracing.spans()
+        wanted = self.measures or self._spans is not None
+        self.steps = wanted or _STEPS.isEnabledFor(logging.DEBUG)
+
+    # --- runs ------------------------------------------------------------------------------------
+
+    def starting(self, workflow: str, queue: str) -> Starting:
+        """Observe a start while it happens."""
+        return _Started(self._tracing.spans(), self._metrics, workflow, queue)
+
+    def run_claimed(
+        self, scope: RunScope, *, trace: str | None = None, lag: Duration | None = None
+    ) -> None:
+        """A worker has taken a run into its hands."""
+        scope.begun = self._clock.monotonic()
+        emit("run.claimed", scope)
+        self._look()
+        if self._spans is not None:
+            self._spans.open_run(scope, trace)
+        metrics = self._metrics
+        if metrics is not None:
+            metrics.run_claimed(workflow=scope.workflow, queue=scope.queue)
+            if lag is not None:
+                metrics.queue_lag(queue=scope.queue, seconds=lag / SECOND)
+
+    def run_left(
+        self,
+        scope: RunScope,
+        state: RunState | None,
+        reason: Reason | None = None,
+        *,
+        at: Instant = 0,
+        error: BaseException | None = None,
+        message: str = "",
+    ) -> None:
+        """A run has left its worker's hands."""
+        stay = self._since(scope.begun)
+        facts = {"reason": "" if reason is None else reason.value, "error": name_of(error)}
+        emit(f"run.{'lost' if state is None else state}", scope, seconds=stay, **facts)
+        if self._spans is not None:
+            self._spans.close_run(scope, state, reason, error)
+        if self._metrics is not None:
+            self._count(scope, state, reason, stay, max(0, at - scope.since) / SECOND)
+        if self._line is None or state is None or reason is None:
+            return
+        if calls_for_attention(state, reason):
+            self._line.put(attention(scope, reason, message or _told(error), at))
+
+    def _count(
+        self,
+        scope: RunScope,
+        state: RunState | None,
+        reason: Reason | None,
+        stay: float,
+        age: float,
+    ) -> None:
+        metrics, workflow, queue = self._metrics, scope.workflow, scope.queue
+        assert metrics is not None
+        why = None if reason is None else reason.value
+        if state is None:
+            metrics.run_lost(workflow=workflow, queue=queue)
+        elif state in TERMINAL:
+            metrics.run_ended(
+                workflow=workflow, queue=queue, state=state.value, reason=why, seconds=age
+            )
+        else:
+            metrics.run_parked(
+                workflow=workflow, queue=queue, state=state.value, reason=why, seconds=stay
+            )
+
+    def trace_of(self, scope: RunScope) -> str | None:
+        """Return what a run that is started by this one is to carry."""
+        if self._spans is None or scope.span is None:
+            return None
+        return self._spans.carried(scope.span)
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def step_begun(self, scope: StepScope, context: Context) -> None:
+        """The code of a step is about to run in this context."""
+        scope.begun = self._clock.monotonic()
+        if self._spans is not None:
+            self._spans.open_step(scope, context)
+
+    def step_ended(
+        self,
+        scope: StepScope,
+        outcome: StepOutcome,
+        error: BaseException | None = None,
+        retry_in: Duration | None = None,
+    ) -> None:
+        """An attempt is over."""
+        seconds, retrying = self._since(scope.begun), retry_in is not None
+        emit(
+            _step_event(outcome, retrying=retrying),
+            scope,
+            outcome=outcome,
+            seconds=seconds,
+            error=name_of(error),
+            retry_seconds=None if retry_in is None else retry_in / SECOND,
+        )
+        if self._spans is not None:
+            self._spans.close_step(scope, outcome, error, retrying=retrying)
+        if self._metrics is not None:
+            self._metrics.step_ended(
+                workflow=scope.of.workflow,
+                step=scope.step,
+                outcome=outcome,
+                retrying=retrying,
+                seconds=seconds,
+            )
+
+    def _since(self, begun: int | None) -> float:
+        return 0.0 if begun is None else (self._clock.monotonic() - begun) / SECOND
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    def worker_ready(self, worker: str) -> None:
+        """A worker has begun to claim."""
+        emit("worker.ready", worker=worker)
+
+    def worker_left(self, worker: str, error: BaseException | None = None) -> None:
+        """A worker has ended, by itself or by an error."""
+        self._away.discard(worker)
+        if error is None:
+            emit("worker.left", worker=worker)
+        else:
+            emit("worker.failed", worker=worker, error=name_of(error))
+
+    def claim_took(self, worker: str, runs: int, length: Duration) -> None:
+        """A claim was answered."""
+        if self._metrics is not None:
+            self._metrics.claim_took(worker=worker, runs=runs, seconds=length / SECOND)
+
+    def commit_took(self, worker: str, commits: int, length: Duration) -> None:
+        """A group commit was answered."""
+        if self._metrics is not None:
+            self._metrics.commit_took(worker=worker, commits=commits, seconds=length / SECOND)
+
+    def lease_renewed(self, worker: str, length: Duration, *, kept: bool) -> None:
+        """A lease was renewed, or turned out to be lost."""
+        emit("lease.renewed" if kept else "lease.lost", worker=worker)
+        if self._metrics is not None:
+            self._metrics.lease_renewed(worker=worker, kept=kept, seconds=length / SECOND)
+
+    def store_away(self, worker: str) -> None:
+        """The store did not answer a worker."""
+        if worker not in self._away:
+            self._away.add(worker)
+            emit("store.away", worker=worker)
+
+    def store_back(self, worker: str) -> None:
+        """The store answered a worker."""
+        if worker in self._away:
+            self._away.discard(worker)
+            emit("store.back", worker=worker)
+
+
+class _Started(Starting):
+    """A start that is logged, counted and traced."""
+
+    def __init__(
+        self, spans: Spans | None, metrics: Metrics | None, workflow: str, queue: str
+    ) -> None:
+        self._spans = spans
+        self._metrics = metrics
+        self._workflow = workflow
+        self._queue = queue
+        self._opened: OpenStart | None = None
+
+    def __enter__(self) -> Self:
+        if self._spans is not None:
+            self._opened = self._spans.open_start(self._workflow)
+            if self._opened is not None:
+                self.trace = self._spans.carried(self._opened.span)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._spans is not None and self._opened is not None:
+            self._spans.close_start(self._opened, error)
+
+    def done(self, run: str, uid: str, *, created: bool) -> None:
+        """Say which run has the id now, and whether this start made it."""
+        if self._spans is not None and self._opened is not None:
+            self._spans.name_start(self._opened, run, uid, created=created)
+        if created:
+            emit("run.started", RunScope(run, uid, self._workflow))
+            if self._metrics is not None:
+                self._metrics.run_started(workflow=self._workflow, queue=self._queue)
+
+
+def _step_event(outcome: StepOutcome, *, retrying: bool) -> str:
+    if retrying:
+        return "step.retried"
+    return "step.failed" if outcome == "timed_out" else f"step.{outcome}"
+
+
+def _told(error: BaseException | None) -> str:
+    try:
+        return "" if error is None else f"{name_of(error)}: {error}"
+    except Exception:  # noqa: BLE001 - an error of the user's that cannot even be shown
+        return name_of(error)
