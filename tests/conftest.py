@@ -44,10 +44,12 @@ def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     if "onward.sdk.app" not in sys.modules:
         return
     folder = request.module.__name__.rpartition(".")[0]
-    known = sys.modules["onward.sdk.workflow"].registered
-    own = {
-        name: [each for each in same if each.fn.__module__.startswith(folder)]
-        for name, same in known.items()
-    }
-    monkeypatch.setattr("onward.sdk.workflow.registered", own)
-    monkeypatch.setattr("onward.sdk.app.registered", own)
+    for place in ("workflow", "step"):
+        known = sys.modules[f"onward.sdk.{place}"].registered
+        own = {
+            name: [each for each in same if each.fn.__module__.startswith(folder)]
+            for name, same in known.items()
+        }
+        monkeypatch.setattr(f"onward.sdk.{place}.registered", own)
+        if place == "workflow":
+            monkeypatch.setattr("onward.sdk.app.registered", own)

@@ -17,7 +17,7 @@ from onward.codec import decode, encode, encode_error, signature_of
 from onward.core.lease import Fate
 from onward.engine.payloads import pack, unpack
 from onward.runtime.context import body_now
-from onward.runtime.definition import WorkflowDefinition
+from onward.runtime.definition import Program
 from onward.runtime.execution import End, Execution
 from onward.store.rows import Claimed, InboxRow, RecordRow
 from onward.store.writer import Outcome
@@ -25,9 +25,11 @@ from onward.store.writer import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.codec import Arguments
     from onward.core.instant import Instant
     from onward.runtime.calls import StepCall
     from onward.store.commit import Commit
+    from onward.store.rows import Move, NewRun, Started
 
 EPOCH = 1_800_000_000_000_000
 UID = "01a1de9b-5b4c-728b-97c9-000000000001"
@@ -62,7 +64,7 @@ class Stage:
         evict: float = 0.3,
     ) -> None:
         self.story = Story(rows=list(history or ()))
-        self._workflow = WorkflowDefinition("body", body, signature_of(body))
+        self._program = Program(body, signature_of(body))
         self._chance = random.Random(seed)
         self._evict = evict
         self._now = EPOCH + len(self.story.rows) * 1000
@@ -104,6 +106,18 @@ class Stage:
             execution.close_step(call, error=pack(encode_error(error)))
         else:
             execution.close_step(call, payload=pack(call.definition.shape.encode_result(result)))
+
+    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started]:
+        raise NotImplementedError
+
+    def retry(self, execution: Execution, move: Move) -> None:
+        return None
+
+    def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
+        raise NotImplementedError
+
+    def progress(self, execution: Execution, value: bytes) -> None:
+        raise NotImplementedError
 
     def look(self, execution: Execution) -> None:
         self._loop.call_soon(execution.receive, list(self._inbox))
@@ -175,7 +189,8 @@ class Stage:
         self._fence += 1
         claimed = Claimed(
             UID, "play", "workflow", "body", None, "default", self._fence, 0, 0, 0, None, None,
-            None, None, None, None, None, EPOCH, EPOCH, pack(encode({})), "hash", None,
+            None, None, 0, None, None, 1, None, None, None, EPOCH, EPOCH, EPOCH, pack(encode({})),
+            "hash", None, None, None,
         )  # fmt: skip
         warm, self._parked = self._parked, None
         if warm is not None and self._chance.random() >= self._evict:
@@ -183,7 +198,7 @@ class Stage:
             return
         if warm is not None:
             warm.evict()
-        Execution(claimed, self._workflow, self, list(self.story.rows), list(self._inbox)).begin()
+        Execution(claimed, self._program, self, list(self.story.rows), list(self._inbox)).begin()
 
 
 def as_json(row: RecordRow) -> list[Any]:

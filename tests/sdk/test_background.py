@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,17 @@ class Device:
         self.broken.set()
 
 
+@contextmanager
+def broken(background: Background) -> Iterator[None]:
+    """Hold a device that has broken, with nobody told of it yet."""
+    device = Device()
+    with background.hold(device.used()):
+        background.call(device.breaks())
+        while not background._failures:
+            pass
+        yield
+
+
 def test_what_is_held_is_entered_and_left_in_one_task(background: Background) -> None:
     device = Device()
     with background.hold(device.used()) as value:
@@ -77,13 +89,8 @@ def test_a_call_that_waits_is_ended_by_what_failed(background: Background) -> No
 def test_the_next_call_tells_what_failed_while_the_thread_was_busy(
     background: Background,
 ) -> None:
-    device = Device()
-    with pytest.raises(ExceptionGroup), background.hold(device.used()):
-        background.call(device.breaks())
-        while not background._failures:
-            pass
-        background.call(asyncio.sleep(0))
-        pytest.fail("the call went through")
+    with pytest.raises(ExceptionGroup), broken(background):
+        pytest.fail(f"the call went through: {background.call(asyncio.sleep(0))}")
     assert background.call(asyncio.sleep(0, "fine")) == "fine"
 
 
@@ -95,36 +102,27 @@ def test_leaving_tells_what_failed_while_nobody_called(background: Background) -
 
 
 def test_what_failed_for_one_thread_is_nothing_to_another(background: Background) -> None:
-    device = Device()
-    answers: list[str] = []
-
-    def other() -> None:
-        answers.append(background.call(asyncio.sleep(0, "fine")))
-
-    with pytest.raises(ExceptionGroup), background.hold(device.used()):
-        background.call(device.breaks())
-        while not background._failures:
-            pass
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-    assert answers == ["fine"]
+    with (
+        pytest.raises(ExceptionGroup),
+        broken(background),
+        ThreadPoolExecutor(1) as other,
+    ):
+        assert other.submit(lambda: background.call(asyncio.sleep(0, "fine"))).result() == "fine"
 
 
 def test_what_cannot_be_entered_raises_why(background: Background) -> None:
     @asynccontextmanager
-    async def closed() -> AsyncIterator[None]:
-        raise Trouble
+    async def closed(why: Exception | None) -> AsyncIterator[None]:
+        if why is not None:
+            raise why
         yield
 
-    with pytest.raises(Trouble), background.hold(closed()):
+    with pytest.raises(Trouble), background.hold(closed(Trouble())):
         pytest.fail("it was entered")
     assert background.call(asyncio.sleep(0, "fine")) == "fine"
 
 
 def test_a_call_sees_the_context_of_its_thread(background: Background) -> None:
-    from contextvars import ContextVar
-
     name: ContextVar[str] = ContextVar("name")
     name.set("Ada")
 

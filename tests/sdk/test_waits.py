@@ -9,6 +9,8 @@ import pytest
 
 import onward
 from onward import App, Signal, step, workflow
+from onward.codec import decode
+from onward.engine.payloads import unpack
 from onward.errors import NotFound, NotInBody, RunCancelled, RunFailed
 
 if TYPE_CHECKING:
@@ -119,14 +121,20 @@ async def test_a_cancelled_run_cleans_up_with_durable_calls(app: App) -> None:
         ]
 
 
-async def test_a_body_may_carry_on_after_a_cancel(app: App) -> None:
+async def test_a_cancelled_body_is_cancelled_whatever_it_returns(app: App) -> None:
     async with app, app.worker():
         run = await app.start(stubborn)
         await is_waiting(run)
         await run.cancel()
 
-        assert await run.result(timeout="10s") == "carried on"
-        assert not await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10s")
+        assert "carried on" in [
+            decode(unpack(row.payload))
+            for row in await run.history()
+            if row.kind == "step" and row.payload is not None
+        ]
+        assert await run.cancel() == "too_late"
 
 
 # --- what has no place in a body ------------------------------------------------------------------

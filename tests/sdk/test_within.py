@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App, Signal, workflow
-from onward.errors import Conflict, NotFound, PayloadTooLarge, Unencodable
+from onward.errors import BadInput, Conflict, NotFound, PayloadTooLarge, RunOver, Unencodable
 from onward.store.invariants import check
 from tests.sdk.transactions import ASYNC, rows
 
@@ -112,6 +112,7 @@ async def test_a_conflict_is_told_and_the_transaction_goes_on(
 ) -> None:
     async with App(place) as app:
         first = await app.start(serve.options(id="table-1"), 1)
+        await (await app.start(serve.options(id="over"), 3)).cancel(force=True)
         async with transaction(place, commit=True) as theirs:
             within = app.within(theirs.connection)
             same = await within.start(serve.options(id="table-1"), 1)
@@ -121,15 +122,19 @@ async def test_a_conflict_is_told_and_the_transaction_goes_on(
                 await within.start(collect_orders.options(id="table-1"), 1)
             with pytest.raises(Conflict, match="it is ready"):
                 await within.start(serve.options(id="table-1", on_conflict="reject"), 1)
+            with pytest.raises(BadInput, match="only inserts"):
+                await within.start(serve.options(id="table-1", on_conflict="replace"), 1)
             with pytest.raises(NotFound, match="'nobody'"):
                 await within.signal("nobody", order, "soup")
             with pytest.raises(NotFound):
                 await within.signal("no\0body", order, "soup")
+            with pytest.raises(RunOver):
+                await within.signal("over", order, "soup")
             after = await within.start(serve.options(id="table-2"), 2)
 
         assert same.uid == first.uid
         assert await after.state() == "ready"
-        assert (await count(place))["onward_run"] == 2
+        assert await app.counts() == {"cancelled": 1, "ready": 2}
 
 
 async def test_what_cannot_be_stored_is_refused_before_the_transaction_meets_it(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from contextlib import AsyncExitStack, closing, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite
@@ -92,10 +92,9 @@ async def test_a_connection_to_another_file_is_refused(
     driver: str, file: str, tmp_path: Path
 ) -> None:
     other = str(tmp_path / "other.db")
-    async with App(other), App(file) as app:
-        async with ASYNC[driver][1](other, commit=True) as theirs:
-            with refused("cannot carry writes", "the same database: sqlite3, aiosqlite"):
-                await app.within(theirs.connection).start(greet, "Ada")
+    async with App(other), App(file) as app, ASYNC[driver][1](other, commit=True) as theirs:
+        with refused("cannot carry writes", "the same database: sqlite3, aiosqlite"):
+            await app.within(theirs.connection).start(greet, "Ada")
 
 
 @pytest.mark.parametrize("driver", FILE)
@@ -140,10 +139,10 @@ async def test_an_engine_is_no_connection(postgres_url: str, file: str) -> None:
 async def test_a_connection_to_postgres_that_blocks_is_refused_by_the_async_app(
     postgres_url: str,
 ) -> None:
+    facts = ("psycopg.Connection", "psycopg (AsyncConnection)")
     async with App(postgres_url) as app:
-        with sync_psycopg(postgres_url, commit=True) as theirs:
-            with refused("psycopg.Connection", "psycopg (AsyncConnection)"):
-                await app.within(theirs.connection).start(greet, "Ada")
+        with sync_psycopg(postgres_url, commit=True) as theirs, refused(*facts):
+            await app.within(theirs.connection).start(greet, "Ada")
 
 
 @pytest.mark.parametrize("driver", [name for name in ASYNC if name != "sqlite3"])
@@ -218,16 +217,15 @@ async def test_a_sqlite_connection_tells_by_its_newer_setting_too(
 ) -> None:
     given: dict[str, Any] = {"autocommit": autocommit}
     async with App(file) as app:
+        with closing(sqlite3.connect(file, **given)) as blocking:
+            with refused("is in no transaction") if autocommit else nullcontext():
+                await app.within(blocking).start(greet, "Ada")
+            blocking.commit()
         async with aiosqlite.connect(file, **given) as waiting:
-            with closing(sqlite3.connect(file, **given)) as blocking:
-                for connection in (blocking, waiting):
-                    if autocommit:
-                        with refused("is in no transaction"):
-                            await app.within(connection).start(greet, "Ada")
-            if not autocommit:
+            with refused("is in no transaction") if autocommit else nullcontext():
                 await app.within(waiting).start(greet, "Ada")
-                await waiting.commit()
-        assert await app.counts() == ({} if autocommit else {"ready": 1})
+            await waiting.commit()
+        assert await app.counts() == ({} if autocommit else {"ready": 2})
 
 
 # --- without the right to write -------------------------------------------------------------------
@@ -300,9 +298,14 @@ def test_the_sync_app_refuses_another_database_too(
 ) -> None:
     kind, transaction = SYNC[driver]
     other = postgres_server.create_database() if kind == "postgres" else str(tmp_path / "other.db")
-    with App(postgres_url if kind == "postgres" else file).sync() as app, App(other).sync():
-        with transaction(other, commit=True) as theirs, refused("cannot carry writes"):
-            app.within(theirs.connection).start(greet, "Ada")
+    ours = postgres_url if kind == "postgres" else file
+    with (
+        App(ours).sync() as app,
+        App(other).sync(),
+        transaction(other, commit=True) as theirs,
+        refused("cannot carry writes"),
+    ):
+        app.within(theirs.connection).start(greet, "Ada")
     if kind == "postgres":
         postgres_server.drop_database(other)
 
@@ -311,10 +314,12 @@ def test_the_sync_app_refuses_connections_that_commit_by_themselves(
     postgres_url: str, file: str
 ) -> None:
     engine = sqlalchemy.create_engine(f"sqlite:///{file}", isolation_level="AUTOCOMMIT")
-    with App(postgres_url).sync() as app:
-        with psycopg.connect(postgres_url, autocommit=True) as connection:
-            with refused("is in no transaction"):
-                app.within(connection).start(greet, "Ada")
+    with (
+        App(postgres_url).sync() as app,
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+        refused("is in no transaction"),
+    ):
+        app.within(connection).start(greet, "Ada")
     with App(file).sync() as app:
         with engine.connect() as theirs, refused("is in no transaction"):
             app.within(theirs).start(greet, "Ada")

@@ -38,7 +38,7 @@ CODES = {
 }
 
 MOVES = {
-    "Check", "Choose", "Drop", "Keep", "See", "Start", "Try", "Upgrade", "Use", "Widen",
+    "Check", "Choose", "Drop", "Keep", "Catch", "Resume", "See", "Start", "Try", "Upgrade", "Use", "Widen",
 }  # fmt: skip
 
 CARRY = """

@@ -56,7 +56,7 @@ def read_stop(letter: InboxRow) -> Stop:
 
 def keep_stop(stop: Stop) -> bytes:
     """Return the wish as a record keeps it."""
-    return pack(encode({"why": stop.why, "grace": stop.grace}))
+    return pack(encode({"why": str(stop.why), "grace": stop.grace}))
 
 
 def recalled(record: Record) -> Stop:

@@ -44,7 +44,7 @@ class Wanted:
     tags: tuple[str, ...] = ()
     suspects: int = 1
     limited: bool = False
-    """Take runs that have a flow key, as far as its limit allows, and no others."""
+    """Take runs that have a flow key too, as far as its limit allows."""
 
 
 @dataclass(frozen=True, slots=True)

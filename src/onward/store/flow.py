@@ -26,22 +26,23 @@ class Candidate(NamedTuple):
     priority: int
     due: Instant
     key: str
+    is_suspect: bool = False
 
 
-def pick(candidates: Iterable[Candidate], rooms: Mapping[str, int], limit: int) -> list[str]:
-    """Return the runs to claim, the most urgent first.
+def pick(candidates: Iterable[Candidate], rooms: Mapping[str, int], limit: int) -> list[Candidate]:
+    """Return the runs to claim, the most urgent first; there is room for any part of them.
 
     Args:
         candidates: Ready runs, each once.
         rooms: How many more runs of each key may be running; a key that is not here has no limit.
         limit: How many runs are wanted in all.
     """
-    taken: list[str] = []
+    taken: list[Candidate] = []
     used: Counter[str] = Counter()
     for run in sorted(candidates, key=lambda run: (-run.priority, run.due)):
         if len(taken) >= limit:
             break
         if used[run.key] < rooms.get(run.key, limit):
             used[run.key] += 1
-            taken.append(run.uid)
+            taken.append(run)
     return taken

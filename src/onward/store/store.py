@@ -23,7 +23,7 @@ from onward.store.lane import Lane
 from onward.store.reads import Reads
 from onward.store.sqlite.database import SqliteDatabase
 from onward.store.stopping import Stop, Stopped, heard, overdue, stop
-from onward.store.upkeep import disown, keep_progress, set_limit, unpark
+from onward.store.upkeep import disown, has_limit, keep_progress, parked, unpark
 from onward.store.writer import Writer
 from onward.telemetry.failpoints import failpoint
 
@@ -158,7 +158,8 @@ class Store(Reads):
     async def set_limit(self, key: str, most: int) -> None:
         """Let at most `most` runs of a flow key be running at a time."""
         check_key("the flow key", key)
-        await self.write(lambda tx: set_limit(tx, key, most))
+        if not await self.read(lambda tx: has_limit(tx, key, most)):
+            await self.write(lambda tx: tx.fetch("set_limit", key=key, most=most))
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -228,6 +229,8 @@ class Store(Reads):
 
     async def unpark(self, codes: Mapping[str, str]) -> int:
         """Let runs go on that other code has parked; `codes` has the code of each workflow."""
+        if not await self.read(lambda tx: parked(tx, codes)):
+            return 0
         count, subjects = await self.write(lambda tx: unpark(tx, codes))
         self.database.tell(subjects)
         return count

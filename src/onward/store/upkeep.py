@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.store.hints import queue_subject, run_subject
@@ -40,6 +39,15 @@ async def disown(tx: Tx, worker: str, strays: Iterable[tuple[str, int]]) -> set[
     return subjects
 
 
+async def parked(tx: Tx, codes: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return runs that other code has parked than this, each with all that parked it."""
+    return sorted(
+        (uid, parked_by)
+        for uid, name, parked_by in await tx.fetch("diverged_runs")
+        if name in codes and codes[name] not in parked_by.split(" ")
+    )
+
+
 async def unpark(tx: Tx, codes: Mapping[str, str]) -> tuple[int, set[str]]:
     """Let runs go on that other code has parked; say how many, and what is to be rung.
 
@@ -47,12 +55,11 @@ async def unpark(tx: Tx, codes: Mapping[str, str]) -> tuple[int, set[str]]:
     parked stays as it is.
     """
     count, subjects = 0, set[str]()
-    for uid, name, parked_by in sorted(await tx.fetch("diverged_runs"), key=itemgetter(0)):
-        if name in codes and codes[name] not in parked_by.split(" "):
-            rows = await tx.fetch("unpark_run", uid=uid, parked_by=parked_by)
-            count += len(rows)
-            for row in rows:
-                subjects |= {queue_subject(row[0]), run_subject(uid)}
+    for uid, parked_by in await parked(tx, codes):
+        rows = await tx.fetch("unpark_run", uid=uid, parked_by=parked_by)
+        count += len(rows)
+        for row in rows:
+            subjects |= {queue_subject(row[0]), run_subject(uid)}
     return count, subjects
 
 
@@ -64,8 +71,7 @@ async def keep_progress(tx: Tx, worker: str, uid: str, fence: int, value: bytes)
     return bool(await tx.fetch("keep_progress", **given))
 
 
-async def set_limit(tx: Tx, key: str, most: int) -> None:
-    """Let at most so many runs of a flow key be running at a time."""
+async def has_limit(tx: Tx, key: str, most: int) -> bool:
+    """Say whether that is the limit of a flow key."""
     rows = await tx.fetch("limit_of", key=key)
-    if not rows or rows[0][0] != most:
-        await tx.fetch("set_limit", key=key, most=most)
+    return bool(rows) and bool(rows[0][0] == most)

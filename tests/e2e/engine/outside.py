@@ -28,7 +28,7 @@ def note() -> None:
     """Write down, for good, that the step whose code asks is being done."""
     step = step_now.get()
     assert step is not None, "only a step changes the outside world"
-    line = json.dumps([step.run, step.identity, step.attempt, os.getpid()])
+    line = json.dumps([step.run.uid, step.identity, step.number, os.getpid()])
     log = os.open(os.environ[VARIABLE], os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
     try:
         os.write(log, line.encode() + b"\n")

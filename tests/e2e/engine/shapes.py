@@ -36,8 +36,8 @@ async def double_at_the_third_attempt(n: int) -> int:
     note()
     now = step_now.get()
     assert now is not None
-    if now.attempt < 3:
-        raise RuntimeError(f"attempt {now.attempt}")
+    if now.number < 3:
+        raise RuntimeError(f"attempt {now.number}")
     return n * 2
 
 

@@ -29,7 +29,7 @@ ONLY_SQLITE = {
 ONLY_POSTGRES = {
     "claim", "commit", "drop_marks", "flow_candidates", "flow_keys", "history", "hold_lease",
     "lock_runs", "look", "oldest_marks", "place", "record", "ripen", "run_ends", "runs_of_worker",
-    "send", "start", "take_runs",
+    "send", "start",
 }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ class AsyncpgCaller:
         rows: Sequence[Sequence[Any]] = await self._connection.fetch(sql, *values)
         return rows
 
-    def is_in_transaction(self) -> bool:
+    async def is_in_transaction(self) -> bool:
         """Say whether a write waits for the caller's commit."""
         return bool(self._connection.is_in_transaction())
 

@@ -17,7 +17,7 @@ class Caller(Protocol):
         """Run one statement in the caller's transaction and return its rows."""
         ...
 
-    def is_in_transaction(self) -> bool:
+    async def is_in_transaction(self) -> bool:
         """Say whether a write waits for the caller's commit; asked after a first `fetch`."""
         ...
 

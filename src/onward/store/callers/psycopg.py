@@ -26,7 +26,7 @@ class _Told:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def is_in_transaction(self) -> bool:
+    async def is_in_transaction(self) -> bool:
         """Say whether a write waits for the caller's commit."""
         return bool(self._connection.info.transaction_status == TransactionStatus.INTRANS)
 

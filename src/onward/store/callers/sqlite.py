@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from onward.store.callers.caller import Caller
 
-_LEGACY = -1
-"""The value of `Connection.autocommit` with which `isolation_level` decides, as before 3.12."""
+_NO_CHANGE = "DELETE FROM onward_mark WHERE 0"
+"""What begins a transaction, if the connection is one that begins them before it writes."""
 
 
 class SqliteCaller:
@@ -32,9 +32,10 @@ class SqliteCaller:
         rows: Sequence[Sequence[Any]] = cursor.execute(sql, tuple(values)).fetchall()
         return rows
 
-    def is_in_transaction(self) -> bool:
+    async def is_in_transaction(self) -> bool:
         """Say whether a write waits for the caller's commit."""
-        return _begins(self._connection)
+        await self.fetch(_NO_CHANGE)
+        return self._connection.in_transaction
 
 
 class AiosqliteCaller:
@@ -51,10 +52,10 @@ class AiosqliteCaller:
             rows: Sequence[Sequence[Any]] = await cursor.fetchall()
             return rows
 
-    def is_in_transaction(self) -> bool:
+    async def is_in_transaction(self) -> bool:
         """Say whether a write waits for the caller's commit."""
-        # What a newer `sqlite3` tells of itself, aiosqlite may not pass on.
-        return _begins(getattr(self._connection, "_conn", self._connection))
+        await self.fetch(_NO_CHANGE)
+        return bool(self._connection.in_transaction)
 
 
 def caller(connection: object, packages: frozenset[str], *, waits: bool) -> Caller | None:
@@ -67,9 +68,3 @@ def caller(connection: object, packages: frozenset[str], *, waits: bool) -> Call
         if isinstance(connection, aiosqlite.Connection) and aiosqlite.Error is sqlite3.Error:
             return AiosqliteCaller(connection)
     return None
-
-
-def _begins(connection: Any) -> bool:
-    """Say whether a transaction is open, or is opened by the first write."""
-    is_legacy = getattr(connection, "autocommit", _LEGACY) == _LEGACY
-    return connection.in_transaction or (is_legacy and connection.isolation_level is not None)

@@ -82,7 +82,7 @@ class Admission:
             await home.locate()  # the server may have been started again since
         if theirs != home.place():
             raise self._refusal()
-        if not caller.is_in_transaction():
+        if not await caller.is_in_transaction():
             raise refuse_without_transaction(self._connection)
         if not may_insert:
             raise StoreUnusable(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from onward.store.commit import Batch, Commit
     from onward.store.database import Wanted
+    from onward.store.flow import Candidate
     from onward.store.postgres.transaction import PostgresTx
 
 _TRIES = 5
@@ -184,8 +185,9 @@ async def sweep(tx: PostgresTx, most: int) -> list[Sent]:
     return sent
 
 
-async def claim(tx: PostgresTx, wanted: Wanted) -> list[Claimed]:
-    """Make runs the worker's own."""
+async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) -> list[Claimed]:
+    """Make runs the worker's own; those of `flow` this transaction has locked already."""
+    suspects = sum(run.is_suspect for run in flow)
     rows = await tx.fetch(
         "claim",
         worker=wanted.worker,
@@ -194,6 +196,9 @@ async def claim(tx: PostgresTx, wanted: Wanted) -> list[Claimed]:
         tags=wanted.tags,
         version=wanted.version,
         limit=wanted.limit,
-        suspects=wanted.suspects,
+        suspects=max(0, wanted.suspects - suspects),
+        flow_uid=[run.uid for run in flow],
+        flow_priority=[run.priority for run in flow],
+        flow_due=[run.due for run in flow],
     )
     return [Claimed._make(row) for row in rows]

@@ -127,9 +127,13 @@ class PostgresDatabase:
 
     async def claim(self, wanted: Wanted) -> list[Claimed]:
         """Make runs the worker's own."""
-        if wanted.limited:
-            return await self._transact(lambda tx: flow.claim(tx, wanted), self._hot)
-        return await self._single(lambda tx: batch.claim(tx, wanted))
+        if not wanted.limited:
+            return await self._single(lambda tx: batch.claim(tx, wanted))
+
+        async def claim(tx: PostgresTx) -> list[Claimed]:
+            return await batch.claim(tx, wanted, await flow.choose(tx, wanted))
+
+        return await self._transact(claim, self._hot)
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
         """Begin a worker's lease; `None` means that one of that name is there."""

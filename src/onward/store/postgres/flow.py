@@ -1,21 +1,21 @@
-"""Claiming runs of limited flow on Postgres: hold the limits, then count, then take."""
+"""Choosing runs of limited flow on Postgres: hold the limits, then count."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from onward.store.flow import RIPEN_MOST, Candidate, pick
-from onward.store.rows import Claimed
 
 if TYPE_CHECKING:
     from onward.store.database import Wanted
     from onward.store.postgres.transaction import PostgresTx
 
 
-async def claim(tx: PostgresTx, wanted: Wanted) -> list[Claimed]:
-    """Make runs with a flow key the worker's own, as far as the limits allow."""
-    if not await tx.leased(wanted.worker):
-        return []
+async def choose(tx: PostgresTx, wanted: Wanted) -> list[Candidate]:
+    """Return runs with a flow key that may be claimed now, all of them or some.
+
+    They and their limits are held until the transaction ends.
+    """
     await tx.fetch("ripen", limit=RIPEN_MOST)
     limits = await tx.fetch("flow_keys", queues=wanted.queues)
     if not limits:
@@ -31,9 +31,5 @@ async def claim(tx: PostgresTx, wanted: Wanted) -> list[Claimed]:
         limit=wanted.limit,
         suspects=wanted.suspects,
     )
-    rooms = {row[3]: row[4] for row in rows}
-    uids = pick((Candidate._make(row[:4]) for row in rows), rooms, wanted.limit)
-    if not uids:
-        return []
-    taken = await tx.fetch("take_runs", uids=uids, worker=wanted.worker)
-    return [Claimed._make(row) for row in taken]
+    rooms = {row[3]: row[5] for row in rows}
+    return pick((Candidate._make(row[:5]) for row in rows), rooms, wanted.limit)

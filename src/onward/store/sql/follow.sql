@@ -46,16 +46,20 @@ SELECT namespace, CAST(:new_uid AS TEXT), coalesce(:input, input),
 FROM onward_run_data WHERE namespace = :namespace AND uid = :old;
 
 -- name: copy_records
--- The calls that were handed over before `cut`, with their failed attempts.
+-- The calls that were handed over before `cut`, with their failed attempts and what they noted, which
+-- has no position of its own.
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
     payload, error, opened_at, closed_at)
 SELECT namespace, CAST(:new_uid AS TEXT), identity, attempt, seq, kind, name, state, args_hash,
        version, due, message, payload, error, opened_at, closed_at
 FROM onward_record
-WHERE namespace = :namespace AND run = :old AND identity IN (
-    SELECT identity FROM onward_record
-    WHERE namespace = :namespace AND run = :old AND seq < :cut);
+WHERE namespace = :namespace AND run = :old AND (
+    identity IN (SELECT identity FROM onward_record
+                 WHERE namespace = :namespace AND run = :old AND seq < :cut)
+    OR kind = 'note' AND identity IN (
+        SELECT '=note.of.' || identity FROM onward_record
+        WHERE namespace = :namespace AND run = :old AND seq < :cut));
 
 -- name: edit_record
 INSERT INTO onward_record (

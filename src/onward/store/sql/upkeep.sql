@@ -21,6 +21,7 @@ WHERE namespace = :namespace AND uid = :uid AND state = 'paused' AND reason = 'd
 RETURNING queue;
 
 -- name: keep_progress
+-- The last word may come when its owner has parked or ended the run already.
 UPDATE onward_run_data SET progress = :value
 WHERE namespace = :namespace AND uid = :uid AND EXISTS (
     SELECT 1 FROM onward_run r

@@ -65,14 +65,14 @@ class Admission:
         caller = sqlite.caller(inner, packages_of(inner), waits=self._waits)
         if caller is None or not await _reaches(caller, self._path):
             raise self._refusal()
-        if not caller.is_in_transaction():
-            raise refuse_without_transaction(self._connection)
         if has_wal_reset_bug() and self._locks is not None and not self._locks.alone():
             raise StoreUnusable(
                 f"the SQLite library {sqlite3.sqlite_version}",
                 "may damage a file when a caller's transaction commits beside another process",
                 "Install a newer one: pip install 'onward[sqlite]'",
             )
+        if not await caller.is_in_transaction():
+            raise refuse_without_transaction(self._connection)
         return caller
 
     def _refusal(self) -> StoreUnusable:

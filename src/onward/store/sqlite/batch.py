@@ -7,7 +7,7 @@ the core decide, and then writes what they let pass.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onward.core.chain import Link
 from onward.core.inbox import MessageKind
@@ -205,24 +205,26 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
         tx.rows("drop_lease", worker=worker)
     if not tx.rows("lease_here", worker=wanted.worker):
         return []
-    uids = flow.choose(tx, wanted) if wanted.limited else _choose(tx, wanted)
+    uids = _choose(tx, wanted)
     ours = (tx.namespace, wanted.worker, tx.now)
     tx.write_rows("claim_run", [(uid, *ours) for uid in uids])
     return [Claimed._make(row) for row in tx.rows("claimed_runs", uids=tx.texts(uids))]
 
 
 def _choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
+    flowing = flow.choose(tx, wanted) if wanted.limited else []
     given = {
         "queues": tx.texts(wanted.queues),
         "names": tx.texts(wanted.names),
         "tags": tx.texts(wanted.tags),
         "version": wanted.version,
         "limit": wanted.limit,
-        "suspects": wanted.suspects,
+        "suspects": max(0, wanted.suspects - sum(run.is_suspect for run in flowing)),
     }
-    found = [
+    found: list[Any] = [
         row for queue in wanted.queues for row in tx.rows("ready_candidates", queue=queue, **given)
     ]
+    found += flowing
     for name in ("due_candidates", "orphan_candidates", "suspect_candidates"):
         found += tx.rows(name, **given)
     found.sort(key=lambda row: (-row[1], row[2]))

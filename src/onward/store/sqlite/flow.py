@@ -1,4 +1,4 @@
-"""Claiming runs of limited flow on SQLite, where nobody else claims meanwhile."""
+"""Choosing runs of limited flow on SQLite, where nobody else claims meanwhile."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from onward.store.sqlite.transaction import SqliteTx
 
 
-def choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
-    """Return runs with a flow key that may be claimed now."""
+def choose(tx: SqliteTx, wanted: Wanted) -> list[Candidate]:
+    """Return runs with a flow key that may be claimed now, all of them or some."""
     tx.rows("ripen", limit=RIPEN_MOST)
     given = {
         "queues": tx.texts(wanted.queues),
@@ -30,9 +30,8 @@ def choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
         if room > 0:
             rows = tx.rows("candidates_of_key", queue=queue, key=key, room=room, **given)
             found += [Candidate(uid, priority, due, key) for uid, priority, due in rows]
-    suspects = [Candidate._make(row) for row in tx.rows("flow_suspects", **given)]
-    chosen = pick(suspects, rooms, wanted.suspects)
-    found += [run for run in suspects if run.uid in chosen]
+    suspects = [Candidate._make((*row, True)) for row in tx.rows("flow_suspects", **given)]
+    found += pick(suspects, rooms, wanted.suspects)
     return pick(found, rooms, wanted.limit)
 
 

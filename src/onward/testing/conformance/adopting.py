@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
-from onward.core.lease import LEASE
+from onward.core.lease import LEASE, Fate
 from onward.store.rows import Move
 from onward.testing.conformance.samples import RELEASED, a_record, a_run
 

@@ -22,7 +22,7 @@ class Worker:
     store: Store
     name: str
 
-    async def claim(
+    async def claim(  # noqa: PLR0913 - what a worker wants, in words
         self,
         limit: int = 10,
         *,

@@ -3,8 +3,8 @@
 -- index scans, and make it this worker's. The runs of a worker that vanished just now are seen by
 -- the next claim, for all parts of a statement see one snapshot. Without a lease of its own a
 -- worker claims nothing, and whoever claims lives. Suspects are handed out apart, few at a time. Runs
--- with a flow key are claimed in another way (flow.sql), unless they are running already: adopting
--- one does not make them more.
+-- with a flow key are chosen beforehand (flow.sql), unless they are running already: adopting one
+-- does not make them more.
 --
 -- Who vanished is settled before a run is locked, and a run is locked by the name of its worker: a
 -- lock is taken on the newest version of a row, and a NOT EXISTS would not be asked again for it, so
@@ -66,9 +66,12 @@ WITH RECURSIVE gone AS (
       AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
     LIMIT :suspects::bigint
     FOR UPDATE SKIP LOCKED
+), flow AS (
+    SELECT uid, priority, due FROM unnest(
+        :flow_uid::text[], :flow_priority::bigint[], :flow_due::bigint[]) f (uid, priority, due)
 ), picked AS (
     SELECT uid, priority, due FROM (
-        SELECT * FROM ready UNION ALL SELECT * FROM due
+        SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM flow
         UNION ALL SELECT * FROM orphan UNION ALL SELECT * FROM suspect) c, me
     ORDER BY priority DESC, due LIMIT :limit::bigint
 ), taken AS (

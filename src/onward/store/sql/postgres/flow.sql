@@ -1,6 +1,6 @@
--- Claiming runs that have a flow key: one transaction that first holds the rows of the limits, and
--- then counts. A statement sees what was committed before it began, so whoever counts after it got
--- hold of a limit sees every claim that was made under it.
+-- Choosing runs that have a flow key, for a claim in the same transaction. It first holds the rows
+-- of the limits, and then counts: a statement sees what was committed before it began, so whoever
+-- counts after it got hold of a limit sees every claim that was made under it.
 
 -- name: ripen
 -- What is due becomes ready, so that all that could be claimed lies in one place, in order.
@@ -78,29 +78,7 @@ WITH room AS MATERIALIZED (
     ORDER BY priority DESC, due LIMIT :suspects::bigint
     FOR UPDATE SKIP LOCKED
 )
-SELECT uid, priority, due, key, room FROM ready
+SELECT uid, priority, due, key, false AS suspect, room FROM ready
 UNION ALL
-SELECT s.uid, s.priority, s.due, k.key, k.room FROM suspect s JOIN room k ON k.key = s.flow_key;
-
--- name: take_runs
--- These are there, and locked; see `taken` in claim.sql.
-WITH picked AS (
-    SELECT uid, place FROM unnest(:uids::text[]) WITH ORDINALITY p (uid, place)
-), taken AS (
-    INSERT INTO onward_run AS r (
-        namespace, uid, id, kind, name, queue, state, worker, created_at, updated_at)
-    SELECT :namespace::text, uid, '', 'workflow', '', '', 'running', :worker::text, :now, :now
-    FROM picked
-    ON CONFLICT (namespace, uid) DO UPDATE
-    SET state = 'running', reason = NULL, worker = excluded.worker, fence = r.fence + 1,
-        due = NULL, started_at = coalesce(r.started_at, excluded.updated_at),
-        updated_at = excluded.updated_at
-    RETURNING uid, id, kind, name, version, queue, fence, inbox, seq, crashes, deadline, parent,
-              parent_identity, root, tied, follows, link, attempt, origin, handler, phase,
-              scheduled_at, created_at, started_at
-)
-SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes
-FROM picked p JOIN taken t ON t.uid = p.uid, LATERAL (
-    SELECT input, args_hash, trace, retry, attributes FROM onward_run_data
-    WHERE namespace = :namespace::text AND uid = p.uid LIMIT 1) d
-ORDER BY p.place;
+SELECT s.uid, s.priority, s.due, k.key, true, k.room
+FROM suspect s JOIN room k ON k.key = s.flow_key;
