@@ -133,11 +133,13 @@ class Execution:
         """Say whether nothing new may be begun: an operator paused the run."""
         return self._body.cancelled is None and self._mail.is_held()
 
-    def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> None:
-        """Take note of messages, and of how many there have been in all."""
+    def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> bool:
+        """Take note of messages and of how many there have been in all; say if there is news."""
+        seen = self._mail.seen
         self._mail.add(rows)
         self._mail.seen = max(self._mail.seen, counted)
         self.pump()
+        return self._mail.seen > seen
 
     def evict(self) -> None:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Postman:
     """Reads inboxes, in the background."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, worker: str) -> None:
         self._store = store
+        self._worker = worker
         self._rounds: set[asyncio.Task[None]] = set()
 
     def go_round(self, running: Mapping[str, Execution], heard: set[str]) -> None:
@@ -50,12 +51,18 @@ class Postman:
         task.add_done_callback(self._rounds.discard)
 
     async def _visit(self, executions: list[Execution]) -> None:
+        held = {each: each.fence for each in executions if not each.is_stopped}
         try:
             inboxes = await self._store.look([execution.uid for execution in executions])
+            silent = [each for each in held if not each.receive(inboxes[each.uid])]
+            owned = await self._store.owned(self._worker) if silent else {}
         except Unavailable:
             return
-        for execution in executions:
-            execution.receive(inboxes[execution.uid])
+        for execution in silent:
+            # Nothing was sent, and yet something has happened: somebody may have ended it by force.
+            is_ours = owned.get(execution.uid) == held[execution]
+            if not (is_ours or execution.is_stopped) and execution.fence == held[execution]:
+                execution.drop()
 
     async def _recount(self, execution: Execution) -> None:
         # The count is read before the messages, so whatever it counts is among them. A number may

@@ -85,7 +85,7 @@ class Worker:
         self.id = f"{ports.host}-{ports.pid}-{ports.chance.token()[:12]}"
         self.running: dict[str, Execution] = {}
         self._warm = WarmBodies(options.warm)
-        self._postman = Postman(store)
+        self._postman = Postman(store, self.id)
         self._store = store
         self._registry = registry
         self._options = options
