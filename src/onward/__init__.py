@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onward.codec import StepFailed, register_error
     from onward.core.retry import Retry
-    from onward.errors import Fatal, Retryable
+    from onward.errors import Fatal, NotApplied, Retryable
+    from onward.runtime.effects import Applied, Unknown
     from onward.sdk.app import App
     from onward.sdk.current import Current, current
+    from onward.sdk.effect import Effect, effect, effect_key
     from onward.sdk.inside import (
         ChildRun,
         as_completed,
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "Applied",
     "ChildRun",
     "Current",
+    "Effect",
     "Fatal",
+    "NotApplied",
     "Retry",
     "Retryable",
     "Run",
@@ -42,10 +47,13 @@ __all__ = [
     "StepFailed",
     "SyncApp",
     "SyncRun",
+    "Unknown",
     "Workflow",
     "as_completed",
     "continue_as_new",
     "current",
+    "effect",
+    "effect_key",
     "now",
     "patched",
     "random",
@@ -62,9 +70,11 @@ __all__ = [
 _HOMES = {
     "onward.codec": ("StepFailed", "register_error"),
     "onward.core.retry": ("Retry",),
-    "onward.errors": ("Fatal", "Retryable"),
+    "onward.errors": ("Fatal", "NotApplied", "Retryable"),
+    "onward.runtime.effects": ("Applied", "Unknown"),
     "onward.sdk.app": ("App",),
     "onward.sdk.current": ("Current", "current"),
+    "onward.sdk.effect": ("Effect", "effect", "effect_key"),
     "onward.sdk.inside": (
         *("ChildRun", "as_completed", "continue_as_new", "now", "patched", "random", "start"),
         "uuid",

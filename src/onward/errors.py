@@ -15,6 +15,9 @@
     │   ├── NoWorker           nobody serves the queue of a run
     │   ├── TimedOut           a step, or what a run waited for, took too long
     │   ├── RunOver            the run is over, and takes nothing any more
+    │   ├── VerdictRefused     an effect cannot be judged like this, or not yet
+    │   ├── EffectSkipped      an operator decided that an effect is not to be
+    │   ├── TooLate            an effect may not be sent any more
     │   ├── RunFailed          the run whose result is wanted raised something
     │   ├── RunCancelled       the run whose result is wanted was stopped
     │   └── RunPaused          the run whose result is wanted waits for somebody
@@ -25,7 +28,8 @@
 
 Each error has a stable `code`, and a message that names the thing, the fact and the next move.
 
-`Retryable` and `Fatal` are raised by user code, to tell the engine what to do about a failure.
+`Retryable`, `Fatal` and `NotApplied` are raised by user code, to tell the engine what to do about a
+failure.
 """
 
 from __future__ import annotations
@@ -254,6 +258,40 @@ class RunOver(UserError):
 
 
 @dataclass(eq=False, repr=False)
+class VerdictRefused(UserError):
+    """A verdict on an effect that does not count: it is settled, has changed, or it is early."""
+
+    code: ClassVar[str] = "verdict_refused"
+    effect: str
+    fact: str
+
+    def __str__(self) -> str:
+        return f"the verdict on effect {self.effect} does not count: {self.fact}. Look at it again."
+
+
+@dataclass(eq=False, repr=False)
+class EffectSkipped(UserError):
+    """An operator decided that the run goes on without this effect, which may have happened."""
+
+    code: ClassVar[str] = "effect_skipped"
+    effect: str
+
+    def __str__(self) -> str:
+        return f"effect {self.effect!r} was skipped by an operator. Catch it to go on without."
+
+
+@dataclass(eq=False, repr=False)
+class TooLate(UserError):
+    """The time in which an effect may be sent has passed: somebody may have judged it by now."""
+
+    code: ClassVar[str] = "too_late"
+    effect: str
+
+    def __str__(self) -> str:
+        return f"effect {self.effect!r} may not be sent any more. Drop it: let this error out."
+
+
+@dataclass(eq=False, repr=False)
 class RunFailed(UserError):
     """The run has no result: it failed. `__cause__` is what it raised, if that is known."""
 
@@ -357,6 +395,12 @@ class Retryable(Exception):
     Args:
         message: What happened.
         after: How long to wait ("30s", seconds, or a timedelta); by default what the policy says.
+
+    Example:
+        >>> from onward import Retryable, step
+        >>> @step
+        ... async def fetch_rates() -> str:
+        ...     raise Retryable("the bank is busy", after="30s")
     """
 
     def __init__(self, message: str = "", *, after: Any = None) -> None:
@@ -365,4 +409,30 @@ class Retryable(Exception):
 
 
 class Fatal(Exception):
-    """Raise it in a step that must not be tried again, whatever its policy says."""
+    """Raise it in a step that must not be tried again, whatever its policy says.
+
+    Example:
+        >>> from onward import Fatal, step
+        >>> @step
+        ... async def take_money(card: str) -> str:
+        ...     if card == "stolen":
+        ...         raise Fatal("this card will never do")
+        ...     return "paid"
+    """
+
+
+class NotApplied(Exception):
+    """An effect that did not happen, for sure.
+
+    A handler raises it when it knows that nothing was changed outside; it is then tried again as
+    far as its policy goes. A reconciler returns or raises it. A body gets it when an effect did not
+    happen and is not tried again, or was rejected.
+
+    Args:
+        message: What happened.
+        after: How long to wait before the next attempt; by default what the policy says.
+    """
+
+    def __init__(self, message: str = "", *, after: Any = None) -> None:
+        super().__init__(message)
+        self.after = after

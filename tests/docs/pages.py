@@ -23,8 +23,8 @@ class Fence(NamedTuple):
 
 def pages() -> list[Path]:
     """Return every page that people read."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("*.md")]
-    return sorted(found)
+    flat = [path for folder in (".", "changes", "examples") for path in (ROOT / folder).glob("*.md")]
+    return sorted([*flat, *(ROOT / "docs").rglob("*.md")])
 
 
 def shown(path: Path) -> str:

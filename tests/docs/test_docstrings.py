@@ -1,14 +1,23 @@
-"""The examples in docstrings run as they are printed."""
+"""Every public name explains itself, and the examples in docstrings run as they are printed."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
+from typing import Any
 
 import pytest
 
 import onward
+from onward.sdk.current import Attributes, Counters
+from onward.sdk.mapping import Mapped
+from onward.sdk.sync import SyncWithin, SyncWorker
+from onward.sdk.within import Within
+
+# What the public names hand out has no name at the front door, but is used all the same.
+HANDED_OUT = (Attributes, Counters, Mapped, SyncWithin, SyncWorker, Within)
 
 
 def examples() -> list[doctest.DocTest]:
@@ -23,6 +32,20 @@ def examples() -> list[doctest.DocTest]:
     return found
 
 
+def members() -> list[tuple[str, Any]]:
+    """Return (name, value) for every public method and property of what users hold in hand."""
+    kinds = [*(getattr(onward, name) for name in onward.__all__), *HANDED_OUT]
+    return [
+        (f"{kind.__name__}.{name}", value)
+        for kind in kinds
+        if inspect.isclass(kind)
+        for name, value in inspect.getmembers(kind)
+        if not name.startswith("_") and (inspect.isroutine(value) or isinstance(value, property))
+        if getattr(value, "__module__", "onward").startswith("onward")  # not what `tuple` gives
+        and not inspect.isbuiltin(value)
+    ]
+
+
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
 def test_an_example_in_a_docstring_runs(example: doctest.DocTest) -> None:
     runner = doctest.DocTestRunner(verbose=False)
@@ -30,5 +53,18 @@ def test_an_example_in_a_docstring_runs(example: doctest.DocTest) -> None:
     assert runner.summarize(verbose=False).failed == 0
 
 
-def test_there_are_examples() -> None:
-    assert len(examples()) >= 3
+@pytest.mark.parametrize("name", onward.__all__)
+def test_a_public_name_has_a_docstring_with_an_example(name: str) -> None:
+    text = getattr(onward, name).__doc__
+    assert text, f"{name} has no docstring"
+    assert doctest.DocTestParser().get_examples(text), f"{name} has no example"
+
+
+def test_every_public_method_has_a_docstring() -> None:
+    found = members()
+    assert len(found) > 50
+    assert [name for name, value in found if not inspect.getdoc(value)] == []
+
+
+def test_what_is_handed_out_has_a_docstring() -> None:
+    assert [kind for kind in HANDED_OUT if not kind.__doc__] == []

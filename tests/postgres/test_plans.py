@@ -20,9 +20,9 @@ SHARED = {
     "be_followed", "chores", "copy_messages", "copy_records", "disown", "diverged_runs",
     "drop_lease", "edit_record", "end_followed", "follow_data", "follow_run", "insert_mark",
     "insert_run", "insert_run_data", "keep_end", "keep_progress", "last_position", "lease_here",
-    "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "renew_lease",
-    "run_by_id", "run_by_uid", "run_end", "set_limit", "stop_run", "take_lease", "target_seen",
-    "tied_children", "unpark_run",
+    "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "release_deliveries",
+    "renew_lease", "run_by_id", "run_by_uid", "run_end", "set_limit", "stir", "stop_run",
+    "take_lease", "target_seen", "tied_children", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)
 
@@ -146,6 +146,37 @@ async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
         recorded = await plan(hand, "record", ", ANALYZE, BUFFERS", **record)
         assert pages(recorded) < 100
         assert len((await store.history(["ready20000"]))["ready20000"]) == 1
+
+
+async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) -> None:
+    """Neither those who claim other runs read them, nor those who claim the next of them."""
+    async with open_store(postgres_url) as store, like_the_store(postgres_url) as hand:
+        await store.take_lease(WORKER, LONG)
+        await store.set_limit("full", 1)
+        await store.set_limit("free", 5)
+        given = {
+            "namespace": "'default'", "worker": f"'{WORKER}'", "queues": "ARRAY['default']",
+            "names": "ARRAY['hello']", "tags": "ARRAY[]::text[]", "limit": "10", "suspects": "1",
+            "keys": "ARRAY['free']", "mosts": "ARRAY[5]",
+        }  # fmt: skip
+        names = ("claim", "ripen", "flow_keys", "flow_candidates", "chores")
+        for name in names:
+            await prepare(hand, name)
+            await plan(hand, name, **given)
+        await hand.run(FILL, "ready")
+        await hand.run(FILL_DATA)
+        await hand.run("UPDATE onward.onward_run SET flow_key = 'full'")
+        await hand.run("UPDATE onward.onward_run SET flow_key = 'free' WHERE due > 19990")
+        await hand.run(RUNNING, WORKER, "ready1")
+        await hand.run("VACUUM onward.onward_run")
+        touched = {name: await plan(hand, name, ", ANALYZE, BUFFERS", **given) for name in names}
+        assert {name: pages(found) < 100 for name, found in touched.items()} == dict.fromkeys(
+            names, True
+        )
+        assert [touched[name]["Actual Rows"] for name in ("claim", "flow_keys", "chores")] == [
+            0, 1, 1,
+        ]  # fmt: skip
+        assert touched["flow_candidates"]["Actual Rows"] == 5
 
 
 def pages(found: dict[str, Any]) -> int:

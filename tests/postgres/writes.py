@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onward.core.lease import Fate
-from onward.store import Attachments, Commit, Store
+from onward.store import Attachments, Commit, Following, Store
 from onward.store.rows import DeliveryMove, EffectWrite, HandlerState, Move, Publish
 from tests.postgres.builders import (
     LONG,
@@ -42,6 +42,13 @@ async def prepare(store: Store) -> None:
     await store.write(lambda tx: tx.fetch("subscribe", topic="mail", handler="rows"))
     mark = {**a_message("r", "marked")._asdict()}
     await store.write(lambda tx: tx.fetch("insert_mark", **mark))
+    await store.start(a_run("late", queue="nowhere", deadline=1))
+    await store.start(a_run("keyed", queue="other", flow_key="k"))
+    await store.set_limit("k", 1)
+    await claimed(store, "diverged", worker="third")
+    await store.writer("third").commit(
+        Commit("diverged", FENCE, move=Move("paused", "divergence", parked_by="old"))
+    )
     writer = store.writer(WORKER)
     wait = a_record("parent", None, kind="child")
     for commit in (
@@ -95,6 +102,25 @@ async def _claimed(store: Store) -> list[str]:
     return [run.uid for run in await store.claim(wanted(limit=1))]
 
 
+async def _limited(store: Store) -> list[str]:
+    given = wanted(limit=1, queues=("other",), limited=True)
+    return sorted(run.uid for run in await store.claim(given))
+
+
+async def _stopped(store: Store) -> Any:
+    return await store.stop("id of r", state="cancelled", reason="forced", error=b"!")
+
+
+async def _followed(store: Store) -> Any:
+    end = Move("failed", "logic", error=b"!", culprit="greet#1")
+    wish = Following("r", "next", "retry_of", 0, worker=WORKER, fence=FENCE, end=end)
+    return await store.follow(wish)
+
+
+async def _progress(store: Store) -> bool:
+    return await store.keep_progress(WORKER, "r", FENCE, b"1")
+
+
 _RECORD = (a_record("r", 1),)
 _CLOSED = a_record("r", 1, identity="wait#1", kind="timer", due_in=None)
 _TOLD = a_message("parent", "r", kind="child")
@@ -114,7 +140,18 @@ WRITES: dict[str, Write] = {
     "sweep": Write(lambda store: store.sweep(), "COMMIT;", 0),  # its work is done, nothing is left
     "sweep, half way": Write(lambda store: store.sweep(), STATEMENTS["send"].sql),
     "claim": Write(_claimed, STATEMENTS["claim"].sql, []),  # the audit finds what it took
-    "audit": Write(lambda store: store.audit(OTHER, ()), STATEMENTS["commit"].sql),
+    "claim under a limit": Write(_limited, "COMMIT;", []),
+    "claim under a limit, half way": Write(_limited, STATEMENTS["claim"].sql),
+    "audit": Write(lambda store: store.audit(OTHER, ()), "COMMIT;"),
+    "audit, half way": Write(lambda store: store.audit(OTHER, ()), STATEMENTS["disown"].sql),
+    "stop": Write(_stopped, "COMMIT;", ("r", "over", "default")),
+    "stop, half way": Write(_stopped, STATEMENTS["stop_run"].sql),
+    "follow": Write(_followed, "COMMIT;"),
+    "follow, half way": Write(_followed, STATEMENTS["copy_records"].sql),
+    "overdue": Write(lambda store: store.overdue(), "COMMIT;", 0),
+    "unpark": Write(lambda store: store.unpark({"hello": "new"}), "COMMIT;", 0),
+    "set a limit": Write(lambda store: store.set_limit("k", 3), "COMMIT;"),
+    "progress": Write(_progress, "COMMIT;"),
     "renew a lease": Write(_moved_lease, STATEMENTS["renew_lease"].sql),
     "take a lease": Write(_taken_lease, STATEMENTS["take_lease"].sql),
     "drop a lease": Write(lambda store: store.drop_lease("spare"), STATEMENTS["drop_lease"].sql),

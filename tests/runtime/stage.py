@@ -21,6 +21,7 @@ from onward.runtime.definition import Program
 from onward.runtime.execution import End, Execution
 from onward.store.rows import Claimed, InboxRow, RecordRow
 from onward.store.writer import Outcome
+from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.runtime.calls import StepCall
     from onward.store.commit import Commit
-    from onward.store.rows import Move, NewRun, Started
+    from onward.store.rows import Move, NewRun, RunEnd, Started
 
 EPOCH = 1_800_000_000_000_000
 UID = "01a1de9b-5b4c-728b-97c9-000000000001"
@@ -77,6 +78,9 @@ class Stage:
 
     # --- the host --------------------------------------------------------------------------------
 
+    id = "stage"
+    observer = SILENT
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
@@ -107,8 +111,14 @@ class Stage:
         else:
             execution.close_step(call, payload=pack(call.definition.shape.encode_result(result)))
 
-    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started]:
+    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
         raise NotImplementedError
+
+    def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
+        raise NotImplementedError
+
+    def limit(self, key: str, most: int) -> None:
+        return None
 
     def retry(self, execution: Execution, move: Move) -> None:
         return None

@@ -166,3 +166,19 @@ async def test_signals_arrive_in_the_order_in_which_they_were_sent(
                     await app.within(theirs.connection).signal("all", order, dish)
         async with app.worker(workflows=[collect_orders]):
             assert await run.result(timeout="10s") == dishes
+
+
+@pytest.mark.parametrize("driver", [name for name in ASYNC if "SQLA" in name or name == "psycopg"])
+async def test_it_may_be_kept_for_several_transactions_of_a_connection(
+    place: str, transaction: AsyncTransaction
+) -> None:
+    async with App(place) as app:
+        async with transaction(place, commit=True) as theirs:
+            within = app.within(theirs.connection)
+            await within.start(serve.options(id="first"), 1)
+            await theirs.connection.commit()
+            await within.start(serve.options(id="second"), 2)
+            await theirs.connection.rollback()
+            await within.start(serve.options(id="third"), 3)
+
+        assert {info.id for info in await app.runs()} == {"first", "third"}

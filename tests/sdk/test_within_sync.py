@@ -94,6 +94,21 @@ def test_a_conflict_is_told_and_the_transaction_goes_on(
         assert app.counts() == {"ready": 2}
 
 
+def test_it_may_be_kept_for_several_transactions_of_a_connection(
+    place: str, transaction: SyncTransaction
+) -> None:
+    with App(place).sync() as app:
+        with transaction(place, commit=True) as theirs:
+            within = app.within(theirs.connection)
+            within.start(deliver.options(id="first"), 1)
+            theirs.connection.commit()
+            within.start(deliver.options(id="second"), 2)
+            theirs.connection.rollback()
+            within.start(deliver.options(id="third"), 3)
+
+        assert {info.id for info in app.runs()} == {"first", "third"}
+
+
 def test_threads_may_each_have_a_transaction(place: str, transaction: SyncTransaction) -> None:
     def work(number: int) -> str:
         with transaction(place, commit=True) as theirs:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onward.runtime.calls import Call
     from onward.runtime.waits import Mailbox
     from onward.store.commit import Commit
-    from onward.store.rows import InboxRow, RecordRow
+    from onward.store.rows import InboxRow, Move, RecordRow
 
 SEEDS_MOST = 60
 
@@ -75,13 +75,9 @@ def test_a_wake_that_is_lost_because_nobody_looks_at_the_inbox_is_seen(
     carefully = Journal.park
 
     def blindly(
-        self: Journal,
-        opened: Iterable[Call],
-        due: Instant | None,
-        seen: int,
-        then: Callable[[Fate], None],
+        self: Journal, opened: Iterable[Call], move: Move, then: Callable[[Fate], None]
     ) -> None:
-        carefully(self, opened, due, None, then)  # type: ignore[arg-type] # this is the bug
+        carefully(self, opened, move._replace(seen=None), then)
 
     monkeypatch.setattr(Journal, "park", blindly)
     failure = first_failure()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import onward
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CHECKED = sorted(path for path in HERE.glob("*.py") if path.name != Path(__file__).name)
@@ -29,3 +31,9 @@ def test_a_mistake_that_must_be_seen_is_named_with_its_rule(path: Path) -> None:
     assert [
         text for text in ignores if not re.match(r"# type: ignore\[[a-z-]+\]  # \w", text)
     ] == []
+
+
+@pytest.mark.parametrize("name", onward.__all__)
+def test_the_types_of_every_public_name_are_stated(name: str) -> None:
+    text = "\n".join(path.read_text() for path in CHECKED)
+    assert re.search(rf"\b{name}\b", text), f"no file here uses {name}"

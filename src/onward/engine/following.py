@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.chain import Link, retry_cut
 from onward.core.replay import Record, RecordKind, RecordState
+from onward.core.run import RunState
 from onward.errors import BadInput, NotFound
 from onward.store.following import Following
 from onward.store.rows import NewRecord
@@ -35,8 +36,11 @@ async def retry(
         owner: Worker, fence and end, when the run is ended with this by its owner.
     """
     history = (await store.history([uid]))[uid]
-    culprit = owner[2].culprit if owner is not None else (await store.end(uid)).culprit
-    cut = retry_cut(_records(history), culprit=culprit)
+    old = await store.end(uid)
+    culprit = owner[2].culprit if owner is not None else old.culprit
+    # No call has ended a run that is paused: it goes on with all that it has.
+    is_paused = owner is None and old.state == RunState.PAUSED
+    cut = None if is_paused else retry_cut(_records(history), culprit=culprit)
     worker, fence, end = owner if owner is not None else (None, None, None)
     return await store.follow(
         Following(

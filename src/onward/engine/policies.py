@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from functools import reduce
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from onward.codec import StepFailed
 from onward.core.retry import Failure, Retry, failure
-from onward.errors import Fatal
+from onward.errors import Fatal, Retryable
+
+if TYPE_CHECKING:
+    from onward.core.instant import Duration
 
 
 class _Kept(msgspec.Struct):
@@ -20,9 +27,18 @@ class _Kept(msgspec.Struct):
     within: int | None = None
 
 
+class _Limits(msgspec.Struct):
+    retry: _Kept | None
+    timeout: int | None
+
+
 def write_policy(policy: Retry) -> str:
     """Return a policy as text."""
-    kept = _Kept(
+    return msgspec.json.encode(_kept(policy)).decode()
+
+
+def _kept(policy: Retry) -> _Kept:
+    return _Kept(
         policy.attempts,
         policy.first_delay,
         policy.factor,
@@ -32,12 +48,28 @@ def write_policy(policy: Retry) -> str:
         list(policy.never_names),
         policy.within_most,
     )
-    return msgspec.json.encode(kept).decode()
 
 
 def read_policy(text: str) -> Retry:
     """Return the policy that a text keeps."""
-    kept = msgspec.json.decode(text, type=_Kept)
+    return _policy(msgspec.json.decode(text, type=_Kept))
+
+
+def write_limits(retry: Retry | None, timeout: Duration | None) -> str | None:
+    """Return what was said of a step that is sent elsewhere as text; None if nothing was."""
+    if retry is None and timeout is None:
+        return None
+    limits = _Limits(None if retry is None else _kept(retry), timeout)
+    return msgspec.json.encode(limits).decode()
+
+
+def read_limits(text: str) -> tuple[Retry | None, Duration | None]:
+    """Return the policy and the timeout of a step that a text keeps."""
+    kept = msgspec.json.decode(text, type=_Limits)
+    return None if kept.retry is None else _policy(kept.retry), kept.timeout
+
+
+def _policy(kept: _Kept) -> Retry:
     return Retry(
         kept.attempts,
         f"{kept.first}us",
@@ -52,6 +84,22 @@ def read_policy(text: str) -> Retry:
 
 def facts_of(error: BaseException) -> Failure:
     """Return what a policy must know of an error that ended a run."""
-    if isinstance(error, StepFailed):  # it stands for an error of a type that is not known here
-        return Failure((error.type,), fatal=error.type == "onward.errors.Fatal")
-    return failure(type(error), fatal=isinstance(error, Fatal))
+    if not isinstance(error, StepFailed):
+        return _facts(type(error))
+    kind = _found(error.type)  # that which it stands for
+    return Failure((error.type,)) if kind is None else _facts(kind)
+
+
+def _facts(kind: type[BaseException]) -> Failure:
+    return failure(kind, fatal=issubclass(kind, Fatal), retryable=issubclass(kind, Retryable))
+
+
+def _found(name: str) -> type[BaseException] | None:
+    """Return the type of error of that name, if the code here has it: its bases count as well."""
+    module, _, _ = name.rpartition(".")
+    while module and module not in sys.modules:  # a type may be defined in another
+        module, _, _ = module.rpartition(".")
+    place: object = sys.modules[module or "builtins"]
+    path = name.removeprefix(f"{module}.").split(".")
+    kind = reduce(lambda found, part: getattr(found, part, None), path, place)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None

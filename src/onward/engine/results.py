@@ -24,7 +24,8 @@ class Results:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[str, set[asyncio.Future[RunEnd]]] = {}
+        # Who waits for a run, and whether a pause is worth telling.
+        self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
         self._ear: Ear | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -33,18 +34,15 @@ class Results:
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._task = loop.create_task(self._watch(), name="onward results")
-        while True:
-            answer: asyncio.Future[RunEnd] = loop.create_future()
-            self._waiting.setdefault(uid, set()).add(answer)
-            if self._ear is not None:
-                self._ear.subjects.add(run_subject(uid))
-                self._ear.poke()
-            try:
-                end = await answer
-            finally:
-                self._forget(uid, answer)
-            if end.state in TERMINAL or also_paused:
-                return end
+        answer: asyncio.Future[RunEnd] = loop.create_future()
+        self._waiting.setdefault(uid, {})[answer] = also_paused
+        if self._ear is not None:
+            self._ear.subjects.add(run_subject(uid))
+            self._ear.poke()
+        try:
+            return await answer
+        finally:
+            self._forget(uid, answer)
 
     async def close(self) -> None:
         """Stop watching; whoever still waits is cancelled."""
@@ -58,8 +56,8 @@ class Results:
     async def tick(self) -> None:
         """Look once at all runs that somebody waits for."""
         for end in await self._store.ends(list(self._waiting)):
-            for answer in self._waiting.get(end.uid, ()):
-                if not answer.done():
+            for answer, also_paused in self._waiting.get(end.uid, {}).items():
+                if not answer.done() and (also_paused or end.state in TERMINAL):
                     answer.set_result(end)
 
     async def _watch(self) -> None:
@@ -71,8 +69,8 @@ class Results:
                 await self._ear.wait(POLL_SECONDS if self._waiting else _IDLE_SECONDS)
 
     def _forget(self, uid: str, answer: asyncio.Future[RunEnd]) -> None:
-        answers = self._waiting.get(uid, set())
-        answers.discard(answer)
+        answers = self._waiting.get(uid, {})
+        answers.pop(answer, None)
         if not answers:
             self._waiting.pop(uid, None)
             if self._ear is not None:

@@ -79,16 +79,23 @@ def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
 
 async def _end_of(store: Store, uid: str) -> None:
     """Cancel a run that is to be replaced, and wait until it is over."""
+    with store.ear([run_subject(uid)]) as ear:
+        is_over = await ask_to_end(store, uid)
+        while not is_over:
+            await ear.wait(LOOK_SECONDS)
+            is_over = (await store.run(uid)).state in TERMINAL
+
+
+async def ask_to_end(store: Store, uid: str) -> bool:
+    """Cancel a run that is to be replaced, and say whether it is over by now."""
     stopped = await store.stop(
         uid, state=RunState.CANCELLED, reason=Reason.REPLACED, unstarted_only=True
     )
     if stopped.fate != "started":
-        return
+        return True
     kind = MessageKind.CANCEL
-    with store.ear([run_subject(uid)]) as ear:
-        await store.send(Message(uid, "cancel", kind, Reason.REPLACED, stirs=stirring(kind)))
-        while (await store.run(uid)).state not in TERMINAL:
-            await ear.wait(LOOK_SECONDS)
+    await store.send(Message(uid, "cancel", kind, Reason.REPLACED, stirs=stirring(kind)))
+    return (await store.run(uid)).state in TERMINAL
 
 
 def new_run(

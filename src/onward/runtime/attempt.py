@@ -11,12 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.store.rows import Claimed
+    from onward.telemetry.scope import StepScope
 
 
 class Attempt:
     """One attempt of a step: who it is, what it notes, and whether it should stop."""
 
-    __slots__ = ("_tell", "identity", "is_stopped", "name", "noted", "number", "run")
+    __slots__ = (
+        "_tell",
+        "identity",
+        "is_begun",
+        "is_stopped",
+        "name",
+        "noted",
+        "number",
+        "run",
+        "scope",
+    )
 
     def __init__(
         self,
@@ -25,14 +36,16 @@ class Attempt:
         identity: str,
         number: int,
         tell: Callable[[Any], None],
+        scope: StepScope,
     ) -> None:
         self.run = run
         self.name = name
         self.identity = identity
         self.number = number
         self.noted = Noted()
-        self.is_stopped = False
+        self.is_begun = self.is_stopped = False
         self._tell = tell
+        self.scope = scope
 
     def heartbeat(self) -> None:
         """Raise if nobody waits for this attempt any more: the only way to stop a thread."""
@@ -40,5 +53,6 @@ class Attempt:
             raise asyncio.CancelledError(f"step {self.name!r} was stopped")
 
     def progress(self, value: Any) -> None:
-        """Let others see how far it is."""
-        self._tell(value)
+        """Let others see how far it is, unless another attempt may have taken its place."""
+        if not self.is_stopped:
+            self._tell(value)

@@ -14,6 +14,7 @@ from onward.core.replay import (
     Ask,
     Clash,
     Deliver,
+    Difference,
     Diverged,
     Fresh,
     Frontier,
@@ -26,15 +27,24 @@ from onward.core.replay import (
     RecordState,
     Resume,
 )
+from onward.engine.payloads import pack
 from onward.errors import BadInput, Undecodable
 from onward.runtime.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
-from onward.runtime.children import ChildCall, PatchCall, RoutedStepCall, StartCall
+from onward.runtime.children import (
+    ChildCall,
+    PatchCall,
+    RoutedStepCall,
+    StartCall,
+    still_elsewhere,
+)
 from onward.runtime.context import body_now
 from onward.runtime.divergence import Place, place_now
+from onward.runtime.effects import EffectCall
 from onward.runtime.routing import step_run
 from onward.runtime.runloop import RunLoop, branch_now
 from onward.runtime.waits import Strays
 from onward.telemetry.failpoints import failpoint
+from onward.telemetry.scope import scope_now
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,11 +53,14 @@ if TYPE_CHECKING:
     from onward.codec import Payload
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
+    from onward.core.retry import Retry
     from onward.runtime.calls import Call, Decoder
     from onward.runtime.definition import StepDefinition
+    from onward.runtime.effects import EffectDefinition
     from onward.runtime.notes import Notes
     from onward.runtime.runloop import Handle
     from onward.store.rows import Claimed, NewRun
+    from onward.telemetry.scope import RunScope
 
 
 class Evicted(BaseException):
@@ -63,6 +76,7 @@ class Body:
         notes: What it has noted of itself.
         do: Is told of every call that is to be done: a step to run, or a wait.
         abandoned: Is told of every call that the body has stopped waiting for.
+        scope: Where what it logs comes from.
     """
 
     main: asyncio.Task[Any]
@@ -74,6 +88,7 @@ class Body:
         notes: Notes,
         do: Callable[[Call], None],
         abandoned: Callable[[Call], None],
+        scope: RunScope,
     ) -> None:
         self.run = run
         self.notes = notes
@@ -89,16 +104,21 @@ class Body:
         """The record of the wish that the run stops, once the body was told."""
         self.tell_progress: Callable[[bytes], None] = lambda _: None
         """Lets others see how far the run is."""
+        self.retry: Retry | None = None
+        """How often its steps are tried, where they say nothing themselves."""
         self.is_evicted = False
         self._draws: dict[tuple[str, str], int] = {}
-        self._blame: dict[int, tuple[BaseException, str]] = {}
+        self._blame: dict[int, tuple[BaseException, Record]] = {}
         self._replay = replay
         self._do = do
         self._abandoned = abandoned
+        self._scope = scope
+        scope.silent = not replay.live
         self._strays = Strays()
         self._loop = RunLoop(replay.branch, self._set_timer)
         self._loop.set_time(run.started_at or run.created_at)
         self._marks: list[PatchCall] = []
+        self._held: dict[int, tuple[Ask, Place | None]] = {}
         if replay.live:
             notes.release()
 
@@ -106,13 +126,14 @@ class Body:
         """Put the code on the run's loop; it does not run before `advance`."""
         context = copy_context()
         context.run(body_now.set, self)
+        context.run(scope_now.set, self._scope)
         self.main = self._loop.start(code, context)
 
     def evict(self) -> None:
         """Unwind the code without ending the run: nothing it does on the way is recorded."""
-        self.is_evicted = True
+        self.is_evicted = self._scope.silent = True
         for call in list(self.calls.values()):
-            if isinstance(call, StepCall) and call.task is not None:
+            if isinstance(call, StepCall | EffectCall) and call.task is not None:
                 call.task.cancel()
             call.throw(Evicted())
         self._loop.unwind()
@@ -137,7 +158,7 @@ class Body:
 
     def progress(self, value: bytes) -> None:
         """Let others see how far the run is; while history is read, they have seen it."""
-        if self._replay.live and not self.is_evicted:
+        if self._replay.live and not self.is_evicted and self.diverged is None:
             self.tell_progress(value)
 
     def patched(self, patch: str) -> bool:
@@ -161,7 +182,8 @@ class Body:
         """Ask for the result of a step."""
         bound = definition.shape.bind(args, kwargs)
         if definition.route is not None:
-            return self._step_elsewhere(definition, step_run(definition, bound, self.run), key)
+            start = step_run(definition, bound, self.run, self.retry)
+            return self._step_elsewhere(definition, start, key)
         arguments = args, kwargs
         if not are_immutable(arguments):
             # The step must not be able to change what the body holds: on replay it would not.
@@ -180,6 +202,8 @@ class Body:
             start=start,
             asked_at=self._loop.now,
         )
+        if definition.route is not None:
+            routed.limit = definition.route.limit
         return self._await(routed, key, compare=definition.compare)
 
     def signal(self, name: str, decoder: Decoder, timeout: Duration | None) -> asyncio.Future[Any]:
@@ -188,6 +212,19 @@ class Body:
         future = self._await(SignalCall(name, self._loop.create_future(), decoder, due), None)
         self._hand_on_stray()
         return future
+
+    def effect(
+        self,
+        definition: EffectDefinition,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str | None,
+    ) -> asyncio.Future[Any]:
+        """Ask for an effect."""
+        bound = definition.shape.bind(args, kwargs)
+        future = self._loop.create_future()
+        call = EffectCall(definition, future, pack(bound.payload()), bound.fingerprint())
+        return self._await(call, key)
 
     def child(
         self,
@@ -209,22 +246,28 @@ class Body:
         return self._await(call, None)
 
     def result_of(
-        self, name: str, child: str, started_by: str, decoder: Callable[[Payload], Any]
+        self, name: str, child: str, started_by: str, parent: str, decoder: Callable[[Payload], Any]
     ) -> asyncio.Future[Any]:
-        """Ask for the result of a run that was started before."""
-        future = self._loop.create_future()
-        call = ChildCall(name, future, decoder, child=child, started_by=started_by)
+        """Ask for the result of a run that was started before, maybe by an earlier attempt."""
+        call = ChildCall(
+            name,
+            self._loop.create_future(),
+            decoder,
+            child=child,
+            started_by=started_by,
+            is_told=parent == self.run.uid,
+        )
         return self._await(call, None)
 
     def _await(
         self, call: Awaited, key: str | None, *, compare: bool = True
     ) -> asyncio.Future[Any]:
-        self._ask(call, key, compare=compare)
-        call.future.add_done_callback(lambda _: self._settled(call))
+        asked = self._ask(call, key, compare=compare)
+        call.future.add_done_callback(lambda future: self._settled(asked, future))
         return call.future
 
-    def _settled(self, call: Awaited) -> None:
-        if call.future.cancelled() and call.is_abandoned():
+    def _settled(self, call: Call, future: asyncio.Future[Any]) -> None:
+        if future.cancelled() and call.is_abandoned():
             self.abandon(call)
 
     def _set_timer(self, delay: Duration, handle: Handle) -> Callable[[], None]:
@@ -237,23 +280,30 @@ class Body:
         self.calls.pop(call.identity, None)
         self._abandoned(call)
 
-    def _ask(self, call: Call, key: str | None, *, compare: bool = True) -> None:
+    def _ask(self, call: Call, key: str | None, *, compare: bool = True) -> Call:
+        """Ask history what a call means, and return the call that is waited for."""
         if self.is_evicted:
             raise Evicted
         if self.diverged is not None:
-            return  # the run will be parked; nothing more is asked of its history
+            return call  # the run will be parked; nothing more is asked of its history
         ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, compare)
         match self._replay.ask(ask):
             case Fresh(identity):
                 self._register(call, identity)
                 self._do(call)
-            case Read(identity) | Held(identity):
+            case Read(identity):
                 self._register(call, identity)
+            case Held(identity):
+                self._register(call, identity)
+                self._held[id(ask)] = ask, place_now()
             case Resume(record):
+                call = still_elsewhere(call, record)
                 self._register(call, record.identity)
                 call.take_up(record)
                 if self._replay.live:
                     self._do(call)
+                else:
+                    self._held[id(ask)] = ask, place_now()
             case Joined(identity, record):
                 self._join(call, identity, record)
             case Clash(identity):
@@ -265,6 +315,13 @@ class Body:
             case Diverged() as diverged:
                 self.diverged = diverged
                 self.place = place_now()
+        return call
+
+    def refuse(self, call: Call, args_hash: str) -> None:
+        """Take note that a call is made with other arguments than it was made with before."""
+        ask = Ask("", call.kind, call.name, None, call.args_hash)
+        was = Record(call.identity, 1, None, call.kind, call.name, RecordState.OPEN, args_hash)
+        self.diverged = Diverged(Difference.ARGUMENTS, was, ask)
 
     def _register(self, call: Call, identity: str) -> None:
         call.identity = identity
@@ -272,7 +329,7 @@ class Body:
 
     def _join(self, call: Call, identity: str, record: Record | None) -> None:
         if record is not None:
-            call.hand_over(record)
+            self._hand_over(call, record)
             return
         first = self.calls[identity]
         if isinstance(first, Awaited) and isinstance(call, Awaited):
@@ -298,11 +355,14 @@ class Body:
                     self._go_live(released)
                 case Diverged() as diverged:
                     self.diverged = diverged
+                    _, self.place = self._held.get(id(diverged.asked), (None, None))
                 case _:
                     return
 
     def _go_live(self, released: Sequence[Fresh | Resume]) -> None:
         """Do what had to wait until history was read: marks of changes come first."""
+        self._scope.silent = False
+        self._held.clear()
         for mark in self._marks:
             self._do(mark)
         self._marks.clear()
@@ -341,17 +401,24 @@ class Body:
         if isinstance(call, Awaited) and record.state is not RecordState.SUCCEEDED:
             error = call.future.done() and not call.future.cancelled() and call.future.exception()
             if error:
-                self._blame[id(error)] = error, record.identity
+                self._blame[id(error)] = error, record
 
     def culprit(self, error: BaseException | None) -> str | None:
-        """Return the identity of the call whose error this is, or came from."""
-        seen: set[int] = set()
+        """Return the identity of the call whose error this is, or came from; the first of several."""
+        blamed = sorted(self._blamed(error, set()), key=lambda record: record.seq or 0)
+        return blamed[0].identity if blamed else None
+
+    def _blamed(self, error: BaseException | None, seen: set[int]) -> list[Record]:
         while error is not None and id(error) not in seen:
-            if id(error) in self._blame:
-                return self._blame[id(error)][1]
             seen.add(id(error))
+            if id(error) in self._blame:
+                return [self._blame[id(error)][1]]
+            if isinstance(error, BaseExceptionGroup):
+                found = [self._blamed(each, seen) for each in error.exceptions]
+                if any(found):
+                    return [record for some in found for record in some]
             error = error.__cause__ or error.__context__
-        return None
+        return []
 
     def _hand_on_stray(self) -> None:
         """Let the next wait have a signal whose own wait was given up before it was handed over."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from onward.codec import decode_error
+from onward.codec import decode, decode_error
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import unpack
-from onward.errors import TimedOut
+from onward.errors import RunCancelled, TimedOut
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,10 +99,14 @@ class Awaited(Call):
     def _resolve(self, future: asyncio.Future[Any], record: Record) -> None:
         if record.state is RecordState.SUCCEEDED:
             future.set_result(self.value(record))
-        elif record.state is RecordState.TIMED_OUT:
-            future.set_exception(TimedOut(f"the wait for {self.name!r}", "it may"))
         else:
-            future.set_exception(decode_error(unpack(record.payload.error)))
+            future.set_exception(self.raised(record))
+
+    def raised(self, record: Record) -> BaseException:
+        """Return what an outcome that is no success is to the body."""
+        if record.state is RecordState.TIMED_OUT:
+            return TimedOut(f"the wait for {self.name!r}", "it may")
+        return decode_error(unpack(record.payload.error))
 
     @abstractmethod
     def value(self, record: Record) -> Any:
@@ -133,6 +137,22 @@ class StepCall(Awaited):
     def value(self, record: Record) -> Any:
         """Return the step's result, decoded against its annotation."""
         return self.definition.shape.decode_result(unpack(record.payload.payload))
+
+    def raised(self, record: Record) -> BaseException:
+        """Return what the step raised."""
+        return step_error(self.name, record)
+
+
+def step_error(name: str, record: Record) -> BaseException:
+    """Return what a step raised, wherever it was done: older code may have sent it elsewhere."""
+    kept = unpack(record.payload.error)
+    match record.state:
+        case RecordState.TIMED_OUT:
+            return TimedOut(f"step {name!r}", "its deadline")
+        case RecordState.CANCELLED:
+            return RunCancelled(f"of {name}", record.state, decode(kept, str))
+        case _:
+            return decode_error(kept)
 
 
 class SignalCall(Awaited):

@@ -16,8 +16,8 @@ from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.engine.ends import failure_of
 from onward.engine.payloads import pack, unpack
-from onward.errors import RunCancelled, RunFailed, TimedOut
-from onward.runtime.calls import Awaited, Call
+from onward.errors import RunCancelled, RunFailed
+from onward.runtime.calls import Awaited, Call, StepCall, step_error
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,6 +36,9 @@ _STATES = {
     RunState.CANCELLED: RecordState.CANCELLED,
     RunState.TIMED_OUT: RecordState.TIMED_OUT,
 }
+
+REFUSED = pack(encode("refused"))
+"""The payload of a call whose run could not be started, beside the error that says why."""
 
 
 def child_uid(parent: str, identity: str, now: Instant) -> str:
@@ -58,6 +61,7 @@ class ChildCall(Awaited):
         start: NewRun | None = None,
         child: str = "",
         started_by: str = "",
+        is_told: bool = True,
         asked_at: Instant = 0,
     ) -> None:
         super().__init__(name, future, None if start is None else start.args_hash)
@@ -68,6 +72,10 @@ class ChildCall(Awaited):
         """The uid of the run that it waits for."""
         self.started_by = started_by
         """The identity under which that run tells its end."""
+        self.is_told = is_told
+        """Whether that run tells this one; otherwise somebody must look again and again."""
+        self.looks = 0
+        """How often somebody has looked."""
 
     @property
     def is_tied(self) -> bool:
@@ -85,22 +93,24 @@ class ChildCall(Awaited):
             return None
         return born(self._start, parent, self.identity, self._asked_at)
 
-    def begin(self, run: NewRun | None) -> None:
+    def begin(self, child: str | None, *, is_told: bool = True) -> None:
         """Take note of the run that it waits for from now on."""
         self.is_kept = True
-        if run is not None:
-            self.child, self.started_by = run.uid, self.identity
+        if child is not None:
+            self.child, self.started_by, self.is_told = child, self.identity, is_told
 
     def take_up(self, record: Record) -> None:
         """Go on waiting for a child that was started before."""
         super().take_up(record)
+        self.due = None  # an attempt that failed here was to be made again, but now it is elsewhere
         self.started_by = self.started_by or self.identity
         if record.payload.payload is not None:
-            self.child = decode(unpack(record.payload.payload), str)
+            kept = decode(unpack(record.payload.payload))
+            self.child, self.is_told = kept["uid"], kept["is_told"]
 
     def opening(self) -> bytes:
         """Return what an open record of it keeps: whom it waits for."""
-        return pack(encode(self.child))
+        return pack(encode({"uid": self.child, "is_told": self.is_told}))
 
     def closing(self, end: ChildEnd) -> tuple[RecordState, bytes | None, bytes | None]:
         """Return how the record of it is closed: its state, payload and error."""
@@ -120,15 +130,11 @@ class ChildCall(Awaited):
         """Return the child's result."""
         return self._decoder(unpack(record.payload.payload))
 
-    def _resolve(self, future: asyncio.Future[Any], record: Record) -> None:
-        if record.state is RecordState.SUCCEEDED:
-            future.set_result(self.value(record))
-        else:
-            future.set_exception(self.error(record))
-
-    def error(self, record: Record) -> BaseException:
+    def raised(self, record: Record) -> BaseException:
         """Return what the body is told of a child that has no result."""
         kept = unpack(record.payload.error)
+        if record.state is RecordState.FAILED and record.payload.payload is not None:
+            return decode_error(kept)  # it was never started
         if record.state is RecordState.FAILED:
             return failure_of(self._shown, decode_error(kept))
         return RunCancelled(self._shown, record.state, decode(kept, str))
@@ -142,15 +148,27 @@ class RoutedStepCall(ChildCall):
     """A call of a step that runs elsewhere; to the body it is a step like any other."""
 
     kind = RecordKind.STEP
+    limit: int | None = None
+    """How many runs of the step may be under way at a time."""
 
-    def error(self, record: Record) -> BaseException:
+    @property
+    def is_tied(self) -> bool:
+        """Say that the run of a step ends with the run that needs it."""
+        return True
+
+    def raised(self, record: Record) -> BaseException:
         """Return what the step raised."""
-        kept = unpack(record.payload.error)
-        if record.state is RecordState.FAILED:
-            return decode_error(kept)
-        if record.state is RecordState.TIMED_OUT:
-            return TimedOut(f"step {self.name!r}", "its deadline")
-        return RunCancelled(self._shown, record.state, decode(kept, str))
+        return step_error(self.name, record)
+
+
+def still_elsewhere(call: Call, record: Record) -> Call:
+    """Return what waits for a step: if it was sent elsewhere by older code, it stays there."""
+    sent = record.state is RecordState.OPEN and record.payload.payload is not None
+    if not (sent and isinstance(call, StepCall)):
+        return call
+    there = RoutedStepCall(call.name, call.future, call.definition.shape.decode_result)
+    there.args_hash = call.args_hash
+    return there
 
 
 class StartCall(Awaited):
@@ -170,6 +188,8 @@ class StartCall(Awaited):
         self._start = start
         self._asked_at = asked_at
         self.on_conflict = on_conflict
+        self.looks = 0
+        """How often it was tried in vain."""
 
     @property
     def has_id(self) -> bool:
@@ -180,14 +200,23 @@ class StartCall(Awaited):
         """Return the run to be started."""
         return born(self._start, parent, self.identity, self._asked_at)
 
-    def closing(self, uid: str, run_id: str, *, is_child: bool) -> bytes:
-        """Return what the record of it keeps."""
-        return pack(encode({"uid": uid, "id": run_id, "is_child": is_child}))
+    def closing(self, uid: str, run: NewRun) -> bytes:
+        """Return what the record of it keeps: which run has the id, and whose child it is."""
+        parent = run.parent if uid == run.uid else None
+        tied = bool(run.tied) and parent is not None
+        return pack(encode({"uid": uid, "id": run.id, "parent": parent, "tied": tied}))
 
     def value(self, record: Record) -> Any:
-        """Return uid, id, whether it is a child, and the identity under which it tells its end."""
+        """Return uid, id, whose child it is, and the identity under which it tells its end."""
         kept = decode(unpack(record.payload.payload))
-        return kept["uid"], kept["id"], kept["is_child"], record.identity
+        return kept["uid"], kept["id"], kept["parent"], record.identity
+
+
+def tied_start(kept: bytes) -> str | None:
+    """Return the run that the record of a start is about, if it ends with its parent."""
+    started = decode(unpack(kept))
+    uid: str = started["uid"]
+    return uid if started["tied"] else None
 
 
 def born(start: NewRun, parent: Claimed, identity: str, asked_at: Instant) -> NewRun:

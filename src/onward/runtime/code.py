@@ -23,7 +23,9 @@ def code_mark(fn: Callable[..., Any], version: str | None) -> str:
     """Return the mark of a function's code; with a declared version it is that version's."""
     if version is not None:
         return digest("version", version)[:MARK_CHARS]
-    return _mark_of_module(fn.__module__) or digest(*_told(fn.__code__))[:MARK_CHARS]
+    own = getattr(fn, "__code__", None)
+    told = [repr(type(fn))] if own is None else _told(own)
+    return _mark_of_module(fn.__module__) or digest(*told)[:MARK_CHARS]
 
 
 @cache
@@ -39,5 +41,10 @@ def _mark_of_module(name: str) -> str | None:
 def _told(code: CodeType) -> list[str]:
     parts = [code.co_code.hex(), *code.co_names]
     for constant in code.co_consts:
-        parts += _told(constant) if inspect.iscode(constant) else [repr(constant)]
+        if inspect.iscode(constant):
+            parts += _told(constant)
+        elif isinstance(constant, frozenset):  # in each process it has another order
+            parts += sorted(map(repr, constant))
+        else:
+            parts.append(repr(constant))
     return parts

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import linecache
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.replay import Diverged
 from onward.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from onward.core.replay import Record
@@ -24,10 +25,10 @@ class Place(NamedTuple):
 
     file: str
     line: int
-    text: str
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.text}"
+        text = linecache.getline(self.file, self.line).strip()
+        return f"{self.file}, line {self.line}: {text}"
 
 
 class Divergence(UserError):
@@ -42,10 +43,15 @@ def place_now() -> Place | None:
     while frame is not None:
         room = frame.f_globals.get("__name__", "")
         if not room.startswith(_OURS) and room.partition(".")[0] not in _THEIRS:
-            file, line = frame.f_code.co_filename, frame.f_lineno
-            return Place(file, line, linecache.getline(file, line).strip())
+            return Place(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def place_of(fn: Callable[..., Any]) -> Place | None:
+    """Return where a function begins."""
+    code = getattr(fn, "__code__", None)
+    return None if code is None else Place(code.co_filename, code.co_firstlineno)
 
 
 def told(misfit: Diverged | Undecodable, place: Place | None, unread: list[Record]) -> Divergence:
@@ -68,7 +74,7 @@ def told(misfit: Diverged | Undecodable, place: Place | None, unread: list[Recor
         lines.append(f"  not asked for either: {names}")
     lines.append(
         "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
-        "an earlier step, or cancel it."
+        "an earlier step, or cancel it with force."
     )
     return Divergence("\n".join(lines))
 

@@ -26,12 +26,20 @@ GRACE: Duration = MINUTE
 """How long a body that was cancelled may take to clean up."""
 
 
+CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
+"""What becomes of a run that goes on as a new one."""
+
+
 class ContinueAsNew(BaseException):
     """A body goes on as a new run, with other arguments."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         self.arguments = args, kwargs
+
+
+class Overtaken(Exception):
+    """Something arrived for a run that must be looked at before another follows it."""
 
 
 class Stop(NamedTuple):
@@ -87,7 +95,7 @@ def end_of(body: Body, shape: Shape) -> Move:
     if main.cancelled():
         return Move(RunState.CANCELLED) if stop is None else stop.move
     error = main.exception()
-    if error is None and stop is not None:
+    if stop is not None and (error is None or isinstance(error, ContinueAsNew)):
         return stop.move
     if error is None:
         try:

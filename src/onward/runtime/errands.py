@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.codec import decode_error, encode
 from onward.core.retry import Again, decide
-from onward.core.run import Reason, RunState
-from onward.engine import following, starting
+from onward.core.run import Reason, RunKind
+from onward.engine import children, following
 from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
-from onward.errors import Conflict
-from onward.store.rows import Move
+from onward.errors import NotFound, Unavailable
+from onward.runtime.endings import CONTINUED, Overtaken
+from onward.store import ledger
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Chance
     from onward.runtime.execution import Execution
-    from onward.store.rows import NewRun, Started
+    from onward.store.following import Followed
+    from onward.store.rows import Claimed, EffectRow, Move, NewRun, RunEnd, Started
     from onward.store.store import Store
 
 T = TypeVar("T")
@@ -35,41 +38,68 @@ class Errands:
         self._worker = worker
         self._chance = chance
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._limits: dict[str, int] = {}
 
-    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started]:
-        """Start a run under an id that may be taken; None: it must become this very run."""
-        return self._go(self._start(run, on_conflict))
+    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
+        """Start a run under an id that may be taken; without `on_conflict` it must be free."""
+        if on_conflict is None:
+            return self._go(_if_there(children.start_child(self._store, run)))
+        return self._go(_if_there(children.start_beside(self._store, run, on_conflict)))
 
-    async def _start(self, run: NewRun, on_conflict: str | None) -> Started:
-        started = await starting.start(self._store, run, on_conflict or "return")
-        if started.uid != run.uid and on_conflict is None:
-            raise Conflict(run.id, "it belongs to a run that is no child of this one")
-        return started
+    def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
+        """Return what came of a run, if it is over."""
+        return self._go(_if_there(children.end_of(self._store, uid)))
 
-    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool] | None:
-        """Retry a run that has failed as a whole, if that was asked for and may help."""
+    def limit(self, key: str, most: int) -> asyncio.Future[None] | None:
+        """Let at most so many runs of a key be running at a time; None: that is so already."""
+        if self._limits.get(key) == most:
+            return None
+        return self._go(self._limit(key, most))
+
+    async def _limit(self, key: str, most: int) -> None:
+        await self._store.set_limit(key, most)
+        self._limits[key] = most
+
+    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool | None] | None:
+        """Retry a run that has failed as a whole, if that was asked for and may help.
+
+        None, at once or as the answer: it is not.
+        """
         policy = execution.claimed.retry
         if policy is None or move.reason != Reason.LOGIC or move.error is None:
             return None
+        if execution.claimed.kind == RunKind.STEP:
+            return None  # then it is the policy of the step, which was tried as often as it says
         error = decode_error(unpack(move.error))
+        kept = read_policy(policy)
         decision = decide(
-            read_policy(policy),
-            execution.claimed.attempt,
-            facts_of(error),
-            chance=self._chance.random(),
+            kept, execution.claimed.attempt, facts_of(error), chance=self._chance.random()
         )
         if not isinstance(decision, Again):
             return None
-        return self._go(self._retry(execution, move, decision.after))
+        left = None if kept.within_most is None else kept.within_most - decision.after
+        return self._go(self._retry(execution, move, decision.after, left))
 
-    async def _retry(self, execution: Execution, move: Move, after: Duration) -> bool:
+    async def _retry(
+        self, execution: Execution, move: Move, after: Duration, left: Duration | None
+    ) -> bool | None:
+        if left is not None and await self._elapsed(execution.claimed) >= left:
+            return None
         followed = await following.retry(
             self._store,
             execution.uid,
             delay=after,
-            owner=(self._worker, execution.fence, move),
+            owner=(self._worker, execution.fence, move._replace(seen=execution.seen)),
         )
-        return followed.fate == "made"
+        return _is_made(followed)
+
+    async def _elapsed(self, run: Claimed) -> Duration:
+        """Return the time since the first attempt of a run began."""
+        began = run.started_at
+        if run.origin is not None:
+            with contextlib.suppress(NotFound):  # it may have been pruned
+                began = (await self._store.run(run.origin)).started_at
+        return 0 if began is None else await self._store.now() - began
 
     def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
         """End a run, and go on as a new one with other arguments."""
@@ -81,14 +111,22 @@ class Errands:
             self._store,
             execution.claimed,
             self._worker,
-            Move(RunState.SUCCEEDED, Reason.CONTINUED),
+            CONTINUED._replace(seen=execution.seen),
             (
                 pack(arguments.payload()),
                 arguments.fingerprint(),
                 pack(encode(attributes)) if attributes else None,
             ),
         )
-        return followed.fate == "made"
+        return _is_made(followed)
+
+    def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
+        """Read a row of the ledger."""
+        return self._go(ledger.effect(self._store, key))
+
+    def turn(self, key: str, interval: Duration) -> asyncio.Future[Duration]:
+        """Return how long to wait before something of a limited rate may be done."""
+        return self._go(ledger.take_turn(self._store, key, interval))
 
     def _go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -100,3 +138,17 @@ class Errands:
         """Let what is under way come to its end."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+async def _if_there(work: Coroutine[Any, Any, T | None]) -> T | None:
+    """Return what comes of it; None, for another time, if the database is away."""
+    try:
+        return await work
+    except Unavailable:
+        return None
+
+
+def _is_made(followed: Followed) -> bool:
+    if followed.fate == "busy":
+        raise Overtaken
+    return followed.fate == "made"

@@ -16,16 +16,19 @@ from onward.core.lease import Fate
 from onward.core.replay import CANCEL_IDENTITY, Diverged, Policy, RecordKind, RecordState, Replay
 from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
-from onward.errors import Undecodable
+from onward.errors import Unavailable, Undecodable
 from onward.runtime import endings
 from onward.runtime.body import Body
 from onward.runtime.calls import CancelCall, StepCall, TimerCall
 from onward.runtime.children import ChildCall, PatchCall, StartCall
-from onward.runtime.divergence import told
+from onward.runtime.divergence import place_of, told
+from onward.runtime.effects import EffectCall
 from onward.runtime.journal import Journal, as_record
 from onward.runtime.kin import Kin
+from onward.runtime.ledger import Ledger
 from onward.runtime.notes import Notes, step_notes
 from onward.runtime.runloop import Spinning
+from onward.runtime.telling import scope_of, tell_unread
 from onward.runtime.waits import Mailbox, Waits
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Duration, Instant
+    from onward.core.replay import Record
     from onward.runtime.calls import Call
     from onward.runtime.definition import Program
     from onward.runtime.host import Host
@@ -78,20 +82,25 @@ class Execution:
         )
         self._mail = Mailbox(claimed.inbox, inbox, {row.message for row in history})
         self.notes = Notes(history, claimed.attributes, self._write_note)
-        self._body = Body(claimed, self._replay, self.notes, self._do, self._abandoned)
+        self.scope = scope_of(claimed, host.id)
+        self._body = Body(claimed, self._replay, self.notes, self._do, self._abandoned, self.scope)
         self._body.tell_progress = lambda value: host.progress(self, value)
+        self._body.retry = program.retry
         self.waits = Waits()
-        self._undone: list[StepCall] = []
+        self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
         self._tried = {
             row.identity: row.opened_at for row in history if row.attempt == 1 and row.seq is None
         }
-        self._kin = Kin(self, self._journal, host)
+        self._kin = Kin(self, self._journal, host, history)
+        self.ledger = Ledger(self, self._journal, host)
+        self.move: Move | None = None
+        """What becomes of the run as it leaves these hands; None: others say that."""
         self._steps = 0
         self._alarm: asyncio.TimerHandle | None = None
         # Stopped: nothing more is asked of the body. Gone: it is unwound, and its worker knows.
         self.is_stopped = self._gone = self._pumping = False
-        self._leaving = self._broken = False
+        self._leaving = self._broken = self._reported = False
         self._is_new = not history
 
     # --- life ------------------------------------------------------------------------------------
@@ -105,7 +114,9 @@ class Execution:
         try:
             args, kwargs = self.program.shape.decode(unpack(self.claimed.input))
         except Undecodable as misfit:
-            self._pause(misfit)
+            self._body.place = place_of(self.program.fn)
+            self._body.diverged = misfit
+            self.pump()
             return
         self._body.start(self.program.fn(*args, **kwargs))
         self.pump()
@@ -126,12 +137,18 @@ class Execution:
     @property
     def is_idle(self) -> bool:
         """Say whether nothing is being worked on."""
-        return not (self._journal.writing or self._steps or self._kin.starting)
+        busy = self._steps or self._kin.asking or self.ledger.busy
+        return not (self._journal.writing or busy)
 
     @property
     def _is_held(self) -> bool:
         """Say whether nothing new may be begun: an operator paused the run."""
-        return self._body.cancelled is None and self._mail.is_held()
+        return self._mail.is_held()
+
+    @property
+    def seen(self) -> int:
+        """The number of the last message that it knows of."""
+        return self._mail.seen
 
     def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> bool:
         """Take note of messages and of how many there have been in all; say if there is news."""
@@ -158,9 +175,11 @@ class Execution:
             self._body.abandon(call)
         elif isinstance(call, StepCall) and call.due is None:
             self._perform(call)
+        elif isinstance(call, EffectCall):
+            self._todo.append(partial(self.ledger.take, call))
         elif isinstance(call, StartCall):
             self._todo.append(partial(self._kin.start, call))
-        elif isinstance(call, ChildCall) and not call.is_kept:
+        elif isinstance(call, ChildCall) and not (call.is_kept and call.is_told):
             self._todo.append(partial(self._kin.start_child, call))
         else:
             self.waits.add(call)
@@ -176,8 +195,7 @@ class Execution:
                 write()
 
     def _perform(self, call: StepCall) -> None:
-        if self._leaving or self._is_held:
-            self._undone.append(call)
+        if self.holds_back(call):
             return
         call.due = None
         call.since = call.since or self._tried.get(call.identity) or self._host.now()
@@ -236,7 +254,8 @@ class Execution:
             self._journal.fail_attempt(call, error, after, wait)
 
     def _write_note(self, identity: str, payload: bytes) -> None:
-        self._todo.append(partial(self._journal.note, self._journal.note_row(identity, payload)))
+        row = self._journal.note_row(identity, payload)
+        self._todo.append(partial(self._journal.note, row, self.pump))
 
     # --- the pump --------------------------------------------------------------------------------
 
@@ -246,8 +265,9 @@ class Execution:
             return
         self._pumping = True
         try:
-            self._body.advance()
-            self._write_todo()
+            if not self._is_held:
+                self._body.advance()
+                self._write_todo()
             self._conclude()
         except Spinning as spinning:
             self._end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
@@ -259,16 +279,23 @@ class Execution:
     def _conclude(self) -> None:
         if self._body.diverged is not None:
             self._pause(self._body.diverged)
-        elif self._body.main.done():
-            self._finish()
+        elif self._body.main.done() and not self._is_held:
+            if not self.ledger.busy:  # what becomes of an effect on its way must be known first
+                self._finish()
         elif self._grace_is_over():
             self._end(endings.end_by_force(self._body))
         else:
             if self._replay.live:
                 self._kin.dismiss()
+                self._report(self._body.unread)
             self._end_waits()
             self._take_up_undone()
             self._rest()
+
+    def _report(self, unread: Sequence[Record]) -> None:
+        """Tell, once a stay, that the run goes on without some of what history has."""
+        if unread and not self._reported:
+            self._reported = tell_unread(self.scope, unread)
 
     def _end_waits(self) -> None:
         cancel = self._mail.take_cancel()
@@ -277,27 +304,49 @@ class Execution:
             kept = endings.keep_stop(endings.read_stop(cancel))
             state = RecordState.SUCCEEDED
             self._journal.close(wish, state, self.pump, payload=kept, message=cancel.seq)
-        if not self.waits or self._is_held:
-            return
-        for call, letter in self.waits.come(self._mail, self._host.now()):
-            self.waits.discard(call)
-            if isinstance(call, StepCall):
-                self._perform(call)
-            elif isinstance(call, ChildCall) and letter is not None:
-                self._kin.hear(call, letter)
-            elif letter is not None:
-                state, payload, message = RecordState.SUCCEEDED, letter.payload, letter.seq
-                self._journal.close(call, state, self.pump, payload=payload, message=message)
-            elif isinstance(call, TimerCall):
-                self._journal.close(call, RecordState.SUCCEEDED, self.pump)
-            else:
-                self._journal.close(call, RecordState.TIMED_OUT, self.pump)
+        self.ledger.hear(self._mail.take_verdicts(), self._body.calls.values())
+        if self.waits and not self._is_held:
+            for call, letter in self.waits.come(self._mail, self._host.now()):
+                self.waits.discard(call)
+                self._come(call, letter)
+
+    def _come(self, call: Call, letter: InboxRow | None) -> None:
+        """Go on with a call whose message or time has come."""
+        if isinstance(call, StepCall):
+            self._perform(call)
+        elif isinstance(call, EffectCall):
+            self.ledger.wake(call)
+        elif isinstance(call, ChildCall) and letter is not None:
+            self._kin.hear(call, letter)
+        elif isinstance(call, ChildCall | StartCall):
+            self._kin.look_again(call)
+        elif letter is not None:
+            state, payload, message = RecordState.SUCCEEDED, letter.payload, letter.seq
+            self._journal.close(call, state, self.pump, payload=payload, message=message)
+        elif isinstance(call, TimerCall):
+            self._journal.close(call, RecordState.SUCCEEDED, self.pump)
+        else:
+            self._journal.close(call, RecordState.TIMED_OUT, self.pump)
+
+    def holds_back(self, call: StepCall | EffectCall) -> bool:
+        """Keep a call for later if nothing new may be begun, and say whether that is so."""
+        if self._leaving or self._is_held:
+            self._undone.append(call)
+            return True
+        return False
+
+    def misfit(self, call: EffectCall, args_hash: str) -> None:
+        """Park the run: the ledger has other arguments for an effect than the code gives it."""
+        self._body.refuse(call, args_hash)
 
     def _take_up_undone(self) -> None:
         if self._undone and not (self._leaving or self._is_held):
             undone, self._undone = self._undone, []
             for call in undone:
-                self._do(call)
+                if isinstance(call, EffectCall):
+                    self.ledger.go_on(call)
+                else:
+                    self._do(call)
 
     def _rest(self) -> None:
         """Wait for what is being worked on or, if there is nothing, leave the worker's hands."""
@@ -308,7 +357,12 @@ class Execution:
         elif self._is_held:
             self._park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self._mail.seen))
         else:
-            self._park(Move(RunState.WAITING, due=self._next_due(), seen=self._mail.seen))
+            # One that was told to stop has its grace; then it ends, whatever nobody knows.
+            is_stopping = self._body.cancelled is not None
+            reason = None if is_stopping else self.waits.waits_for_somebody()
+            state = RunState.WAITING if reason is None else RunState.PAUSED
+            due = None if reason is not None else self._next_due()
+            self._park(Move(state, reason, due=due, seen=self._mail.seen))
 
     def _next_due(self) -> Instant | None:
         due = self.waits.next_due() if self.waits else None
@@ -340,6 +394,7 @@ class Execution:
         failpoint("park.before")
         self._cancel_alarm()
         self.is_stopped = True
+        self.move = move
         opened = [call for call in self.waits if not call.is_kept and call.attempt == 1]
         self._journal.park(opened, move, lambda fate: self._parked(fate, opened, move))
 
@@ -358,23 +413,33 @@ class Execution:
 
     def _pause(self, misfit: Diverged | Undecodable) -> None:
         """Stop where code and history do not fit, until somebody brings other code."""
+        cancel = self._mail.take_cancel()
+        if cancel is not None:  # there is no code that could clean up
+            self._end(endings.read_stop(cancel).move)
+            return
         why = pack(encode_error(told(misfit, self._body.place, self._body.unread)))
         code = self.program.code
         move = Move(RunState.PAUSED, Reason.DIVERGENCE, error=why, parked_by=code or None)
+        self.move = move._replace(seen=self._mail.seen)
         self.is_stopped = True
         self._cancel_alarm()
-        self._journal.end(move, lambda: self._leave(End.PAUSED))
+        self._journal.park((), self.move, lambda fate: self._parked(fate, [], move))
 
     def _finish(self) -> None:
         ended = self._replay.end()
         if isinstance(ended, Diverged):
+            self._body.place = place_of(self.program.fn)
             self._pause(ended)
             return
+        self._report(ended.unread)
         wish = endings.asks_to_continue(self._body.main)
-        if wish is not None and self._body.cancelled is None:
+        cancel = self._mail.take_cancel() if wish is not None else None
+        if wish is None or self._body.cancelled is not None:
+            self._end(endings.end_of(self._body, self.program.shape))
+        elif cancel is not None:
+            self._end(endings.read_stop(cancel).move)
+        else:
             self._continue(wish)
-            return
-        self._end(endings.end_of(self._body, self.program.shape))
 
     def _continue(self, wish: endings.ContinueAsNew) -> None:
         """End here, and go on as a new run with other arguments."""
@@ -388,21 +453,40 @@ class Execution:
         failpoint("finish.before")
         self.is_stopped = True
         self._cancel_alarm()
+        self.move = endings.CONTINUED
         self._host.go_on(self, arguments).add_done_callback(self._followed)
 
     def _end(self, move: Move) -> None:
         failpoint("finish.before")
         self.is_stopped = True
         self._cancel_alarm()
-        retried = None if move.state != RunState.FAILED else self._host.retry(self, move)
+        self.move = move
+        # One that was told to stop has stopped, even if its cleanup went wrong.
+        may_retry = move.state == RunState.FAILED and not self._mail.is_stopping
+        retried = self._host.retry(self, move) if may_retry else None
         if retried is not None:
-            retried.add_done_callback(self._followed)
-            return
+            retried.add_done_callback(partial(self._retried, move))
+        else:
+            self._end_for_good(move)
+
+    def _retried(self, move: Move, done: asyncio.Future[bool | None]) -> None:
+        if done.cancelled() or done.exception() is not None or done.result() is not None:
+            self._followed(done)
+        else:
+            self._end_for_good(move)  # it was too late to try again
+
+    def _end_for_good(self, move: Move) -> None:
         told = endings.farewell(self.claimed, move, self._kin.left(self._body))
         self._journal.end(move, self._ended, told)
 
-    def _followed(self, done: asyncio.Future[bool]) -> None:
-        if done.cancelled() or done.exception() is not None or not done.result():
+    def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, endings.Overtaken):
+            self.is_stopped = False
+            self._host.look(self)
+        elif isinstance(error, Exception) and not isinstance(error, Unavailable):
+            self._break(error)
+        elif done.cancelled() or error is not None or not done.result():
             self.drop()
         else:
             self._ended()
@@ -428,14 +512,16 @@ class Execution:
         if not self.is_stopped:
             failpoint("release.before")
             self.evict()
-            self._journal.end(Move(RunState.READY), self._released)
+            self.move = Move(RunState.READY)
+            self._journal.end(self.move, self._released)
 
     def _released(self) -> None:
         failpoint("release.after")
-        self.drop()
+        self._leave(End.LOST)
 
     def drop(self) -> None:
-        """Forget the run without a word: it is another's, or it is given back."""
+        """Forget the run without a word: it is another's."""
+        self.move = None
         self._leave(End.LOST)
 
     def _leave(self, end: End) -> None:

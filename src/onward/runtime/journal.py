@@ -12,7 +12,7 @@ from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import Rejected
-from onward.store.commit import Commit
+from onward.store.commit import NOTHING_ATTACHED, Attachments, Commit
 from onward.store.rows import Move, NewRecord
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.runtime.calls import Call
-    from onward.store.rows import Claimed, Message, NewRun, RecordRow
+    from onward.store.rows import Claimed, EffectWrite, Message, NewRun, RecordRow
     from onward.store.writer import Outcome
 
     Write = Callable[[Commit], asyncio.Future[Outcome]]
@@ -49,6 +49,23 @@ def as_record(row: RecordRow) -> Record:
         row.version,
         row.due,
         Kept(row.payload, row.error, row.closed_at or 0),
+    )
+
+
+def as_open(row: NewRecord, kind: RecordKind, at: Instant) -> Record:
+    """Return an open record as the rules know it."""
+    kept = Kept(row.payload, row.error, at)
+    return Record(
+        row.identity,
+        row.attempt,
+        None,
+        kind,
+        row.name,
+        RecordState.OPEN,
+        row.args_hash,
+        row.version,
+        None,
+        kept,
     )
 
 
@@ -118,9 +135,20 @@ class Journal:
         row = self._row(call, RecordState.OPEN, None, payload=payload)
         self._record(call, RecordState.OPEN, row, then, starts=starts)
 
-    def note(self, row: NewRecord) -> None:
+    def keep_effect(self, call: Call, row: EffectWrite, then: Callable[[Fate], None]) -> None:
+        """Write a row of the ledger, unless somebody has changed it; the call is open from now."""
+        opened = () if call.is_kept else (self._row(call, RecordState.OPEN, None),)
+
+        def written(outcome: Outcome) -> None:
+            if opened and outcome.fate is not Fate.BUSY:
+                self._replay.recorded(as_open(opened[0], call.kind, outcome.at))
+            then(outcome.fate)
+
+        self._submit(opened, written, attached=Attachments(effects=(row,)))
+
+    def note(self, row: NewRecord, then: Callable[[], None]) -> None:
         """Write something for others to see; the body does not wait for it."""
-        self._submit((row,), lambda _: None)
+        self._submit((row,), lambda _: then())
 
     def note_row(self, identity: str, payload: bytes) -> NewRecord:
         """Return the record of a note."""
@@ -129,9 +157,9 @@ class Journal:
             self._uid, identity, 1, None, RecordKind.NOTE, "note", state, payload=payload
         )
 
-    def send(self, messages: tuple[Message, ...]) -> None:
+    def send(self, messages: tuple[Message, ...], then: Callable[[], None]) -> None:
         """Send messages to other runs."""
-        self._submit((), lambda _: None, messages=messages)
+        self._submit((), lambda _: then(), messages=messages)
 
     def fail_attempt(
         self, call: Call, error: bytes, after: Duration, then: Callable[[Instant], None]
@@ -207,12 +235,14 @@ class Journal:
         move: Move | None = None,
         messages: tuple[Message, ...] = (),
         starts: tuple[NewRun, ...] = (),
+        attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
         if move is None and self.crashes:
             # It gets on: what crashed before counts no more.
             move, self.crashes = Move(RunState.RUNNING), 0
         self.writing += 1
-        written = self._commit(Commit(self._uid, self._fence, records, move, messages, starts))
+        commit = Commit(self._uid, self._fence, records, move, messages, starts, attached)
+        written = self._commit(commit)
         written.add_done_callback(lambda done: self._answered(done, then))
 
     def _answered(self, done: asyncio.Future[Outcome], then: Callable[[Outcome], None]) -> None:

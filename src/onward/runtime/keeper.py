@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Clock, Spawn, Spawned
     from onward.store.store import Store
+    from onward.telemetry.observer import Observer
 
 RENEWALS_A_LEASE = LEASE // RENEW_EVERY
 
@@ -36,6 +37,7 @@ class Keeper:
         open_store: Callable[[], Store],
         clock: Clock,
         failed: Callable[[Exception], None],
+        observer: Observer,
     ) -> None:
         self._worker = worker
         self._length = length
@@ -43,6 +45,7 @@ class Keeper:
         self._open_store = open_store
         self._clock = clock
         self._failed = failed
+        self._observer = observer
         self._stop = threading.Event()
         self._thread: Spawned | None = None
         self._ticked = self._renewed = clock.monotonic()
@@ -90,9 +93,11 @@ class Keeper:
         """
         if self._clock.monotonic() - self._renewed < self._renew_every:
             return True
-        self._renewed = self._clock.monotonic()
+        begun = self._renewed = self._clock.monotonic()
         with contextlib.suppress(Unavailable):
-            if await store.renew_lease(self._worker, self._length) is None:
+            kept = await store.renew_lease(self._worker, self._length) is not None
+            self._observer.lease_renewed(self._worker, self._clock.monotonic() - begun, kept=kept)
+            if not kept:
                 self._failed(LeaseLost(f"of worker {self._worker}"))
                 return False
         return True

@@ -5,93 +5,183 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
-from onward.core.replay import RecordState
+from onward.core.instant import SECOND
+from onward.core.replay import RecordKind, RecordState
 from onward.engine.payloads import pack
-from onward.runtime.children import ChildCall
-from onward.store.ends import read_child_end, to_children
+from onward.runtime.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_start
+from onward.store.ends import ChildEnd, read_child_end, to_children
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
+    from onward.core.instant import Duration
     from onward.runtime.body import Body
-    from onward.runtime.calls import Awaited
-    from onward.runtime.children import StartCall
     from onward.runtime.execution import Execution
     from onward.runtime.host import Host
     from onward.runtime.journal import Journal
-    from onward.store.rows import InboxRow, NewRun, Started
+    from onward.store.rows import Claimed, InboxRow, NewRun, RecordRow, RunEnd, Started
+
+LOOK_FIRST: Duration = SECOND // 20
+LOOK_MOST: Duration = 30 * SECOND
+"""How soon, and at last how seldom, a run looks for the end of one that does not tell it."""
 
 
 class Kin:
     """Starts, hears of and dismisses the children of one run."""
 
-    def __init__(self, execution: Execution, journal: Journal, host: Host) -> None:
+    def __init__(
+        self, execution: Execution, journal: Journal, host: Host, history: Sequence[RecordRow]
+    ) -> None:
         self._execution = execution
         self._journal = journal
         self._host = host
         self._dismissed: list[str] = []
-        self.starting = 0
-        """How many starts are under way."""
+        self._started = _tied(history)
+        self.asking = 0
+        """How many questions about other runs are under way."""
 
     def start_child(self, call: ChildCall) -> None:
         """Start the run that a call waits for; one with an id of its own must find it free."""
-        run = call.start_row(self._execution.claimed)
-        if run is not None and call.has_id:
+        run = None if call.is_kept else call.start_row(self._parent)
+        if call.is_kept:
+            self._look(call)
+        elif run is None:
+            self._wait_for(call, None)
+        elif call.has_id:
             self._ask(run, call, None)
+        elif isinstance(call, RoutedStepCall):
+            self._send(run, call)
         else:
-            self._wait_for(call, run, () if run is None else (run,))
+            self._wait_for(call, run.uid, (run,))
+
+    def _send(self, run: NewRun, call: RoutedStepCall) -> None:
+        """Start the run of a step, once the limit that it is under holds."""
+        limit, key = call.limit, run.flow_key
+        declared = None if limit is None or key is None else self._host.limit(key, limit)
+        if declared is None:
+            self._wait_for(call, run.uid, (run,))
+            return
+        self.asking += 1
+        declared.add_done_callback(lambda done: self._limited(call, run, done))
+
+    def _limited(self, call: RoutedStepCall, run: NewRun, done: asyncio.Future[None]) -> None:
+        self.asking -= 1
+        if done.cancelled() or done.exception() is not None:
+            self._execution.drop()  # the store is away
+        elif self._execution.is_wanted(call):
+            self._wait_for(call, run.uid, (run,))
+        else:
+            self._execution.pump()
 
     def start(self, call: StartCall) -> None:
         """Start a run that goes on by itself."""
-        run = call.start_row(self._execution.claimed)
+        run = call.start_row(self._parent)
         if call.has_id:
             self._ask(run, call, call.on_conflict)
         else:
-            self._close(call, call.closing(run.uid, run.id, is_child=True), (run,))
+            self._close(call, run.uid, run, (run,))
+
+    @property
+    def _parent(self) -> Claimed:
+        """The run as its children know it: their spans are below its own, if it has one."""
+        trace = self._host.observer.trace_of(self._execution.scope)
+        run = self._execution.claimed
+        return run if trace is None else run._replace(trace=trace)
 
     def _ask(self, run: NewRun, call: ChildCall | StartCall, on_conflict: str | None) -> None:
-        self.starting += 1
+        self.asking += 1
         asked = self._host.start(run, on_conflict)
         asked.add_done_callback(lambda done: self._answered(call, run, done))
 
     def _answered(
-        self, call: ChildCall | StartCall, run: NewRun, done: asyncio.Future[Started]
+        self, call: ChildCall | StartCall, run: NewRun, done: asyncio.Future[Started | None]
     ) -> None:
-        self.starting -= 1
+        self.asking -= 1
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or self._execution.is_stopped:
             return
-        if error is not None:
-            self._refused(call, error)
-        elif isinstance(call, ChildCall):
-            self._wait_for(call, run, ())
-        elif self._execution.is_wanted(call):
-            uid = done.result().uid
-            self._close(call, call.closing(uid, run.id, is_child=uid == run.uid), ())
+        started = None if error is not None else done.result()
+        if isinstance(call, ChildCall) and started is not None:
+            self._wait_for(call, started.uid, is_told=started.uid == run.uid)
+        elif not self._execution.is_wanted(call):
+            self._execution.pump()
+        elif error is not None:
+            kept, pump = pack(encode_error(error)), self._execution.pump
+            self._journal.close(call, RecordState.FAILED, pump, payload=REFUSED, error=kept)
+        elif started is None:
+            self._later(call)
+        elif isinstance(call, StartCall):
+            self._close(call, started.uid, run)
 
-    def _refused(self, call: Awaited, error: BaseException) -> None:
-        if self._execution.is_wanted(call):
-            kept = pack(encode_error(error))
-            self._journal.close(call, RecordState.FAILED, self._execution.pump, error=kept)
-
-    def _wait_for(self, call: ChildCall, run: NewRun | None, starts: tuple[NewRun, ...]) -> None:
-        call.begin(run)
+    def _wait_for(
+        self,
+        call: ChildCall,
+        child: str | None,
+        starts: tuple[NewRun, ...] = (),
+        *,
+        is_told: bool = True,
+    ) -> None:
+        call.begin(child, is_told=is_told)
         if not self._execution.is_wanted(call):
             self.abandon(call)
             self._execution.pump()
             return
-        self._execution.waits.add(call)
-        self._journal.open(call, call.opening(), starts, self._execution.pump)
+        if call.is_told:
+            self._execution.waits.add(call)
+            self._journal.open(call, call.opening(), starts, self._execution.pump)
+        else:
+            self._journal.open(call, call.opening(), starts, lambda: self._look(call))
 
-    def _close(self, call: StartCall, kept: bytes, starts: tuple[NewRun, ...]) -> None:
+    def _look(self, call: ChildCall) -> None:
+        """See whether a run is over that does not tell this one."""
+        self.asking += 1
+        self._host.end_of(call.child).add_done_callback(lambda done: self._seen(call, done))
+
+    def _seen(self, call: ChildCall, done: asyncio.Future[RunEnd | None]) -> None:
+        self.asking -= 1
+        if done.cancelled() or self._execution.is_stopped:
+            return
+        end = None if done.exception() is not None else done.result()
+        if not self._execution.is_wanted(call):
+            self._execution.pump()
+        elif end is None:
+            self._later(call)
+        else:
+            told = ChildEnd(end.state, end.reason, end.result or end.error or b"")
+            self._over(call, told, None)
+
+    def _later(self, call: ChildCall | StartCall) -> None:
+        call.due = self._host.now() + min(LOOK_MOST, LOOK_FIRST << min(call.looks, 20))
+        call.looks += 1
+        self._execution.waits.add(call)
+        self._execution.pump()
+
+    def look_again(self, call: ChildCall | StartCall) -> None:
+        """Ask once more what could not be answered before."""
+        call.due = None
+        if isinstance(call, StartCall):
+            self.start(call)
+        else:
+            self.start_child(call)
+
+    def _close(
+        self, call: StartCall, uid: str, run: NewRun, starts: tuple[NewRun, ...] = ()
+    ) -> None:
+        kept = call.closing(uid, run)
+        if tied_start(kept) is not None:
+            self._started.append(uid)
         state, pump = RecordState.SUCCEEDED, self._execution.pump
         self._journal.close(call, state, pump, payload=kept, starts=starts)
 
     def hear(self, call: ChildCall, letter: InboxRow) -> None:
         """Write that a child is over."""
         assert letter.payload is not None
-        state, payload, error = call.closing(read_child_end(letter.payload))
-        pump, seq = self._execution.pump, letter.seq
+        self._over(call, read_child_end(letter.payload), letter.seq)
+
+    def _over(self, call: ChildCall, end: ChildEnd, seq: int | None) -> None:
+        state, payload, error = call.closing(end)
+        pump = self._execution.pump
         self._journal.close(call, state, pump, payload=payload, error=error, message=seq)
 
     def abandon(self, call: ChildCall) -> None:
@@ -102,11 +192,19 @@ class Kin:
     def dismiss(self) -> None:
         """Tell children that nobody waits for any more to stop."""
         if self._dismissed:
-            self._journal.send(tuple(to_children(self._dismissed)))
+            told = tuple(to_children(self._dismissed))
             self._dismissed = []
+            self._journal.send(told, self._execution.pump)
 
     def left(self, body: Body) -> list[str]:
         """Return the children that end with the run."""
         waited = (call for call in body.calls.values() if isinstance(call, ChildCall))
         tied = [call.child for call in waited if call.is_kept and call.is_tied]
-        return [*self._dismissed, *tied]
+        return list(dict.fromkeys((*self._dismissed, *self._started, *tied)))
+
+
+def _tied(history: Sequence[RecordRow]) -> list[str]:
+    """Return the runs that were started to end with this one, though it may not wait for them."""
+    starts = (row.payload for row in history if row.kind == RecordKind.START and not row.error)
+    found = (tied_start(kept) for kept in starts if kept is not None)
+    return [uid for uid in found if uid is not None]

@@ -11,11 +11,20 @@ from onward.codec import encode, encode_error
 from onward.core.instant import duration, show
 from onward.core.retry import Again, decide, failure
 from onward.engine.payloads import pack
-from onward.errors import BadInput, Fatal, Retryable, TimedOut
+from onward.errors import (
+    BadInput,
+    Fatal,
+    NotInBody,
+    PayloadTooLarge,
+    Retryable,
+    TimedOut,
+    Unencodable,
+)
 from onward.runtime.attempt import Attempt
 from onward.runtime.context import body_now, step_now
 from onward.runtime.deadlines import Deadlines
 from onward.telemetry.failpoints import failpoint
+from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +36,16 @@ if TYPE_CHECKING:
     from onward.runtime.calls import StepCall
     from onward.runtime.definition import Limits
     from onward.runtime.execution import Execution
+    from onward.telemetry.observer import Observer, StepOutcome
 
 THREAD_GRACE_SECONDS = 1.0
 """How long a step in a thread may take to notice that it should stop."""
+
+LEAVE_SECONDS = 1.0
+"""How long a loop that ends may take to end its workers with their runs."""
+
+# An error of these says that the code of the step is wrong, and would be raised again.
+_FINAL = (Fatal, NotInBody, PayloadTooLarge, Unencodable)
 
 
 class Performer:
@@ -42,12 +58,14 @@ class Performer:
         chance: Chance,
         limits: Limits,
         now: Callable[[], Instant],
+        observer: Observer,
     ) -> None:
         self._loop = loop
         self._threads = threads
         self._chance = chance
         self._limits = limits
         self._now = now
+        self._observer = observer
         self._deadlines = Deadlines(loop)
         # Steps begin in the worker's context, whatever their body has put into its own: on replay
         # a step may begin from elsewhere.
@@ -62,40 +80,53 @@ class Performer:
         self, execution: Execution, call: StepCall, tell: Callable[[bytes], None]
     ) -> asyncio.Task[None]:
         """Start one attempt of a step; `tell` is given its progress."""
+        scope = StepScope(execution.scope, call.name, call.identity, call.attempt)
         attempt = Attempt(
             execution.claimed,
             call.name,
             call.identity,
             call.attempt,
             lambda value: tell(pack(encode(value, path="progress"))),
+            scope,
         )
         context = self._context.copy()
         context.run(step_now.set, attempt)
+        context.run(scope_now.set, scope)
+        if self._observer.steps:
+            self._observer.step_begun(scope, context)
         task = self._loop.create_task(self._attempt(execution, call, attempt), context=context)
-        limit = self._limit(execution, call)
-        self._deadlines.watch(call, limit / 1_000_000, lambda: _expire(call, task, limit))
+        limit, shown = self._limit(execution, call)
+        if limit > 0:
+            self._deadlines.watch(call, limit / 1_000_000, lambda: _expire(call, task, shown))
+        else:  # it was waited for its turn until its time was over
+            call.expired = _expired(call, shown)
         return task
 
     async def _attempt(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
         try:
+            if call.expired is not None:
+                raise call.expired
             failpoint("step.before")
             result = await self._call(call, attempt)
             failpoint("step.after")
             payload = pack(call.definition.shape.encode_result(result))
         except asyncio.CancelledError as stopped:
             attempt.is_stopped = True
+            is_own = call.expired is None and await _stopped_itself(execution, call)
             if call.expired is not None:
-                self._failed(execution, call, call.expired)
-            elif call.task is not None and not call.task.cancelling():
-                self._failed(execution, call, stopped)  # its own code raised it
+                self._failed(execution, call, attempt, call.expired)
+            elif is_own:
+                self._failed(execution, call, attempt, stopped)
             else:
+                self._ended(attempt, "cancelled")
                 raise  # the body stopped waiting, or the worker stops: nothing is recorded
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome
-            self._failed(execution, call, error)
+            self._failed(execution, call, attempt, error)
         else:
             execution.close_step(call, payload=payload, noted=attempt.noted)
+            self._ended(attempt, "succeeded")
         finally:
             self._deadlines.forget(call)
 
@@ -111,29 +142,41 @@ class Performer:
 
         Its place in the pool stays taken until it ends; nobody waits for that longer than a moment.
         """
-        running = self._loop.run_in_executor(self._threads, work)
+        running = self._loop.run_in_executor(self._threads, _outcome, work, attempt)
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
             attempt.is_stopped = True
-            running.add_done_callback(_hear)
-            await asyncio.wait([running], timeout=THREAD_GRACE_SECONDS)
+            if attempt.is_begun:
+                await asyncio.wait([running], timeout=THREAD_GRACE_SECONDS)
             raise
-        return running.result()
+        result, error = running.result()
+        if error is not None:
+            raise error
+        return result
 
     def _policy(self, execution: Execution, call: StepCall) -> Retry:
         return call.definition.retry or execution.program.retry or self._limits.retry
 
-    def _limit(self, execution: Execution, call: StepCall) -> Duration:
+    def _limit(self, execution: Execution, call: StepCall) -> tuple[Duration, Duration]:
+        """Return how long an attempt may take from now on, and what limit it is that says so."""
         own = call.definition.timeout
         limit = self._limits.timeout if own is None else own
         within = self._policy(execution, call).within_most
-        return limit if within is None else max(1, min(limit, within - self._elapsed(call)))
+        if within is None or (left := within - self._elapsed(call)) >= limit:
+            return limit, limit
+        return left, within
 
     def _elapsed(self, call: StepCall) -> Duration:
         return 0 if call.since is None else self._now() - call.since
 
-    def _failed(self, execution: Execution, call: StepCall, error: BaseException) -> None:
+    def _ended(self, attempt: Attempt, outcome: StepOutcome) -> None:
+        if self._observer.steps:
+            self._observer.step_ended(attempt.scope, outcome)
+
+    def _failed(
+        self, execution: Execution, call: StepCall, attempt: Attempt, error: BaseException
+    ) -> None:
         try:
             facts = _facts(error)
         except BadInput as malformed:  # a step that asks for an impossible wait
@@ -146,6 +189,9 @@ class Performer:
             elapsed=self._elapsed(call),
         )
         written = pack(encode_error(error))
+        after = decision.after if isinstance(decision, Again) else None
+        outcome: StepOutcome = "failed" if error is not call.expired else "timed_out"
+        self._observer.step_ended(attempt.scope, outcome, error, after)
         if isinstance(decision, Again):
             execution.try_step_again(call, written, decision.after)
         else:
@@ -153,17 +199,41 @@ class Performer:
 
 
 def _expire(call: StepCall, task: asyncio.Task[None], limit: Duration) -> None:
-    call.expired = TimedOut(f"step {call.name!r}", show(limit))
+    call.expired = _expired(call, limit)
     task.cancel()
+
+
+def _expired(call: StepCall, limit: Duration) -> TimedOut:
+    return TimedOut(f"step {call.name!r}", show(limit))
+
+
+async def _stopped_itself(execution: Execution, call: StepCall) -> bool:
+    """Say whether a step was stopped by its own code: nobody else wanted it to.
+
+    When a loop ends it stops all tasks at once, so it takes a moment to know.
+    """
+    if call.task is None or not call.task.cancelling():
+        return True
+    try:
+        if execution.is_wanted(call):
+            await asyncio.sleep(LEAVE_SECONDS)
+    except asyncio.CancelledError:
+        return False
+    return execution.is_wanted(call)
 
 
 def _facts(error: BaseException) -> Failure:
     if isinstance(error, Retryable):
         after = None if error.after is None else duration(error.after)
         return failure(type(error), retryable=True, after=after)
-    return failure(type(error), fatal=isinstance(error, Fatal))
+    return failure(type(error), fatal=isinstance(error, _FINAL))
 
 
-def _hear(running: asyncio.Future[Any]) -> None:
-    if not running.cancelled():
-        running.exception()  # asyncio would complain that nobody looked at it
+def _outcome(work: Callable[[], Any], attempt: Attempt) -> tuple[Any, BaseException | None]:
+    """Do the work of a step; its error is returned, for a future does not take every one."""
+    attempt.is_begun = True
+    try:
+        attempt.heartbeat()  # it may have waited for its place until nobody wanted it any more
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome
+        return None, error

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onward.core.run import RunKind
+from onward.engine.policies import read_limits
 from onward.runtime.chunks import ChunkShape, work_through
 from onward.runtime.code import code_mark
 from onward.runtime.context import body_of_run
-from onward.runtime.definition import Program
+from onward.runtime.definition import Program, run_name
 
 if TYPE_CHECKING:
     from onward.runtime.definition import Registry, StepDefinition, WorkflowDefinition
@@ -30,18 +31,27 @@ class Programs:
 
     @property
     def codes(self) -> dict[str, str]:
-        """The mark of the code of each workflow."""
-        return {
-            name: code_mark(workflow.fn, self._version)
-            for name, workflow in self._registry.workflows.items()
-        }
+        """The mark of the code of each workflow, step and map, by the names of their runs."""
+        workflows, steps = self._registry.workflows, self._registry.steps
+        marks: dict[str, str] = {}
+        for name, step in steps.items():
+            mark = self._mark(step)
+            marks |= {run_name(RunKind.STEP, name): mark, run_name(RunKind.MAP, name): mark}
+        for name, workflow in workflows.items():
+            mark = self._mark(workflow)
+            marks |= {name: mark, run_name(RunKind.MAP, name): mark}
+        return marks
+
+    def _mark(self, definition: StepDefinition | WorkflowDefinition) -> str:
+        return code_mark(definition.fn, self._version)
 
     def of(self, run: Claimed) -> Program:
         """Return what a run executes."""
         if run.kind == RunKind.MAP:
             return self._chunk(run.name.removeprefix("map "))
         if run.kind == RunKind.STEP:
-            return _step(self._registry.steps[run.name.removeprefix("step ")])
+            step = self._registry.steps[run.name.removeprefix("step ")]
+            return replace(_step(step, run.retry), code=self._mark(step))
         return self._workflow(self._registry.workflows[run.name])
 
     def _workflow(self, workflow: WorkflowDefinition) -> Program:
@@ -50,17 +60,24 @@ class Programs:
             workflow.shape,
             workflow.retry,
             workflow.strict,
-            code_mark(workflow.fn, self._version),
+            self._mark(workflow),
             workflow.shape.bind,
         )
 
     def _chunk(self, name: str) -> Program:
         mapped = self._registry.workflows.get(name) or self._registry.steps[name]
-        return Program(work_through, ChunkShape(mapped), mapped.retry)
+        return Program(work_through, ChunkShape(mapped), mapped.retry, code=self._mark(mapped))
 
 
-def _step(definition: StepDefinition) -> Program:
-    here = replace(definition, route=None)
+def _step(definition: StepDefinition, limits: str | None) -> Program:
+    """Return the program of a step; the run that called it may have its own word on limits."""
+    retry, timeout = (None, None) if limits is None else read_limits(limits)
+    here = replace(
+        definition,
+        route=None,
+        retry=retry or definition.retry,
+        timeout=definition.timeout if timeout is None else timeout,
+    )
 
     async def body(*args: Any, **kwargs: Any) -> Any:
         return await body_of_run().step(here, args, kwargs, None)

@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING
 
 from onward.core.run import RunKind
 from onward.engine.payloads import pack
+from onward.engine.policies import write_limits
 from onward.runtime.definition import run_name
 from onward.store.rows import NewRun
 
 if TYPE_CHECKING:
     from onward.codec import Arguments
+    from onward.core.retry import Retry
     from onward.runtime.definition import Route, StepDefinition
     from onward.store.rows import Claimed
 
 
-def step_run(definition: StepDefinition, arguments: Arguments, parent: Claimed) -> NewRun:
-    """Return the run of a step that is sent elsewhere; it ends with the run that needs it."""
+def step_run(
+    definition: StepDefinition, arguments: Arguments, parent: Claimed, retry: Retry | None
+) -> NewRun:
+    """Return the run of a step that is sent elsewhere; it ends with the run that needs it.
+
+    It is tried as `retry`, the word of the workflow, says where the step says nothing itself.
+    """
     route = definition.route
     assert route is not None
     return NewRun(
@@ -30,6 +37,7 @@ def step_run(definition: StepDefinition, arguments: Arguments, parent: Claimed) 
         tags=" ".join(route.tags),
         flow_key=flow_key(definition.name, route),
         tied=1,
+        retry=write_limits(definition.retry or retry, definition.timeout),
     )
 
 

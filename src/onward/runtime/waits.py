@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onward.core.effect import EffectState
 from onward.core.inbox import Arrived, MessageKind, Wait, held, settle
 from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState
+from onward.core.run import Reason
 from onward.runtime.calls import SignalCall
 from onward.runtime.children import ChildCall
+from onward.runtime.effects import EffectCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,8 +33,11 @@ class Mailbox:
         """Ends of children, by the identity of the call that started them."""
         self.orders: list[InboxRow] = []
         """What others want of the run itself: that it stops, pauses, or goes on."""
+        self.is_stopping = False
+        """Whether somebody ever wanted the run to stop."""
         for row in rows:
             self.seen = max(self.seen, row.seq)
+            self.is_stopping = self.is_stopping or row.kind == MessageKind.CANCEL
             if row.seq not in taken:
                 self._sort_in(row)
 
@@ -49,6 +55,7 @@ class Mailbox:
             self.ends[row.name] = row
         else:
             self.orders.append(row)
+            self.is_stopping = self.is_stopping or row.kind == MessageKind.CANCEL
 
     def take_cancel(self) -> InboxRow | None:
         """Take the wish that the run stops, if there is one."""
@@ -58,9 +65,18 @@ class Mailbox:
                 return row
         return None
 
+    def take_verdicts(self) -> list[str]:
+        """Take what operators have said of effects, and return their keys."""
+        verdicts = [row for row in self.orders if row.kind == MessageKind.VERDICT]
+        for row in verdicts:
+            self.orders.remove(row)
+        return [row.name for row in verdicts]
+
     def is_held(self) -> bool:
-        """Say whether the operator's last word was to pause."""
-        return bool(self.orders) and held(MessageKind(row.kind) for row in self.orders)
+        """Say whether the operator's last word was to pause; a run that is to stop does not."""
+        if self.is_stopping or not self.orders:
+            return False
+        return held(MessageKind(row.kind) for row in self.orders)
 
 
 class Waits:
@@ -87,6 +103,18 @@ class Waits:
 
     def __bool__(self) -> bool:
         return bool(self._calls)
+
+    def effects(self) -> list[EffectCall]:
+        """Return the effects among them."""
+        return [call for call in self._calls.values() if isinstance(call, EffectCall)]
+
+    def waits_for_somebody(self) -> Reason | None:
+        """Say what an operator must do before anything can move, if that is so."""
+        judged = [call for call in self.effects() if call.waits_for_somebody]
+        if not judged or len(judged) < len(self._calls):
+            return None
+        unsure = any(call.effect.state is EffectState.INDETERMINATE for call in judged)
+        return Reason.RECONCILIATION if unsure else Reason.APPROVAL
 
     def next_due(self) -> Instant | None:
         """Return the earliest time at which one of them must be looked at."""

@@ -22,24 +22,40 @@ from onward.runtime.perform import Performer
 from onward.runtime.postman import Postman
 from onward.runtime.programs import Programs
 from onward.runtime.progress import ProgressBoard
+from onward.runtime.sender import Sender
+from onward.runtime.telling import tell_claimed, tell_crasher, tell_left
 from onward.runtime.threads import StepThreads
 from onward.runtime.warm import WarmBodies
 from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
+from onward.store.serving import Server
+from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onward.codec import Arguments
+    from onward.core.effect import Window
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
     from onward.runtime.calls import StepCall
     from onward.runtime.definition import Limits, Registry
+    from onward.runtime.effects import EffectCall
     from onward.store.commit import Commit
     from onward.store.hints import Ear
-    from onward.store.rows import Claimed, InboxRow, Move, NewRun, RecordRow, Started
+    from onward.store.rows import (
+        Claimed,
+        EffectRow,
+        InboxRow,
+        Move,
+        NewRun,
+        RecordRow,
+        RunEnd,
+        Started,
+    )
     from onward.store.store import Store
     from onward.store.writer import Outcome
+    from onward.telemetry.observer import Observer
 
 POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
@@ -74,6 +90,7 @@ class Ports:
     open_store: Callable[[], Store]
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
+    observer: Observer = SILENT
 
 
 class Worker:
@@ -83,6 +100,7 @@ class Worker:
         self, store: Store, registry: Registry, options: Options, limits: Limits, ports: Ports
     ) -> None:
         self.id = f"{ports.host}-{ports.pid}-{ports.chance.token()[:12]}"
+        self.observer = ports.observer
         self.running: dict[str, Execution] = {}
         self._warm = WarmBodies(options.warm)
         self._postman = Postman(store, self.id)
@@ -97,12 +115,24 @@ class Worker:
         # A database in memory cannot be reached from a second store, nor taken by anyone else.
         self._has_thread = ports.spawn is not None and not store.database.is_private
         self._keeper = Keeper(
-            self.id, options.lease, ports.open_store, ports.clock, self._keeper_failed
+            self.id,
+            options.lease,
+            ports.open_store,
+            ports.clock,
+            self._keeper_failed,
+            ports.observer,
         )
         self._programs = Programs(registry, options.version)
+        self._serves = Server(
+            frozenset(options.queues),
+            frozenset(registry.names),
+            options.version,
+            frozenset(options.tags),
+        )
         self._errands = Errands(store, self.id, ports.chance)
         self._writer = store.writer(self.id)
         self._writer.on_written = self._learn_time
+        self._writer.observer = ports.observer
         self._stopping = False
         self._stopped = asyncio.Event()
         self.ready = asyncio.Event()
@@ -132,16 +162,51 @@ class Worker:
         """Start to run the code of a step."""
         return self._performer.perform(execution, call, partial(self.progress, execution))
 
+    @property
+    def clock(self) -> Clock:
+        """A clock of this machine that counts the time it was suspended."""
+        return self._clock
+
+    def chance(self) -> float:
+        """Return a number in [0, 1)."""
+        return self._chance.random()
+
+    def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
+        """Read a row of the ledger."""
+        return self._errands.effect(key)
+
+    def turn(self, key: str, interval: Duration) -> asyncio.Future[Duration]:
+        """Return how long to wait before something of a limited rate may be done."""
+        return self._errands.turn(key, interval)
+
+    def send_effect(
+        self, execution: Execution, call: EffectCall, window: Window
+    ) -> asyncio.Task[None]:
+        """Start to make the call of an effect."""
+        return self._sender.send(execution, call, window)
+
+    def ask_effect(self, execution: Execution, call: EffectCall) -> asyncio.Task[None]:
+        """Start to ask the reconciler of an effect."""
+        return self._sender.ask(execution, call)
+
     def progress(self, execution: Execution, value: bytes) -> None:
         """Let others see how far a run is; from any thread."""
         self._board.put(execution.uid, execution.fence, value)
 
-    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started]:
-        """Start a run under an id that may be taken; None: it must become this very run."""
+    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
+        """Start a run under an id that may be taken; without `on_conflict` it must be free."""
         return self._errands.start(run, on_conflict)
 
-    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool] | None:
-        """Let another run follow one that has failed, if that was asked for."""
+    def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
+        """Return what came of a run, if it is over."""
+        return self._errands.end_of(uid)
+
+    def limit(self, key: str, most: int) -> asyncio.Future[None] | None:
+        """Let at most so many runs of a key be running at a time; None: that is so already."""
+        return self._errands.limit(key, most)
+
+    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool | None] | None:
+        """Let another run follow one that has failed, if that was asked for; None: it was not."""
         return self._errands.retry(execution, move)
 
     def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
@@ -154,7 +219,8 @@ class Worker:
 
     def ended(self, execution: Execution, end: End) -> None:
         """Take note that a run left this worker's hands."""
-        self.running.pop(execution.uid, None)
+        if self.running.pop(execution.uid, None) is not None:
+            tell_left(self.observer, execution.scope, execution.move, self.now())
         assert self._ear is not None
         self._ear.subjects.discard(run_subject(execution.uid))
         if end is End.PARKED and not self._stopping:
@@ -171,10 +237,23 @@ class Worker:
         Raises:
             LeaseLost: another worker has taken over; whatever this one did since was not written.
         """
+        failure: Exception | None = None
+        try:
+            await self._live()
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            self.observer.worker_left(self.id, failure)
+
+    async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
         spawn = self._spawn
         threads = None if spawn is None else StepThreads(self._options.threads, spawn)
-        self._performer = Performer(self._loop, threads, self._chance, self._limits, self.now)
+        self._performer = Performer(
+            self._loop, threads, self._chance, self._limits, self.now, self.observer
+        )
+        self._sender = Sender(self._loop, threads, self._clock)
         self._board = ProgressBoard(self._store, self.id, self._loop)
         self._set_time(await self._store.now())
         await self._store.take_lease(self.id, self._options.lease)
@@ -187,6 +266,7 @@ class Worker:
             with self._store.ear(queue_subject(queue) for queue in self._options.queues) as ear:
                 self._ear = ear
                 self.ready.set()
+                self.observer.worker_ready(self.id)
                 await self._work()
         finally:
             if threads is not None:
@@ -216,10 +296,13 @@ class Worker:
         while not self._stopping and self._failure is None:
             self._keeper.loop_ticked()
             claimed = 0
-            with contextlib.suppress(Unavailable):
+            try:
                 if not self._has_thread:
                     await self._keeper.tick(self._store)
                 claimed = await self.tick()
+                self.observer.store_back(self.id)
+            except Unavailable:
+                self.observer.store_away(self.id)
             if not claimed:
                 await self._idle()
         if self._failure is not None:
@@ -230,10 +313,11 @@ class Worker:
         """Claim once, begin what was claimed, and say how many that was."""
         self._claimed_at = self.now()
         await self._audit()
+        limited = await self._do_chores()
         free = self._options.slots - len(self.running)
         if free <= 0:
             return 0
-        limited = await self._do_chores()
+        begun = self._clock.monotonic()
         claimed = await self._store.claim(
             Wanted(
                 self.id,
@@ -247,6 +331,7 @@ class Worker:
                 limited=limited,
             )
         )
+        self.observer.claim_took(self.id, len(claimed), self._clock.monotonic() - begun)
         await self._begin(claimed)
         return len(claimed)
 
@@ -254,7 +339,7 @@ class Worker:
         """Say what limits our steps have, and try again what did not fit other code than ours."""
         for key, most in self._registry.limits.items():
             await self._store.set_limit(key, most)
-        await self._store.unpark(self._programs.codes)
+        await self._store.unpark(self._programs.codes, self._serves)
 
     async def _do_chores(self) -> bool:
         """Do what any worker may do for all, and say whether there are runs under a limit."""
@@ -270,15 +355,18 @@ class Worker:
         for run in claimed:
             if run.crashes >= CRASHES_MOST:
                 await self._store.stop(run.uid, state=RunState.FAILED, reason=Reason.CRASHED)
+                tell_crasher(self.observer, run, self.id, self.now())
         warm = {run.uid: kept for run in runs if (kept := self._warm.take(run)) is not None}
-        behind = [run.uid for run in runs if run.fence > 1 and run.uid not in warm]
+        # A run that follows another begins with a part of its history.
+        old = (run.uid for run in runs if run.fence > 1 or run.follows is not None)
+        behind = [uid for uid in old if uid not in warm]
         histories = await self._store.history(behind) if behind else {}
         mailed = [run.uid for run in runs if run.inbox]
         inboxes = await self._store.look(mailed) if mailed else {}
         for run in runs:
             inbox = inboxes.get(run.uid, ())
             if run.uid in warm:
-                self._own(warm[run.uid])
+                self._own(warm[run.uid], run)
                 warm[run.uid].resume(run, inbox)
             else:
                 self._start(run, histories.get(run.uid, ()), inbox)
@@ -286,11 +374,12 @@ class Worker:
     def _start(self, run: Claimed, history: Sequence[RecordRow], inbox: Sequence[InboxRow]) -> None:
         program = self._programs.of(run)
         execution = Execution(run, program, self, history, inbox, version=self._options.version)
-        self._own(execution)
+        self._own(execution, run)
         execution.begin()
 
-    def _own(self, execution: Execution) -> None:
+    def _own(self, execution: Execution, run: Claimed) -> None:
         self.running[execution.uid] = execution
+        tell_claimed(self.observer, execution.scope, run)
         assert self._ear is not None
         self._ear.subjects.add(run_subject(execution.uid))
 
@@ -319,7 +408,7 @@ class Worker:
         if now - self._audited >= AUDIT_EVERY:
             self._audited = now
             await self._store.audit(self.id, self.running)
-            await self._store.unpark(self._programs.codes)
+            await self._store.unpark(self._programs.codes, self._serves)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -343,6 +432,7 @@ class Worker:
     async def _leave(self) -> None:
         for execution in list(self.running.values()):
             execution.evict()
+            tell_left(self.observer, execution.scope, None, self.now())
         self.running.clear()
         self._warm.clear()
         self._postman.stop()

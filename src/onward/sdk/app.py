@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from onward.codec import encode
@@ -16,12 +17,14 @@ from onward.errors import NoWorker, RunOver
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker import Options, Ports, Worker
 from onward.sdk import step as steps
+from onward.sdk.effects import Effects
 from onward.sdk.run import UNCHANGED, Run, RunInfo, info_of, send_signal
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
 from onward.sdk.workflow import registered
 from onward.store.clock import SystemChance, SystemClock, spawn_thread
 from onward.store.store import open_store
+from onward.telemetry.reporter import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.ports import Chance, Clock, Spawn
+    from onward.core.retry import Retry
     from onward.engine.sending import Cancelling
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.waits import Signal
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from onward.store.serving import Unserved
     from onward.store.store import Store
     from onward.store.within import Within as StoreWithin
+    from onward.telemetry import Metrics
+    from onward.telemetry.attention import OnAttention
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,6 +61,9 @@ class App:
         version: The version of your code, if runs are to be pinned to it.
         hints: A Redis (`redis://host:6379/0`) through which processes tell each other of changes.
             It holds nothing and may be away at any time; then changes are found by looking.
+        metrics: Is told what happens in numbers; see `onward.telemetry.Metrics`.
+        on_attention: Is called when a run needs a human; what it is given is an
+            `onward.telemetry.Attention`.
 
     Example:
         >>> import asyncio
@@ -77,6 +86,8 @@ class App:
         namespace: str = "default",
         version: str | None = None,
         hints: str | None = None,
+        metrics: Metrics | None = None,
+        on_attention: OnAttention | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
         spawn: Spawn | None = spawn_thread,
@@ -88,7 +99,12 @@ class App:
         self._chance = chance or SystemChance()
         self._spawn = spawn
         self._store = self._open_store(hints)
+        self._observer = Reporter(
+            clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
+        )
         self._users = 0
+        self.effects = Effects(self._store)
+        """The ledger of effects: what waits for somebody, and verdicts."""
 
     def _open_store(self, hints: str | None = None) -> Store:
         return open_store(
@@ -116,6 +132,7 @@ class App:
         self._users -= 1
         if not self._users:
             await self._results.close()
+            await self._observer.close()
             await self._store.__aexit__(kind, error, trace)
 
     # --- runs ------------------------------------------------------------------------------------
@@ -128,8 +145,11 @@ class App:
             Unencodable: an argument cannot be stored.
         """
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
-        started = await start(self._store, run, workflow.start_options.on_conflict)
-        run_id = workflow.start_options.id or started.uid
+        with self._observer.starting(run.name, run.queue) as starting:
+            run = run._replace(trace=starting.trace)
+            started = await start(self._store, run, workflow.start_options.on_conflict)
+            run_id = workflow.start_options.id or started.uid
+            starting.done(run_id, started.uid, created=started.created)
         return self._handle(started.uid, run_id, workflow.definition)
 
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -287,7 +307,7 @@ class App:
         return self._within(self._store.within(connection, waits=False))
 
     def _within(self, within: StoreWithin) -> Within:
-        return Within(self._store, within, self._handle, self._version)
+        return Within(self._store, within, self._handle, self._version, self._observer)
 
     def sync(self) -> SyncApp:
         """Return this app for code without an event loop; it must not be open here as well."""
@@ -299,7 +319,7 @@ class App:
     # --- workers ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def worker(
+    async def worker(  # noqa: PLR0913 - each is a thing of its own that one may want
         self,
         *,
         queues: Sequence[str] = ("default",),
@@ -307,6 +327,8 @@ class App:
         threads: int = 32,
         tags: Sequence[str] = (),
         workflows: Sequence[Workflow[..., Any]] | None = None,
+        retry: Retry | None = None,
+        timeout: DurationLike | None = None,
     ) -> AsyncIterator[Worker]:
         """Work on runs while the body of `async with` runs.
 
@@ -319,6 +341,8 @@ class App:
             tags: What this worker is fit for: it takes runs and steps that ask for one of these,
                 and those that ask for none.
             workflows: What to run; by default every workflow that was defined.
+            retry: How often steps are tried that say nothing themselves, nor their workflows.
+            timeout: How long an attempt of a step may take that says nothing itself.
         """
         definitions = (
             _all(registered)
@@ -336,8 +360,14 @@ class App:
                     version=self._version,
                     tags=tuple(check_tag(tag) for tag in tags),
                 ),
-                Limits(),
-                Ports(self._clock or SystemClock(), self._chance, self._spawn, self._open_store),
+                _limits(retry, timeout),
+                Ports(
+                    self._clock or SystemClock(),
+                    self._chance,
+                    self._spawn,
+                    self._open_store,
+                    observer=self._observer,
+                ),
             )
             failure: BaseException | None = None
             try:
@@ -356,6 +386,11 @@ class App:
 
 def _all(known: Mapping[str, list[T]]) -> list[T]:
     return [each for same_name in known.values() for each in same_name]
+
+
+def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:
+    limits = Limits() if retry is None else Limits(retry)
+    return limits if timeout is None else replace(limits, timeout=duration(timeout))
 
 
 def _known(name: str) -> WorkflowDefinition | None:

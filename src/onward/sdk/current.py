@@ -88,6 +88,15 @@ class Current:
         step: The name of the step, in a step.
         attributes: What it says of itself.
         counters: What it counts.
+
+    Example:
+        >>> import onward
+        >>> def tell(run: onward.Current) -> None:
+        ...     run.attributes["customer"] = "Ada"
+        ...     run.progress("half way")
+        >>> @onward.step
+        ... async def bake(loaves: int) -> None:
+        ...     tell(onward.current())
     """
 
     def __init__(self, run: Claimed, attempt: Attempt | None, body: Body | None) -> None:

@@ -121,9 +121,7 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
         >>> import onward
         >>> @onward.workflow
         ... async def count(n: int) -> int:
-        ...     if n < 1_000:
-        ...         onward.continue_as_new(n + 1)
-        ...     return n
+        ...     return n if n == 1_000 else onward.continue_as_new(n + 1)
     """
     body_for("onward.continue_as_new")
     raise ContinueAsNew(args, kwargs)
@@ -135,16 +133,33 @@ class ChildRun(Generic[R]):
     Attributes:
         id: Its id.
         uid: The key of this very run.
+
+    Example:
+        >>> import asyncio, onward
+        >>> @onward.workflow
+        ... async def triple(n: int) -> int:
+        ...     return 3 * n
+        >>> @onward.workflow
+        ... async def parent() -> int:
+        ...     child = await onward.start(triple, 5)
+        ...     await onward.sleep("1ms")  # both go on
+        ...     return await child.result()
+        >>> async def main() -> int:
+        ...     app = onward.App(":memory:")
+        ...     async with app, app.worker(workflows=[parent, triple]):
+        ...         return await app.run(parent)
+        >>> asyncio.run(main())
+        15
     """
 
     def __init__(
-        self, uid: str, run_id: str, started_by: str, shape: CallShape, *, is_child: bool
+        self, uid: str, run_id: str, started_by: str, parent: str | None, shape: CallShape
     ) -> None:
         self.uid = uid
         self.id = run_id
         self._started_by = started_by
+        self._parent = parent
         self._shape = shape
-        self._is_child = is_child
         self._outcome: asyncio.Future[R] | None = None
 
     async def result(self) -> R:
@@ -156,7 +171,7 @@ class ChildRun(Generic[R]):
             BadInput: another started it, so it does not tell this run when it is over.
         """
         body = body_for(f"waiting for run {self.id!r}")
-        if not self._is_child:
+        if self._parent is None:
             raise BadInput(
                 f"run {self.id!r}",
                 "was started by somebody else and does not tell this run when it is over",
@@ -167,6 +182,7 @@ class ChildRun(Generic[R]):
                 f"result of {self._shape.name}",
                 self.uid,
                 self._started_by,
+                self._parent,
                 self._shape.decode_result,
             )
         return await asyncio.shield(self._outcome)
@@ -183,12 +199,22 @@ async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) 
     Raises:
         Conflict: its id belongs to a run that was started with something else.
         NotInBody: the caller is not a workflow.
+
+    Example:
+        >>> import onward
+        >>> @onward.workflow
+        ... async def thank(name: str) -> None:
+        ...     await onward.sleep("7d")
+        >>> @onward.workflow
+        ... async def order(name: str) -> str:
+        ...     thanks = await onward.start(thank.options(id=f"thank-{name}"), name)
+        ...     return f"done, and {thanks.id} goes on"
     """
     body = body_for(f"onward.start({workflow.name})", "Outside, use app.start")
     row = workflow.row(args, kwargs)
     asked = body.start_run(workflow.name, row, workflow.start_options.on_conflict)
-    uid, run_id, is_child, started_by = await asked
-    return ChildRun(uid, run_id, started_by, workflow.definition.shape, is_child=is_child)
+    uid, run_id, parent, started_by = await asked
+    return ChildRun(uid, run_id, started_by, parent, workflow.definition.shape)
 
 
 class _AsCompleted(Generic[T]):

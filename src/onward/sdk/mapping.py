@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from onward.codec import check_id, signature_of
 from onward.core.digest import digest
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
 
 LIMIT = 100
 """How many items are worked on at a time, unless told otherwise."""
@@ -40,6 +42,25 @@ class Mappable(Generic[P, R]):
         """Call it once."""
         raise NotImplementedError
 
+    # `self` is written as what can be called with one item: so a checker sees what items may be.
+    @overload
+    def map(
+        self: Callable[[T], Awaitable[R]],
+        items: Iterable[T],
+        *,
+        limit: int = ...,
+        key: Callable[[T], str] | None = ...,
+        return_exceptions: Literal[False] = ...,
+    ) -> Mapped[R]: ...
+    @overload
+    def map(
+        self: Callable[[T], Awaitable[R]],
+        items: Iterable[T],
+        *,
+        limit: int = ...,
+        key: Callable[[T], str] | None = ...,
+        return_exceptions: bool,
+    ) -> Mapped[R | BaseException]: ...
     def map(
         self,
         items: Iterable[Any],
@@ -47,7 +68,7 @@ class Mappable(Generic[P, R]):
         limit: int = LIMIT,
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
-    ) -> Mapped[R]:
+    ) -> Mapped[Any]:
         """Call it once for each item, at most `limit` at a time.
 
         Await it for a list in the order of the items, or go through it with `async for`, which
@@ -61,10 +82,39 @@ class Mappable(Generic[P, R]):
                 even if the list is reordered or filtered when the code is changed.
             return_exceptions: Give back errors among the results. By default the first one is
                 raised as soon as its chunk is done, and the rest is cancelled.
+
+        Example:
+            >>> import asyncio
+            >>> from onward import step
+            >>> @step
+            ... def cube(n: int) -> int:
+            ...     return n**3
+            >>> async def main() -> list[int]:
+            ...     return await cube.map([1, 2, 3], limit=2)
+            >>> asyncio.run(main())
+            [1, 8, 27]
         """
         calls = [((item,), item) for item in items]
         return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
 
+    @overload
+    def starmap(
+        self,
+        items: Iterable[Iterable[Any]],
+        *,
+        limit: int = ...,
+        key: Callable[[Any], str] | None = ...,
+        return_exceptions: Literal[False] = ...,
+    ) -> Mapped[R]: ...
+    @overload
+    def starmap(
+        self,
+        items: Iterable[Iterable[Any]],
+        *,
+        limit: int = ...,
+        key: Callable[[Any], str] | None = ...,
+        return_exceptions: bool,
+    ) -> Mapped[R | BaseException]: ...
     def starmap(
         self,
         items: Iterable[Iterable[Any]],
@@ -72,18 +122,18 @@ class Mappable(Generic[P, R]):
         limit: int = LIMIT,
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
-    ) -> Mapped[R]:
+    ) -> Mapped[Any]:
         """Call it once for each item, which holds all arguments of a call; see `map`."""
         calls = [(tuple(item), item) for item in items]
         return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
 
 
-class Mapped(Generic[R]):
+class Mapped(Generic[R_co]):
     """Many calls of one function: await them for a list, or go through them one by one."""
 
     def __init__(
         self,
-        mapped: Mappable[..., R],
+        mapped: Mappable[..., Any],
         calls: list[tuple[tuple[Any, ...], Any]],
         limit: int,
         key: Callable[[Any], str] | None,
@@ -98,21 +148,21 @@ class Mapped(Generic[R]):
         self._key = key
         self._return_exceptions = return_exceptions
 
-    def __await__(self) -> Generator[Any, None, list[R]]:
+    def __await__(self) -> Generator[Any, None, list[R_co]]:
         return self._all().__await__()
 
-    async def _all(self) -> list[R]:
+    async def _all(self) -> list[R_co]:
         async with aclosing(self.__aiter__()) as results:
             return [result async for result in results]
 
-    async def __aiter__(self) -> AsyncGenerator[R, None]:
+    async def __aiter__(self) -> AsyncGenerator[R_co, None]:
         body = body_now.get()
         outcomes = self._plainly() if body is None else self._in_run(body)
         async with aclosing(outcomes):
             async for outcome in outcomes:
                 if outcome.error is not None and not self._return_exceptions:
                     raise outcome.error
-                yield cast("R", outcome.value if outcome.error is None else outcome.error)
+                yield cast("R_co", outcome.value if outcome.error is None else outcome.error)
 
     # --- outside a run ---------------------------------------------------------------------------
 

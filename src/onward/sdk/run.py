@@ -33,7 +33,20 @@ UNCHANGED: Any = object()
 
 
 class RunInfo(NamedTuple):
-    """A run as it stands. What a list of runs does not look up is empty in it."""
+    """A run as it stands. What a list of runs does not look up is empty in it.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, workflow
+        >>> @workflow
+        ... async def wave() -> None: ...
+        >>> async def main() -> list[str]:
+        ...     async with App(":memory:") as app:
+        ...         await app.start(wave.options(id="wave-1", tags=["sea"]))
+        ...         return [f"{info.id} {info.state} {info.tags}" for info in await app.runs()]
+        >>> asyncio.run(main())
+        ["wave-1 ready ('sea',)"]
+    """
 
     id: str
     uid: str
@@ -72,6 +85,20 @@ class Run(Generic[R]):
     Attributes:
         id: Your name for it, or its uid.
         uid: The key of the run that was started or found.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, workflow
+        >>> @workflow
+        ... async def square(n: int) -> int:
+        ...     return n * n
+        >>> async def main() -> str:
+        ...     app = App(":memory:")
+        ...     async with app, app.worker(workflows=[square]):
+        ...         run = await app.start(square.options(id="square-7"), 7)
+        ...         return f"{run.id}: {await run.result(timeout='10s')}, {await run.state()}"
+        >>> asyncio.run(main())
+        'square-7: 49, succeeded'
     """
 
     def __init__(

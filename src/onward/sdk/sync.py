@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.core.instant import DurationLike
+    from onward.core.retry import Retry
     from onward.engine.sending import Cancelling
     from onward.runtime.worker import Worker
     from onward.sdk.app import App
@@ -175,7 +176,7 @@ class SyncApp:
     # --- workers ---------------------------------------------------------------------------------
 
     @contextmanager
-    def worker(
+    def worker(  # noqa: PLR0913 - each is a thing of its own that one may want
         self,
         *,
         queues: Sequence[str] = ("default",),
@@ -183,10 +184,18 @@ class SyncApp:
         threads: int = 32,
         tags: Sequence[str] = (),
         workflows: Sequence[Workflow[..., Any]] | None = None,
+        retry: Retry | None = None,
+        timeout: DurationLike | None = None,
     ) -> Iterator[SyncWorker]:
-        """Work on runs, in the background, while the body of `with` runs."""
+        """Work on runs, in the background, while the body of `with` runs; see `App.worker`."""
         entered = self._app.worker(
-            queues=queues, slots=slots, threads=threads, tags=tags, workflows=workflows
+            queues=queues,
+            slots=slots,
+            threads=threads,
+            tags=tags,
+            workflows=workflows,
+            retry=retry,
+            timeout=timeout,
         )
         with self, self._background.hold(entered) as worker:
             yield SyncWorker(worker, self._background)
@@ -196,7 +205,18 @@ class SyncApp:
 
 
 class SyncRun(Generic[R]):
-    """A handle on one run, for code without an event loop."""
+    """A handle on one run, for code without an event loop; see `Run`.
+
+    Example:
+        >>> from onward import App, workflow
+        >>> @workflow
+        ... async def halve(n: int) -> int:
+        ...     return n // 2
+        >>> with App(":memory:").sync() as app, app.worker(workflows=[halve]):
+        ...     run = app.start(halve.options(id="halve-84"), 84)
+        ...     run.result(timeout="10s"), run.state()
+        (42, 'succeeded')
+    """
 
     def __init__(self, run: Run[R], background: Background) -> None:
         self.uid = run.uid

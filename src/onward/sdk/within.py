@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onward.sdk.workflow import Workflow
     from onward.store.store import Store
     from onward.store.within import Within as StoreWithin
+    from onward.telemetry.observer import Observer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,12 +36,14 @@ class Within:
         store: Store,
         within: StoreWithin,
         handle: Callable[[str, str, WorkflowDefinition | None], Run[Any]],
-        version: str | None = None,
+        version: str | None,
+        observer: Observer,
     ) -> None:
         self._store = store
         self._within = within
         self._handle = handle
         self._version = version
+        self._observer = observer
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a run with your commit and return a handle on it, which is of use after that.
@@ -53,8 +56,12 @@ class Within:
         """
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
         options = workflow.start_options
-        started = await joining.start(self._within, run, options.on_conflict)
-        return self._handle(started.uid, options.id or started.uid, workflow.definition)
+        with self._observer.starting(run.name, run.queue) as starting:
+            run = run._replace(trace=starting.trace)
+            started = await joining.start(self._within, run, options.on_conflict)
+            run_id = options.id or started.uid
+            starting.done(run_id, started.uid, created=started.created)
+        return self._handle(started.uid, run_id, workflow.definition)
 
     async def signal(self, id: str, signal: Signal[Any] | str, value: Any = None) -> None:  # noqa: A002
         """Send a signal to the newest run of an id, with your commit.

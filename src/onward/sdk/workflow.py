@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import replace
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from onward.codec import signature_of
 from onward.core.instant import duration
@@ -76,7 +76,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         delay: DurationLike | None = None,
         at: datetime | None = None,
         deadline: DurationLike | None = None,
-        on_conflict: str | None = None,
+        on_conflict: Literal["return", "reject", "replace"] | None = None,
         retry: Retry | None = None,
         tied: bool | None = None,
     ) -> Workflow[P, R]:

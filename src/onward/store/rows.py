@@ -117,11 +117,42 @@ class EffectWrite(NamedTuple):
     version: int
     attempt: int = 0
     asks: int = 0
+    approved: int = 1
+    reconciles: int = 0
     start_by_in: Duration | None = None
     settle_in: Duration | None = None
     due_in: Duration | None = None
     result: bytes | None = None
     error: bytes | None = None
+
+
+class EffectRow(NamedTuple):
+    """A row of the ledger as it stands."""
+
+    key: str
+    run: str
+    identity: str
+    name: str
+    title: str
+    args: bytes
+    args_hash: str
+    state: str
+    version: int
+    attempt: int
+    asks: int
+    approved: int
+    reconciles: int
+    start_by: Instant | None
+    settle_until: Instant | None
+    due: Instant | None
+    result: bytes | None
+    error: bytes | None
+    verdict: str | None
+    decided_by: str | None
+    decided_why: str | None
+    decided_at: Instant | None
+    created_at: Instant
+    updated_at: Instant
 
 
 class DeliveryMove(NamedTuple):

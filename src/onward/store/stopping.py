@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.run import TERMINAL, Reason, RunState
@@ -108,9 +109,17 @@ async def _stop(tx: Tx, uid: str, how: Stop) -> tuple[Stopped, set[str]]:
         return Stopped(uid, "over" if run.state in TERMINAL else "started", run.queue), set()
     if how.error is not None:
         await tx.fetch("keep_end", uid=uid, result=None, error=how.error, culprit=None)
+    await _release(tx, uid)
     told = await tx.send(_farewell(run, how))
     subjects = heard(told) | {run_subject(uid), queue_subject(run.queue)}
     return Stopped(uid, "stopped", run.queue), subjects | await end_children(tx, uid)
+
+
+async def _release(tx: Tx, uid: str) -> None:
+    """Give back the events that a run had reserved."""
+    freed = Counter(row[0] for row in await tx.fetch("release_deliveries", uid=uid))
+    for handler, count in sorted(freed.items()):
+        await tx.fetch("stir", handler=handler, count=count)
 
 
 def _farewell(run: RunRow, how: Stop) -> list[Message]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from onward.store.hints import Ear
     from onward.store.redis import RedisCarrier
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.serving import Server
     from onward.store.within import Within
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class Store(Reads):
         self.database = database
         self.namespace = namespace
         self._redis = redis
+        self._clock = clock
         self._uids = Uids(clock, chance)
         self._starts: Lane[NewRun, Started] = Lane(
             self._write_starts, name="onward starts", key=lambda run: run.id
@@ -189,7 +191,7 @@ class Store(Reads):
     def writer(self, worker: str) -> Writer:
         """Return the group commit of a worker; there is one a worker."""
         if worker not in self._writers:
-            self._writers[worker] = Writer(self.database, worker)
+            self._writers[worker] = Writer(self.database, worker, self._clock)
         return self._writers[worker]
 
     async def audit(self, worker: str, known: Container[str]) -> list[str]:
@@ -227,11 +229,14 @@ class Store(Reads):
         self.database.tell(subjects)
         return count
 
-    async def unpark(self, codes: Mapping[str, str]) -> int:
-        """Let runs go on that other code has parked; `codes` has the code of each workflow."""
-        if not await self.read(lambda tx: parked(tx, codes)):
+    async def unpark(self, codes: Mapping[str, str], server: Server | None = None) -> int:
+        """Let runs go on that other code has parked; `codes` has the code of each workflow.
+
+        With `server`, only those that such a worker would take.
+        """
+        if not await self.read(lambda tx: parked(tx, codes, server)):
             return 0
-        count, subjects = await self.write(lambda tx: unpark(tx, codes))
+        count, subjects = await self.write(lambda tx: unpark(tx, codes, server))
         self.database.tell(subjects)
         return count
 

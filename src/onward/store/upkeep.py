@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.store.hints import queue_subject, run_subject
+from onward.store.serving import Kind, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from onward.store.database import Tx
+    from onward.store.serving import Server
 
 
 class Chores(NamedTuple):
@@ -39,23 +41,31 @@ async def disown(tx: Tx, worker: str, strays: Iterable[tuple[str, int]]) -> set[
     return subjects
 
 
-async def parked(tx: Tx, codes: Mapping[str, str]) -> list[tuple[str, str]]:
+async def parked(
+    tx: Tx, codes: Mapping[str, str], server: Server | None = None
+) -> list[tuple[str, str]]:
     """Return runs that other code has parked than this, each with all that parked it."""
+    found = [(row[0], row[1], Kind._make(row[2:])) for row in await tx.fetch("diverged_runs")]
     return sorted(
         (uid, parked_by)
-        for uid, name, parked_by in await tx.fetch("diverged_runs")
-        if name in codes and codes[name] not in parked_by.split(" ")
+        for uid, parked_by, kind in found
+        if kind.name in codes
+        and codes[kind.name] not in parked_by.split(" ")
+        and (server is None or why_not(kind, [server]) is None)
     )
 
 
-async def unpark(tx: Tx, codes: Mapping[str, str]) -> tuple[int, set[str]]:
+async def unpark(
+    tx: Tx, codes: Mapping[str, str], server: Server | None = None
+) -> tuple[int, set[str]]:
     """Let runs go on that other code has parked; say how many, and what is to be rung.
 
     `codes` has the code of each workflow that a worker brings. A run that this very code has
-    parked stays as it is.
+    parked stays as it is, and so does one that the worker `server` would not take: whoever takes
+    it instead would park it again, and so on for ever.
     """
     count, subjects = 0, set[str]()
-    for uid, parked_by in await parked(tx, codes):
+    for uid, parked_by in await parked(tx, codes, server):
         rows = await tx.fetch("unpark_run", uid=uid, parked_by=parked_by)
         count += len(rows)
         for row in rows:

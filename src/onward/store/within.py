@@ -14,9 +14,10 @@ from onward.store.fitness import check_message, check_run, is_storable
 from onward.store.rows import Started
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from onward.core.ports import Clock
+    from onward.store.callers.admission import Admission
     from onward.store.callers.caller import Caller
     from onward.store.rows import Message, NewRun
     from onward.store.statements import Statement
@@ -26,7 +27,7 @@ class Within:
     """The store, seen from a caller's transaction.
 
     Args:
-        admit: Looks at the caller's connection before the first write, and refuses it or not.
+        admit: Looks at the caller's connection before each use, and refuses it or not.
         statements: The store's statements, for this database.
         namespace: The tenant.
         clock: Where time is read, unless the database has its own.
@@ -34,7 +35,7 @@ class Within:
 
     def __init__(
         self,
-        admit: Callable[[], Awaitable[Caller]],
+        admit: Admission,
         statements: dict[str, Statement],
         namespace: str,
         clock: Clock | None,
@@ -43,7 +44,6 @@ class Within:
         self._statements = statements
         self._namespace = namespace
         self._clock = clock
-        self._caller: Caller | None = None
 
     async def start(self, run: NewRun) -> Started:
         """Start a run with the caller's commit, unless one of that id is there.
@@ -53,11 +53,12 @@ class Within:
             Unavailable: somebody removed the run of that id just now; try again.
         """
         check_run(run)
-        made = await self._fetch("insert_run", run._asdict())
+        caller = await self._admit()
+        made = await self._fetch(caller, "insert_run", run._asdict())
         if made:
-            await self._fetch("insert_run_data", run._asdict())
+            await self._fetch(caller, "insert_run_data", run._asdict())
             return Started(run.uid, True, run.name, run.args_hash, made[0][0])  # noqa: FBT003
-        there = await self._fetch("run_by_id", {"id": run.id})
+        there = await self._fetch(caller, "run_by_id", {"id": run.id})
         if not there:
             raise Unavailable(f"run {run.id!r}", "was there, and is not any more")
         uid, name, args_hash, state = there[0]
@@ -71,7 +72,8 @@ class Within:
         """
         if not is_storable(target):
             return None
-        found = await self._fetch("target_state", {"target": target})
+        caller = await self._admit(writes=False)
+        found = await self._fetch(caller, "target_state", {"target": target})
         return found[0][0] if found else None
 
     async def send(self, message: Message) -> None:
@@ -81,13 +83,13 @@ class Within:
             StoreUnusable: the connection cannot carry writes to this store.
         """
         check_message(message)
-        await self._fetch("insert_mark", message._asdict())
+        await self._fetch(await self._admit(), "insert_mark", message._asdict())
 
-    async def _fetch(self, name: str, given: dict[str, object]) -> Sequence[Sequence[Any]]:
-        if self._caller is None:
-            self._caller = await self._admit()
+    async def _fetch(
+        self, caller: Caller, name: str, given: dict[str, object]
+    ) -> Sequence[Sequence[Any]]:
         statement = self._statements[name]
         given["namespace"] = self._namespace
         if self._clock is not None:
             given["now"] = self._clock.wall()
-        return await self._caller.fetch(statement.sql, statement.arrange(given))
+        return await caller.fetch(statement.sql, statement.arrange(given))

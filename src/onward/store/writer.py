@@ -11,11 +11,13 @@ from onward.store.commit import Commit, fold
 from onward.store.fitness import check_commit
 from onward.store.hints import queue_subject, run_subject
 from onward.store.lane import Lane
+from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from onward.core.instant import Instant
+    from onward.core.ports import Clock
     from onward.store.database import Database
 
 
@@ -33,9 +35,12 @@ class Writer:
     process, a second lane lets one batch be made while another is being written.
     """
 
-    def __init__(self, database: Database, worker: str) -> None:
+    def __init__(self, database: Database, worker: str, clock: Clock) -> None:
         self._database = database
         self._worker = worker
+        self._clock = clock
+        self.observer = SILENT
+        """Is told how long batches take."""
         self.on_written: Callable[[Instant], None] = lambda _: None
         """Is told the database's time of every batch."""
         self.lanes: list[Lane[Commit, Outcome]] = [
@@ -65,7 +70,11 @@ class Writer:
 
     async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
         batch, taken = fold(commits)
+        begun = self._clock.monotonic() if self.observer.measures else 0
         written = await self._database.commit(self._worker, batch)
+        if self.observer.measures:
+            length = self._clock.monotonic() - begun
+            self.observer.commit_took(self._worker, sum(taken), length)
         self.on_written(written.at)
         outcomes = {fate: Outcome(fate, written.at) for fate in Fate}
         subjects = {queue_subject(queue) for queue in written.queues}

@@ -136,9 +136,12 @@ class AttentionLine:
             item = self._waiting.popleft()
             try:
                 await self._call(item)
+            except asyncio.CancelledError as error:
+                if self._task is not None and self._task.cancelling():
+                    raise  # the app closes
+                _failed(item, error)  # the callback's own: something that it waited for
             except Exception as error:  # noqa: BLE001 - the next one is to be told nevertheless
-                why = {"error": name_of(error), "where": where_of(error)}
-                emit("attention.failed", _scope(item), **why)
+                _failed(item, error)
 
     async def _call(self, item: Attention) -> None:
         if self._is_async or self._spawn is None:
@@ -180,6 +183,11 @@ def _answer(told: asyncio.Future[object], answer: object, error: BaseException |
 def _is_async(callback: Callable[..., Any]) -> bool:
     call = getattr(callback, "__call__", None)  # noqa: B004 - an object with an async __call__
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
+
+
+def _failed(item: Attention, error: BaseException) -> None:
+    why = {"error": name_of(error), "where": where_of(error)}
+    emit("attention.failed", _scope(item), **why)
 
 
 def _scope(item: Attention) -> RunScope:

@@ -11,6 +11,7 @@ import logging
 import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.errors import OnwardError
 from onward.telemetry.scope import NOWHERE
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ EVENTS: dict[str, Event] = {
     "run.ready": _event("run", logging.INFO, _RUN + "is given back by worker %(worker)s"),
     "run.lost": _event("run", logging.WARNING, _RUN + "is no longer worker %(worker)s's"),
     "run.paused": _event("run", logging.WARNING, _RUN + "is paused: %(reason)s"),
+    "run.unread": _event(
+        "run",
+        logging.WARNING,
+        _RUN + "goes on without %(count)s calls that its history has: %(unread)s",
+    ),
     "run.succeeded": _event("run", logging.INFO, _RUN + "succeeded"),
     "run.failed": _event("run", logging.ERROR, _RUN + "failed: %(reason)s %(error)s"),
     "run.cancelled": _event("run", logging.INFO, _RUN + "is cancelled"),
@@ -93,7 +99,12 @@ def emit(event: str, scope: Scope | None = None, **facts: object) -> None:
 
 
 def name_of(error: BaseException | None) -> str:
-    """Return the type of an error, which unlike its message holds no data."""
+    """Return the type of an error, which unlike its message holds no data.
+
+    One that stands for another, of which only a record is left, knows the type of that one.
+    """
+    if isinstance(error, OnwardError) and error.code == "step_failed":
+        return str(getattr(error, "type", error.code))
     return "" if error is None else type(error).__qualname__
 
 

@@ -220,6 +220,40 @@ def test_a_run_at_its_frontier_takes_the_new_way() -> None:
     assert replay.patched("v2") == Patched(new=True, identity=patch_identity("v2"))
 
 
+def test_a_run_that_waits_behind_a_patch_keeps_the_old_way() -> None:
+    replay = Replay([a_record(":a#1", 1), a_record(":b#1", None)])
+    replay.ask(a_step("a"))
+    replay.next()
+
+    assert replay.patched("v2") == Patched(new=False)
+
+
+def test_a_branch_takes_the_new_way_while_others_still_have_results_to_come() -> None:
+    replay = Replay([a_record("0:a#1", 1), a_record("1:a#1", 2)])
+    replay.ask(a_step("a", branch="0"))
+    replay.ask(a_step("a", branch="1"))
+    replay.next()
+
+    assert replay.patched("v2").new
+
+
+def test_a_live_run_takes_the_new_way_whatever_it_was_told_at_once() -> None:
+    replay = Replay()
+    replay.ask(a_step("a", branch="0"))
+    replay.ask(a_step("a", branch="1"))
+    replay.recorded(a_record("0:a#1", 1))
+    replay.recorded(a_record("1:a#1", 2))
+    replay.next()
+
+    assert replay.patched("v2").new
+
+
+def test_a_mark_that_nobody_asks_for_does_not_keep_a_run_on_the_old_way() -> None:
+    replay = Replay([MARK])
+
+    assert replay.patched("v3").new
+
+
 def test_a_mark_that_nobody_asks_for_any_more_is_passed_over() -> None:
     assert Replay([MARK]).next() == Passed(MARK)
 

@@ -51,6 +51,25 @@ class StepFailed(OnwardError):
         type: The name of the exception's type, with the module unless it is built in.
         message: The message of the exception.
         traceback: Where it was raised, as text.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, Fatal, StepFailed, step, workflow
+        >>> @step
+        ... async def find_seat() -> int:
+        ...     raise Fatal("the train is full")
+        >>> @workflow
+        ... async def book() -> str:
+        ...     try:
+        ...         return f"seat {await find_seat()}"
+        ...     except StepFailed as failed:
+        ...         return f"not booked: {failed.message}"
+        >>> async def main() -> str:
+        ...     app = App(":memory:")
+        ...     async with app, app.worker(workflows=[book]):
+        ...         return await app.run(book)
+        >>> asyncio.run(main())
+        'not booked: the train is full'
     """
 
     code: ClassVar[str] = "step_failed"

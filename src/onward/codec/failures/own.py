@@ -12,6 +12,8 @@ from onward.codec.failures.registry import register_error
 from onward.errors import (
     BadInput,
     Conflict,
+    EffectSkipped,
+    NotApplied,
     NotFound,
     NotInBody,
     OnwardError,
@@ -19,18 +21,21 @@ from onward.errors import (
     RunCancelled,
     RunFailed,
     TimedOut,
+    TooLate,
     Unencodable,
 )
 
 _OURS: tuple[type[OnwardError], ...] = (
     BadInput,
     Conflict,
+    EffectSkipped,
     NotFound,
     NotInBody,
     PayloadTooLarge,
     RunCancelled,
     RunFailed,
     TimedOut,
+    TooLate,
     Unencodable,
 )
 
@@ -47,3 +52,10 @@ for _kind in _OURS:
     register_error(
         _kind, name=f"onward.{_kind.__name__}", to_data=_fields, from_data=partial(_made, _kind)
     )
+
+register_error(
+    NotApplied,
+    name="onward.NotApplied",
+    to_data=lambda error: str(error),
+    from_data=lambda message: NotApplied(message),
+)

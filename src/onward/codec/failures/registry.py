@@ -107,6 +107,12 @@ def register_error(
 
     Raises:
         BadInput: it is no exception type, the name is taken, or one function lacks the other.
+
+    Example:
+        >>> from onward import register_error
+        >>> @register_error
+        ... class SoldOut(Exception):
+        ...     pass
     """
     if kind is None:
         return lambda decorated: register_error(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _WAIT = Wait()
+_UNASKED = frozenset({RecordKind.PATCH, RecordKind.CANCEL})
 
 
 class Policy(StrEnum):
@@ -149,8 +150,19 @@ class Replay:
             call.asked = Ask("", RecordKind.PATCH, patch)
             self._patches[patch] = True
             return Patched(new=True)
-        self._patches[patch] = caught_up = not (self._order or self._late)
-        return self._mark_patch(patch) if caught_up else Patched(new=False)
+        self._patches[patch] = takes_new = self._live or not self._was_past()
+        return self._mark_patch(patch) if takes_new else Patched(new=False)
+
+    def _was_past(self) -> bool:
+        """Return whether older code has asked for something that this code has not come to yet.
+
+        Marks do not count: one whose change is old is not asked for any more. Neither does the
+        cancel, which nobody asks for.
+        """
+        return bool(self._late) or any(
+            call.asked is None and call.written.kind not in _UNASKED
+            for call in self._calls.values()
+        )
 
     def _mark_patch(self, patch: str) -> Patched:
         call = Call(patch_identity(patch), asked=Ask("", RecordKind.PATCH, patch))

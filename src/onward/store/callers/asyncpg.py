@@ -25,7 +25,7 @@ class AsyncpgCaller:
         return rows
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write waits for the caller's commit."""
+        """Say whether a write would wait for the caller's commit."""
         return bool(self._connection.is_in_transaction())
 
 

@@ -27,8 +27,9 @@ class _Told:
         self._connection = connection
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write waits for the caller's commit."""
-        return bool(self._connection.info.transaction_status == TransactionStatus.INTRANS)
+        """Say whether a write would wait for the caller's commit."""
+        is_open = self._connection.info.transaction_status == TransactionStatus.INTRANS
+        return is_open or not self._connection.autocommit
 
 
 class PsycopgCaller(_Told):

@@ -1,6 +1,7 @@
 """Connections and sessions of SQLAlchemy: what is written through is the driver's own connection.
 
-SQLAlchemy begins its transaction with the first statement that goes through it, so one is sent.
+SQLAlchemy begins a transaction with the first statement that goes through it, and without one its
+commit does nothing. So one is sent, unless it has begun.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-_ANY = "SELECT 1"
+_FIRST = "SELECT 1"
 
 
 async def driver_connection(connection: object, *, waits: bool) -> object:
@@ -36,9 +37,13 @@ async def _async(connection: object) -> object:
         found = connection
     else:
         return connection
-    await found.exec_driver_sql(_ANY)
     inner: Any = await found.get_raw_connection()
-    return inner.driver_connection
+    driver = inner.driver_connection
+    # With asyncpg SQLAlchemy may hold a transaction that the server knows nothing of yet.
+    is_begun = getattr(driver, "is_in_transaction", lambda: True)
+    if not (found.in_transaction() and is_begun()):
+        await found.exec_driver_sql(_FIRST)
+    return driver
 
 
 def _blocking(connection: object) -> object:
@@ -51,5 +56,6 @@ def _blocking(connection: object) -> object:
         found = connection
     else:
         return connection
-    found.exec_driver_sql(_ANY)
+    if not found.in_transaction():
+        found.exec_driver_sql(_FIRST)
     return found.connection.driver_connection

@@ -33,7 +33,7 @@ class SqliteCaller:
         return rows
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write waits for the caller's commit."""
+        """Say whether a write would wait for the caller's commit."""
         await self.fetch(_NO_CHANGE)
         return self._connection.in_transaction
 
@@ -53,7 +53,7 @@ class AiosqliteCaller:
             return rows
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write waits for the caller's commit."""
+        """Say whether a write would wait for the caller's commit."""
         await self.fetch(_NO_CHANGE)
         return bool(self._connection.in_transaction)
 

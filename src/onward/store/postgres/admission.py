@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.errors import StoreUnusable
-from onward.store.callers.caller import (
-    driver_connection,
-    packages_of,
-    refuse,
-    refuse_without_transaction,
-)
+from onward.store.callers.admission import Admission, packages_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from onward.store.callers.caller import Caller
     from onward.store.statements import Statement
-
-_KNOWN = frozenset({"asyncpg", "psycopg", "sqlalchemy"})
-_ASYNC = "asyncpg, psycopg (AsyncConnection), or SQLAlchemy (async) over one of them"
-_BLOCKING = "psycopg (Connection), or SQLAlchemy over it"
 
 
 class Place(NamedTuple):
@@ -31,50 +22,32 @@ class Place(NamedTuple):
 
 
 class Home(NamedTuple):
-    """The store's own side: what people call it, its schema, and how to learn its place.
+    """The store's own side.
 
-    `place` is what is known, asked when the caller is; `locate` asks the server again.
+    `look` asks a connection where it is, `place` is where the store knows itself to be, and
+    `locate` lets it find that out again.
     """
 
-    where: str
     schema: str
     look: Statement
     place: Callable[[], Place | None]
     locate: Callable[[], Awaitable[None]]
 
 
-class Admission:
-    """Looks at a caller's connection to a Postgres database.
+class PostgresAdmission(Admission):
+    """Takes connections to the database that the store is in, if they wait as we need it."""
 
-    Args:
-        connection: What the caller gave.
-        home: The store's own side.
-        waits: The connection must be an async one; otherwise it must not be.
+    known = frozenset({"asyncpg", "psycopg", "sqlalchemy"})
 
-    Raises:
-        StoreUnusable: it is of no kind that could be taken.
-    """
-
-    def __init__(self, connection: object, home: Home, *, waits: bool) -> None:
-        self._connection = connection
+    def __init__(self, connection: object, where: str, home: Home, *, waits: bool) -> None:
+        super().__init__(connection, where, waits=waits)
         self._home = home
-        self._waits = waits
-        if not _KNOWN & packages_of(connection):
-            raise self._refusal()
 
-    async def __call__(self) -> Caller:
-        """Return how to write through the connection.
-
-        Raises:
-            StoreUnusable: it is of another kind, leads to another database, is in no transaction,
-                or may not insert.
-        """
-        home = self._home
-        caller = _caller(
-            await driver_connection(self._connection, waits=self._waits), waits=self._waits
-        )
+    async def _examined(self, inner: object) -> Caller:
+        caller = _caller(inner, waits=self._waits)
         if caller is None:
             raise self._refusal()
+        home = self._home
         values = home.look.arrange({"schema": home.schema})
         [[database, server_started, may_insert]] = await caller.fetch(home.look.sql, values)
         theirs = Place(database, server_started)
@@ -82,18 +55,18 @@ class Admission:
             await home.locate()  # the server may have been started again since
         if theirs != home.place():
             raise self._refusal()
-        if not await caller.is_in_transaction():
-            raise refuse_without_transaction(self._connection)
         if not may_insert:
             raise StoreUnusable(
-                f"the caller's transaction at {home.where}",
+                f"the caller's transaction at {self._where}",
                 "is read-only, or its user may not insert runs and messages",
                 f"Grant USAGE on schema {home.schema}, and SELECT and INSERT on its tables",
             )
         return caller
 
-    def _refusal(self) -> StoreUnusable:
-        return refuse(self._connection, self._home.where, _ASYNC if self._waits else _BLOCKING)
+    def _drivers(self) -> str:
+        if self._waits:
+            return "asyncpg, psycopg (AsyncConnection), or SQLAlchemy (async) over one of them"
+        return "psycopg (Connection), or SQLAlchemy over it"
 
 
 def _caller(connection: object, *, waits: bool) -> Caller | None:

@@ -9,7 +9,7 @@ from onward.store.database import Capabilities
 from onward.store.hints import Exchange
 from onward.store.migrations import missing
 from onward.store.postgres import batch, flow
-from onward.store.postgres.admission import Admission, Home, Place
+from onward.store.postgres.admission import Home, Place, PostgresAdmission
 from onward.store.postgres.listener import Listener
 from onward.store.postgres.pool import Pool
 from onward.store.postgres.transaction import PostgresTx
@@ -161,8 +161,8 @@ class PostgresDatabase:
     def within(self, connection: object, *, waits: bool = True) -> Within:
         """Return the store as seen from a caller's open transaction."""
         look = self._statements["place"]
-        home = Home(self.where, self._address.schema, look, lambda: self._place, self.locate)
-        admit = Admission(connection, home, waits=waits)
+        home = Home(self._address.schema, look, lambda: self._place, self.locate)
+        admit = PostgresAdmission(connection, self.where, home, waits=waits)
         return Within(admit, self._statements, self._namespace, self._clock)
 
     async def locate(self) -> None:

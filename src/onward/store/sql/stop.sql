@@ -14,6 +14,19 @@ RETURNING queue;
 UPDATE onward_run_data SET result = :result, error = :error, culprit = :culprit
 WHERE namespace = :namespace AND uid = :uid;
 
+-- name: release_deliveries
+-- What a run had reserved is there for the next one.
+UPDATE onward_delivery INDEXED BY onward_delivery_reserved
+SET state = 'pending', run = NULL, attempt = attempt + 1, reason = NULL, updated_at = :now
+WHERE namespace = :namespace AND run = :uid AND state = 'reserved'
+RETURNING handler;
+
+-- name: stir
+INSERT INTO onward_handler AS h (namespace, handler, key, published, updated_at)
+VALUES (:namespace, :handler, '', :count, :now)
+ON CONFLICT (namespace, handler, key) DO UPDATE
+SET published = h.published + excluded.published, updated_at = excluded.updated_at;
+
 -- name: tied_children
 -- Those that end with their parent.
 SELECT uid FROM onward_run INDEXED BY onward_run_parent

@@ -11,7 +11,7 @@ RETURNING queue;
 
 -- name: diverged_runs
 -- Runs that code has parked, and which code it was.
-SELECT uid, name, parked_by FROM onward_run INDEXED BY onward_run_paused
+SELECT uid, parked_by, queue, name, version, tags FROM onward_run INDEXED BY onward_run_paused
 WHERE namespace = :namespace AND state = 'paused' AND reason = 'divergence';
 
 -- name: unpark_run

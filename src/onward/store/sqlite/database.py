@@ -13,7 +13,7 @@ from onward.errors import Unavailable
 from onward.store.database import Capabilities
 from onward.store.hints import Exchange
 from onward.store.sqlite import batch
-from onward.store.sqlite.admission import Admission
+from onward.store.sqlite.admission import SqliteAdmission
 from onward.store.sqlite.connection import (
     DIALECT,
     check_library,
@@ -269,7 +269,7 @@ class SqliteDatabase:
     def within(self, connection: object, *, waits: bool = True) -> Within:
         """Return the store as seen from a caller's open transaction."""
         file = self._opened()
-        admit = Admission(connection, file.path, file.locks, self.where, waits=waits)
+        admit = SqliteAdmission(connection, self.where, file, waits=waits)
         return Within(admit, file.statements, self._namespace, file.time)
 
     async def locate(self) -> None:

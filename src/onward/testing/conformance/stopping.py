@@ -14,6 +14,15 @@ from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import Move
 from onward.testing.conformance.families import each
 from onward.testing.conformance.hinting import hears
+from onward.testing.conformance.pipeline import (
+    ADD,
+    Delivery,
+    consumer,
+    deliveries,
+    kept,
+    publish,
+    subscribe,
+)
 from onward.testing.conformance.repeating import all_rows
 from onward.testing.conformance.samples import (
     SUCCEEDED,
@@ -180,6 +189,22 @@ async def test_children_that_are_over_or_on_their_own_are_told_nothing(world: Wo
     assert await inbox(worker.store, free.uid) == []
     assert await inbox(worker.store, over.uid) == []
     assert (await worker.store.run(free.uid)).state == "waiting"
+
+
+async def test_events_that_a_stopped_run_had_reserved_are_there_for_the_next(world: World) -> None:
+    worker = await world.worker()
+    await subscribe(worker.store, ADD)
+    await publish(worker, "m1", "m2")
+    run = await consumer(worker, "m1")
+    before = await kept(worker.store, ADD)
+    assert before is not None
+
+    await worker.store.stop(run.uid, **FORCED)
+
+    assert await deliveries(worker.store, ADD) == [
+        Delivery("event-m1", "pending", None, 2), Delivery("event-m2", "pending", None, 1),
+    ]  # fmt: skip
+    assert await kept(worker.store, ADD) == before._replace(published=before.published + 1)
 
 
 async def test_a_stop_reaches_the_run_that_follows(world: World) -> None:

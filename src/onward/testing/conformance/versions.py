@@ -9,6 +9,7 @@ from onward.core.instant import MINUTE
 from onward.core.lease import LEASE
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import Move
+from onward.store.serving import Server
 from onward.testing.conformance.hinting import hears
 from onward.testing.conformance.samples import SUCCEEDED, a_run
 
@@ -73,6 +74,19 @@ async def test_only_diverged_runs_of_a_known_workflow_are_unparked(world: World)
     assert await worker.store.unpark({}) == 0
     assert (await worker.store.run(other.uid)).state == "paused"
     assert await worker.store.unpark({"charge": "new"}) == 1
+
+
+async def test_a_parked_run_that_the_worker_would_not_take_stays_parked(world: World) -> None:
+    worker = await world.worker()
+    runs = await worker.given(a_run("here"), a_run("pinned"))
+    for run in runs:
+        await worker.commit(run, move=parked_by("old"))
+    await world.sql("UPDATE onward_run SET version = 'v1' WHERE id = 'pinned'")
+    server = Server(frozenset({"default"}), frozenset({"greet"}), "v2", frozenset())
+
+    assert await worker.store.unpark({"greet": "new"}, server) == 1
+
+    assert [(await worker.store.run(run.uid)).state for run in runs] == ["ready", "paused"]
 
 
 async def test_an_ear_hears_that_a_run_was_unparked(world: World) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from onward.codec import StepFailed, encode
+from onward.codec import encode
 from onward.core.retry import Retry
 from onward.engine.payloads import pack
 from onward.runtime.context import step_now
@@ -167,7 +167,7 @@ async def trials() -> list[str]:
     try:
         await haste()
         return [*map(str, found), str(late), "in time"]
-    except StepFailed:
+    except TimeoutError:
         return [*map(str, found), str(late), "too late"]
 
 

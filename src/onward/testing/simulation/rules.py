@@ -119,14 +119,25 @@ def _moved(
     if old.state in TERMINAL:
         yield f"{process.name} changed {old.id}, which was over: {old} became {new}"
     if new.fence == old.fence + 1:
-        if (new.state, new.worker) != ("running", process.worker):
-            yield f"the fence of {old.id} rose without a claim"
-        if old.state == "running" and old.worker in after.leases:
-            yield f"{process.name} claimed {old.id} from {old.worker}, which has a lease"
+        yield from _raised(process, after, old, new)
     elif new.fence != old.fence:
         yield f"the fence of {old.id} went from {old.fence} to {new.fence}"
     elif old.state == "running" and new.state != "running":
         yield from _not_owner(process, before, old, f"moved it to {new.state}")
+
+
+def _raised(process: Process, after: View, old: RunSeen, new: RunSeen) -> Iterator[str]:
+    """Yield what is wrong with a rise of the fence: the owner, whoever it is, finds itself lost."""
+    if new.state in TERMINAL:
+        return  # it was ended from outside, at once
+    if new.state == "ready":
+        if old.state != "running" or old.worker != process.worker:
+            yield f"{process.name} released {old.id}, which belonged to {old.worker}"
+        return  # its worker found it in its name and did not know it: a claim without an answer
+    if (new.state, new.worker) != ("running", process.worker):
+        yield f"the fence of {old.id} rose without a claim"
+    if old.state == "running" and old.worker in after.leases:
+        yield f"{process.name} claimed {old.id} from {old.worker}, which has a lease"
 
 
 def _recorded(process: Process, before: View, after: View, record: RecordSeen) -> Iterator[str]:

@@ -90,13 +90,13 @@ class Witness:
         return [run for run in self._seen.runs.values() if run.state not in TERMINAL]
 
     def is_recorded(self, uid: str, payload: bytes) -> bool:
-        """Say whether a value is the recorded outcome of some call of a run."""
+        """Say whether a value is the recorded outcome of some step of a run."""
         return payload in self.payloads(uid)
 
     def payloads(self, uid: str) -> list[bytes]:
-        """Return all recorded outcomes of a run that succeeded."""
-        records = [record for record in self._seen.records.values() if record.run == uid]
-        return [record.payload for record in records if record.payload is not None]
+        """Return the recorded results of all steps of a run."""
+        steps = [r for r in self._seen.records.values() if (r.run, r.kind) == (uid, "step")]
+        return [step.payload for step in steps if step.payload is not None]
 
     def step_begins(self, process: Process, step: Attempt) -> None:
         """Take note that the code of a step begins to run.

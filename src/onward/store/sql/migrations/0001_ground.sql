@@ -194,6 +194,8 @@ CREATE TABLE onward_effect (
     version INTEGER NOT NULL,
     attempt INTEGER NOT NULL DEFAULT 0,
     asks INTEGER NOT NULL DEFAULT 0,
+    approved INTEGER NOT NULL DEFAULT 1,
+    reconciles INTEGER NOT NULL DEFAULT 0,
     start_by INTEGER,
     settle_until INTEGER,
     due INTEGER,
@@ -202,6 +204,7 @@ CREATE TABLE onward_effect (
     verdict TEXT,
     decided_by TEXT,
     decided_why TEXT,
+    decided_at INTEGER,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)
@@ -211,6 +214,14 @@ CREATE TABLE onward_effect (
 CREATE INDEX onward_effect_run ON onward_effect (namespace, run) WHERE run IS NOT NULL;
 CREATE INDEX onward_effect_open ON onward_effect (namespace, state)
     WHERE state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate');
+
+-- When the next effect of a kind that is sent at a limited rate may go out.
+CREATE TABLE onward_rate (
+    namespace TEXT NOT NULL,
+    key TEXT NOT NULL,
+    next_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, key)
+) STRICT, WITHOUT ROWID;
 
 -- A handler of a pipeline, one row per key ('' for the handler itself). `published` rises with
 -- every change that gives it work; `saved_by` is the run that wrote the state.

@@ -1,0 +1,65 @@
+"""Human approval: a run waits for somebody's word, and knows what to do if none comes.
+
+python examples/approval.py
+
+The waits are short here. In earnest they are days, and a run that waits costs nothing: it holds no
+slot, thread or connection, and no restart or deploy makes it forget.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from onward import App, Signal, step, workflow
+
+
+@dataclass
+class Decision:
+    is_yes: bool
+    by: str
+
+
+decision = Signal("decision", Decision)
+
+
+@step
+async def ask(whom: str, question: str) -> None:
+    print(f"  to {whom}: {question}", flush=True)
+
+
+@step
+async def pay(what: str, cents: int) -> str:
+    return f"{cents / 100:.2f} paid for {what}"
+
+
+@workflow
+async def expense(what: str, cents: int) -> str:
+    for whom in ("the team lead", "the boss"):
+        await ask(whom, f"may we spend {cents / 100:.2f} on {what}?")
+        try:
+            answer = await decision.wait(timeout="1s")  # or "3d"
+        except TimeoutError:
+            continue  # no word from them: ask the next one
+        if answer.is_yes:
+            return f"{await pay(what, cents)}, said {answer.by}"
+        return f"nothing paid for {what}, said {answer.by}"
+    return f"nobody answered about {what}, so nothing is paid"
+
+
+async def main() -> None:
+    app = App("approval.db")
+    async with app, app.worker():
+        tea = await app.start(expense, "tea", 700)
+        yacht = await app.start(expense, "a yacht", 90_000_000)
+        plant = await app.start(expense, "a plant", 1_500)
+
+        # Whoever answers does so from wherever they are: a web page, a chat, another process.
+        # A signal is kept, so it may also come before the run waits for it.
+        await tea.signal(decision, Decision(is_yes=True, by="Ada"))
+        await app.signal(yacht.id, decision, Decision(is_yes=False, by="Grace"))
+
+        for run in (tea, yacht, plant):
+            print(await run.result(timeout="1m"), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

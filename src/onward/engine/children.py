@@ -1,0 +1,94 @@
+"""Runs that other runs start under ids of the user's choosing, and ends that they are not told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.chain import Link
+from onward.core.run import TERMINAL, RunState
+from onward.engine.starting import ask_to_end, check_started
+from onward.errors import Conflict, NotFound
+from onward.store.replacing import replace
+from onward.store.rows import Started
+
+if TYPE_CHECKING:
+    from onward.store.rows import NewRun, RunEnd, RunRow
+    from onward.store.store import Store
+
+
+async def start_beside(store: Store, run: NewRun, on_conflict: str) -> Started | None:
+    """Start a run, or find the one that has the id; None: try again, its end is awaited.
+
+    It never waits itself: whoever asks is a run, which may hold what the other one needs.
+
+    Raises:
+        Conflict: the id belongs to another run that may not stand for this one.
+    """
+    started = await _start(store, run)
+    if started.created or on_conflict != "replace":
+        return check_started(run, started, on_conflict)
+    if not await ask_to_end(store, started.uid):
+        return None
+    return await _in_place_of(store, started.uid, run)
+
+
+async def start_child(store: Store, run: NewRun) -> Started | None:
+    """Start a child under an id that must be free; None: try again, its end is awaited.
+
+    The child of an earlier attempt of the same parent is no stranger: it is gone on with if it is
+    not to end, or has succeeded. Otherwise this one takes its place.
+
+    Raises:
+        Conflict: the id belongs to another run.
+    """
+    started = await _start(store, run)
+    if started.created:
+        return started
+    other = await store.run(started.uid)
+    if not await _is_elder(store, other, run):
+        raise Conflict(run.id, "it belongs to a run that is no child of this one")
+    if other.state == RunState.SUCCEEDED or (other.state not in TERMINAL and not other.tied):
+        return check_started(run, started, "return")
+    if other.state not in TERMINAL:
+        return None  # it was told to end with its parent
+    return await _in_place_of(store, other.uid, run)
+
+
+async def end_of(store: Store, uid: str) -> RunEnd | None:
+    """Return what came of a run, or of those that went on for it, if that is over."""
+    end = await store.end(uid)
+    while end.follower is not None and end.follower_link != Link.REPLACE:
+        end = await store.end(end.follower)
+    return end if end.state in TERMINAL else None
+
+
+async def _start(store: Store, run: NewRun) -> Started:
+    started = await store.start(run)
+    if started.created or started.uid == run.uid:
+        return started._replace(created=True)
+    try:
+        ours = await store.run(run.uid)
+    except NotFound:
+        return started
+    # It was started before, and has been followed since.
+    return started._replace(uid=ours.uid, created=True)
+
+
+async def _in_place_of(store: Store, old: str, run: NewRun) -> Started | None:
+    started = await replace(store, old, run)
+    return started if started.created else None
+
+
+async def _is_elder(store: Store, other: RunRow, run: NewRun) -> bool:
+    """Say whether a run was started by the same call of an earlier attempt of the parent."""
+    if run.parent is None or other.parent_identity != run.parent_identity:
+        return False
+    parent = await store.run(run.parent)
+    while parent.link in (Link.RETRY, Link.FORK) and parent.follows is not None:
+        before = await store.run(parent.follows)
+        if before.id != parent.id:
+            return False  # a fork beside another, whose children are its own
+        if before.uid == other.parent:
+            return True
+        parent = before
+    return False

@@ -1,0 +1,107 @@
+"""Verdicts: what operators say of effects whose outcome nobody knows, or that wait for approval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.decision import Moved, Refused
+from onward.core.effect import (
+    Approved,
+    Effect,
+    EffectState,
+    Judged,
+    Rejected,
+    Terms,
+    Verdict,
+    advance,
+)
+from onward.errors import BadInput, NotFound, VerdictRefused
+from onward.store.ledger import Ruling, judge
+
+if TYPE_CHECKING:
+    from onward.core.effect import Fact
+    from onward.core.instant import Instant
+    from onward.store.rows import EffectRow
+    from onward.store.store import Store
+
+
+def as_effect(row: EffectRow) -> Effect:
+    """Return a row of the ledger as its machine knows it."""
+    return Effect(
+        EffectState(row.state),
+        row.version,
+        row.attempt,
+        row.asks,
+        bool(row.approved),
+        row.start_by,
+        row.settle_until,
+        row.due,
+    )
+
+
+async def resolve(  # noqa: PLR0913 - all of these make a verdict
+    store: Store,
+    key: str,
+    verdict: Verdict,
+    *,
+    result: bytes | None,
+    reason: str,
+    by: str,
+    version: int | None,
+) -> EffectRow:
+    """Say what became of an uncertain effect; the run goes on with it.
+
+    Raises:
+        NotFound: there is no such effect.
+        VerdictRefused: it is settled, has changed since, or it is too early to say.
+    """
+    return await _rule(
+        store, key, Judged(verdict, version), str(verdict), (reason, by, version), result=result
+    )
+
+
+async def approve(
+    store: Store, key: str, *, reason: str, by: str, version: int | None, yes: bool
+) -> EffectRow:
+    """Let a planned effect go, or forbid it.
+
+    Raises:
+        NotFound: there is no such effect.
+        VerdictRefused: it does not wait for approval, or has changed since.
+    """
+    fact: Fact = Approved() if yes else Rejected()
+    word = "approve" if yes else "reject"
+    return await _rule(store, key, fact, word, (reason, by, version))
+
+
+async def _rule(
+    store: Store,
+    key: str,
+    fact: Fact,
+    word: str,
+    said: tuple[str, str, int | None],
+    *,
+    result: bytes | None = None,
+) -> EffectRow:
+    reason, by, version = said
+    if not reason.strip():
+        raise BadInput("the reason of a verdict", "is empty", "Say why: others will read it")
+
+    def rule(row: EffectRow, now: Instant) -> Ruling:
+        terms = Terms(timeout=0, reconciles=bool(row.reconciles))
+        if version is not None and version != row.version:
+            raise VerdictRefused(key, f"it has changed since: it has version {row.version} now")
+        match advance(as_effect(row), fact, terms, now=now):
+            case Moved(to):
+                kept = result if to.state is EffectState.APPLIED else row.result
+                flags = (to.attempt, to.asks, int(to.approved), to.due)
+                return Ruling(to.state, *flags, kept, word, by, reason)
+            case Refused(why):
+                raise VerdictRefused(key, why)
+            case other:
+                raise VerdictRefused(key, other.why)
+
+    row = await judge(store, key, rule)
+    if row is None:
+        raise NotFound("effect", key, store.namespace)
+    return row

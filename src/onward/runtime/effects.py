@@ -1,0 +1,176 @@
+"""Effects: calls of a body that change the outside world, and what is known of them."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from onward.core.effect import Effect, EffectState, Terms, planned
+from onward.core.effect import effect_key as key_of
+from onward.core.instant import SECOND
+from onward.core.replay import RecordKind
+from onward.core.retry import STEPS
+from onward.engine.payloads import unpack
+from onward.errors import TooLate
+from onward.runtime.calls import Awaited
+from onward.store.rows import EffectWrite
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from onward.codec import CallShape
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock
+    from onward.core.replay import Record
+    from onward.core.retry import Retry
+    from onward.store.rows import Claimed, EffectRow
+
+T = TypeVar("T")
+
+TIMEOUT: Duration = 30 * SECOND
+SETTLE: Duration = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[T]):
+    """A reconciler's answer: it happened, and this is its result."""
+
+    result: T
+
+
+class Unknown:
+    """A reconciler's answer: nobody can tell yet."""
+
+    def __repr__(self) -> str:
+        return "Unknown()"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectDefinition:
+    """A function that changes the outside world."""
+
+    name: str
+    fn: Callable[..., Any]
+    shape: CallShape
+    is_async: bool
+    reconcile: Callable[..., Any] | None = None
+    retry: Retry | None = None
+    timeout: Duration = TIMEOUT
+    settle: Duration = SETTLE
+    approve: bool = False
+    interval: Duration | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """What its author stated about it."""
+        reconciles = self.reconcile is not None
+        return Terms(self.timeout, self.settle, reconciles, self.retry or STEPS)
+
+
+class Sending(NamedTuple):
+    """A send that is under way: its key, and until when it may go out on this machine's clock."""
+
+    effect: str
+    key: str
+    send_by: int
+    clock: Clock
+
+
+sending_now: ContextVar[Sending | None] = ContextVar("onward_sending", default=None)
+"""The send whose handler is asking."""
+
+
+def check_key(sending: Sending) -> str:
+    """Return the key under which an effect is sent.
+
+    Raises:
+        TooLate: the time in which it may go out has passed.
+    """
+    if sending.clock.monotonic() > sending.send_by:
+        raise TooLate(sending.effect)
+    return sending.key
+
+
+class EffectCall(Awaited):
+    """A call of an effect."""
+
+    kind = RecordKind.EFFECT
+
+    def __init__(
+        self,
+        definition: EffectDefinition,
+        future: asyncio.Future[Any],
+        args: bytes,
+        args_hash: str,
+    ) -> None:
+        super().__init__(definition.name, future, args_hash)
+        self.definition = definition
+        self.args = args
+        self.effect: Effect = planned(approve=definition.approve)
+        self.doubt: bytes | None = None
+        """Why it is uncertain, if it is."""
+        self.has_news = False
+        """Whether an operator has spoken since the ledger was last read."""
+        self.has_turn = False
+        """Whether it may be sent now, where the rate is limited."""
+        self.task: asyncio.Task[None] | None = None
+
+    def key(self, run: Claimed) -> str:
+        """Return the key under which it is sent: the same in every attempt and retry."""
+        return key_of(run.origin or run.uid, self.identity)
+
+    @property
+    def waits_for_somebody(self) -> bool:
+        """Say whether nothing can be done about it before an operator has spoken."""
+        return self.effect.state is EffectState.INDETERMINATE or (
+            self.effect.state is EffectState.PLANNED and not self.effect.approved
+        )
+
+    def take_up_row(self, row: EffectRow, effect: Effect) -> None:
+        """Go on from what the ledger says; what is sent is what it has, byte for byte."""
+        self.effect = effect
+        self.args = row.args
+        self.doubt = row.error
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what the handler is called with."""
+        return self.definition.shape.decode(unpack(self.args))
+
+    def written(
+        self,
+        run: Claimed,
+        effect: Effect,
+        now: Instant,
+        *,
+        result: bytes | None = None,
+        error: bytes | None = None,
+    ) -> EffectWrite:
+        """Return the row of the ledger as it shall be."""
+        is_sent = effect.attempt != self.effect.attempt and effect.attempt > 0
+        start, settle = effect.start_by, effect.settle_until
+        return EffectWrite(
+            self.key(run),
+            run.uid,
+            self.identity,
+            self.name,
+            self.name,
+            self.args,
+            self.args_hash or "",
+            effect.state,
+            effect.version,
+            effect.attempt,
+            effect.asks,
+            int(effect.approved),
+            int(self.definition.reconcile is not None),
+            start - now if is_sent and start is not None else None,
+            settle - now if is_sent and settle is not None else None,
+            None if effect.due is None else max(0, effect.due - now),
+            result,
+            error,
+        )
+
+    def value(self, record: Record) -> Any:
+        """Return the effect's result, decoded against its annotation."""
+        return self.definition.shape.decode_result(unpack(record.payload.payload))

@@ -1,0 +1,285 @@
+"""The ledger of one run in motion: effects are intended, sent, asked about and settled.
+
+Nothing is sent that the ledger has not committed as `in_flight`. Whatever a handler does but return
+or raise `NotApplied` leaves its effect uncertain; then the reconciler is asked, and if nobody can
+tell, the call waits for an operator. What happens is decided by `core.effect` alone.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onward.codec import encode_error
+from onward.core.decision import Moved
+from onward.core.effect import (
+    Effect,
+    EffectState,
+    Inherited,
+    Lost,
+    RaisedNotApplied,
+    Reconciled,
+    Returned,
+    Sent,
+    advance,
+    settled,
+    window,
+)
+from onward.core.lease import Fate
+from onward.core.replay import RecordState
+from onward.engine.effects import as_effect
+from onward.engine.payloads import pack
+from onward.errors import EffectSkipped, NotApplied
+from onward.runtime.effects import EffectCall
+from onward.telemetry.failpoints import failpoint
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable
+
+    from onward.core.effect import Answer, Fact
+    from onward.core.instant import Duration
+    from onward.runtime.calls import Call
+    from onward.runtime.execution import Execution
+    from onward.runtime.host import Host
+    from onward.runtime.journal import Journal
+    from onward.store.rows import EffectRow
+
+
+class Ledger:
+    """The effects of one run."""
+
+    def __init__(self, execution: Execution, journal: Journal, host: Host) -> None:
+        self._execution = execution
+        self._journal = journal
+        self._host = host
+        self.busy = 0
+        """How many effects are being read, sent or asked about."""
+
+    # --- what comes next -------------------------------------------------------------------------
+
+    def take(self, call: EffectCall) -> None:
+        """Take up a call: one that is new is sent, of another the ledger knows."""
+        if call.is_kept or self._execution.claimed.origin is not None:
+            self.look(call)
+        else:
+            self.go_on(call)
+
+    def look(self, call: EffectCall) -> None:
+        """Read what the ledger says of a call, and go on from there."""
+        self.busy += 1
+        call.has_news = False
+        key = call.key(self._execution.claimed)
+        self._host.effect(key).add_done_callback(lambda done: self._seen(call, done))
+
+    def _seen(self, call: EffectCall, done: asyncio.Future[EffectRow | None]) -> None:
+        self.busy -= 1
+        if self._execution.is_stopped:
+            return
+        if done.cancelled() or done.exception() is not None:
+            self._execution.drop()  # the store is away; another claim will see
+            return
+        row = done.result()
+        if row is None:
+            self.go_on(call)
+        elif row.args_hash != call.args_hash:
+            self._execution.misfit(call, row.args_hash)
+        else:
+            call.take_up_row(row, as_effect(row))
+            self._recall(call, row)
+        self._execution.pump()
+
+    def _recall(self, call: EffectCall, row: EffectRow) -> None:
+        """Go on from a row that another stay of the run, another run or an operator has written."""
+        inherits = row.run != self._execution.uid
+        if call.effect.state is EffectState.IN_FLIGHT:
+            self._move(call, Lost())  # whoever sent it is gone
+        elif inherits and call.effect.state is EffectState.FAILED:
+            self._move(call, Inherited())
+        elif settled(call.effect):
+            self._close(call, row.result)
+        else:
+            self.go_on(call)
+
+    def go_on(self, call: EffectCall) -> None:
+        """Do what is next for a call: plan, send, ask, or wait."""
+        effect = call.effect
+        if effect.state is EffectState.PLANNED and effect.version == 0 and not effect.approved:
+            self._plan(call)
+        elif call.has_news:
+            self.look(call)
+        elif call.waits_for_somebody or (effect.due or 0) > self._host.now():
+            call.due = effect.due
+            self._execution.waits.add(call)
+        elif effect.state is EffectState.NEEDS_RECONCILE:
+            self._ask(call)
+        else:
+            self._send(call)
+
+    def wake(self, call: EffectCall) -> None:
+        """Go on with a call whose time has come."""
+        call.due = None
+        self.go_on(call)
+
+    def hear(self, keys: list[str], calls: Iterable[Call]) -> None:
+        """Look at what operators have said of these effects, now or as soon as we are free."""
+        for call in list(calls) if keys else ():
+            if isinstance(call, EffectCall) and call.key(self._execution.claimed) in keys:
+                call.has_news = True
+                if call in self._execution.waits.effects():
+                    self._execution.waits.discard(call)
+                    self.look(call)
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def _plan(self, call: EffectCall) -> None:
+        """Write what is to be sent, for an operator to approve."""
+        self._write(call, Effect(version=1, approved=False), lambda: self.go_on(call))
+
+    def _send(self, call: EffectCall) -> None:
+        if self._execution.holds_back(call):
+            return
+        interval = call.definition.interval
+        if interval is not None and not call.has_turn:
+            self.busy += 1
+            turn = self._host.turn(f"effect {call.name}", interval)
+            turn.add_done_callback(lambda done: self._turn(call, done))
+            return
+        call.has_turn = False
+        began = self._host.clock.monotonic()
+        failpoint("effect.before")
+        intended = advance(call.effect, Sent(), call.definition.terms, now=self._host.now())
+        if isinstance(intended, Moved):
+            self._write(call, intended.to, lambda: self._intended(call, began))
+        else:
+            self.look(call)  # the ledger knows better
+
+    def _turn(self, call: EffectCall, done: asyncio.Future[Duration]) -> None:
+        self.busy -= 1
+        if self._execution.is_stopped:
+            return
+        if done.cancelled() or done.exception() is not None:
+            self._execution.drop()
+            return
+        call.has_turn = True
+        if done.result() > 0:
+            call.due = self._host.now() + done.result()
+            self._execution.waits.add(call)
+        else:
+            self._send(call)
+        self._execution.pump()
+
+    def _intended(self, call: EffectCall, began: int) -> None:
+        failpoint("effect.intended")
+        self.busy += 1
+        frame = window(call.definition.terms, at=began)
+        call.task = self._host.send_effect(self._execution, call, frame)
+        call.task.add_done_callback(lambda _: self._rested(call))
+
+    def _rested(self, call: EffectCall) -> None:
+        call.task = None
+        self.busy -= 1
+        if not self._journal.writing:
+            self._execution.pump()
+
+    def returned(self, call: EffectCall, result: bytes | None, error: bytes | None) -> None:
+        """Settle an effect that happened; with an error where its result cannot be kept."""
+        self._move(call, Returned(), result=result, error=error)
+
+    def not_applied(self, call: EffectCall, after: Duration | None, error: bytes) -> None:
+        """Take note that an effect did not happen."""
+        fact = RaisedNotApplied(after, chance=self._host.chance())
+        self._move(call, fact, error=error)
+
+    def lost(self, call: EffectCall, error: bytes) -> None:
+        """Take note that nobody knows whether an effect happened."""
+        self._move(call, Lost(), error=error)
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    def _ask(self, call: EffectCall) -> None:
+        self.busy += 1
+        call.task = self._host.ask_effect(self._execution, call)
+        call.task.add_done_callback(lambda _: self._rested(call))
+
+    def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None:
+        """Take note of what the reconciler says."""
+        self._move(call, Reconciled(answer, chance=self._host.chance()), result=result)
+
+    # --- the ledger is written -------------------------------------------------------------------
+
+    def _move(
+        self,
+        call: EffectCall,
+        fact: Fact,
+        *,
+        result: bytes | None = None,
+        error: bytes | None = None,
+    ) -> None:
+        if self._execution.is_stopped:
+            return
+        decision = advance(call.effect, fact, call.definition.terms, now=self._host.now())
+        if not isinstance(decision, Moved):
+            self.look(call)  # somebody else has settled it
+            return
+        failpoint("effect.replied")
+        to = decision.to
+        if settled(to):
+            then = partial(self._settled, call, result, error)
+        else:
+            then = partial(self.go_on, call)
+            call.doubt = error or call.doubt
+        self._write(call, to, then, result=result, error=error or call.doubt)
+
+    def _settled(self, call: EffectCall, result: bytes | None, error: bytes | None) -> None:
+        failpoint("effect.settled")
+        self._close(call, result, error)
+
+    def _close(self, call: EffectCall, result: bytes | None, error: bytes | None = None) -> None:
+        """Hand over what the ledger says.
+
+        This is a commit of its own, as a position in history cannot be given back, and an operator
+        may have been faster. Should we die before it, the ledger says the same again.
+        """
+        state, payload, failed = _outcome(call, call.effect, result, error)
+        self._journal.close(call, state, self._execution.pump, payload=payload, error=failed)
+
+    def _write(
+        self,
+        call: EffectCall,
+        to: Effect,
+        then: Callable[[], None],
+        *,
+        result: bytes | None = None,
+        error: bytes | None = None,
+    ) -> None:
+        row = call.written(
+            self._execution.claimed, to, self._host.now(), result=result, error=error
+        )
+
+        def written(fate: Fate) -> None:
+            if fate is Fate.BUSY:
+                self.look(call)
+                return
+            call.effect = to
+            call.is_kept = True
+            then()
+            self._execution.pump()
+
+        self._journal.keep_effect(call, row, written)
+
+
+def _outcome(
+    call: EffectCall, effect: Effect, result: bytes | None, error: bytes | None
+) -> tuple[RecordState, bytes | None, bytes | None]:
+    """Return how the record of a settled effect is closed."""
+    if effect.state is EffectState.APPLIED and error is None:
+        return RecordState.SUCCEEDED, result, None
+    if effect.state is EffectState.APPLIED:
+        return RecordState.FAILED, None, error
+    if effect.state is EffectState.SKIPPED:
+        return RecordState.FAILED, None, pack(encode_error(EffectSkipped(call.name)))
+    if error is None:
+        why = "it was rejected" if not effect.approved else "it did not happen"
+        error = pack(encode_error(NotApplied(f"effect {call.name!r}: {why}")))
+    return RecordState.FAILED, None, error

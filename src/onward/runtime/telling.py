@@ -1,0 +1,66 @@
+"""What an observer is told of the runs in a worker's hands: that they came, and how they left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.codec import decode_error
+from onward.core.replay import RecordKind
+from onward.core.run import Reason, RunState
+from onward.engine.payloads import unpack
+from onward.telemetry.events import emit
+from onward.telemetry.scope import RunScope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.replay import Record
+    from onward.store.rows import Claimed, Move
+    from onward.telemetry.observer import Observer
+
+NAMED_MOST = 10
+"""How many calls that nobody asks for are named in a report."""
+
+
+def scope_of(run: Claimed, worker: str) -> RunScope:
+    """Return the scope in which the body of a run is, from its first claim here to its last."""
+    return RunScope(run.id, run.uid, run.name, worker, run.queue, run.created_at)
+
+
+def tell_claimed(observer: Observer, scope: RunScope, run: Claimed) -> None:
+    """Tell that a run came into a worker's hands."""
+    observer.run_claimed(scope, trace=run.trace, lag=_lag(run))
+
+
+def _lag(run: Claimed) -> Duration | None:
+    # Of a later claim nobody knows any more when the run could have been taken.
+    if run.fence > 1 or run.started_at is None:
+        return None
+    return max(0, run.started_at - run.scheduled_at)
+
+
+def tell_left(observer: Observer, scope: RunScope, move: Move | None, at: Instant) -> None:
+    """Tell that a run left a worker's hands; no move means that others say what becomes of it."""
+    if move is None:
+        observer.run_left(scope, None)
+        return
+    reason = None if move.reason is None else Reason(move.reason)
+    error = None if move.error is None else decode_error(unpack(move.error))
+    observer.run_left(scope, RunState(move.state), reason, at=at, error=error)
+
+
+def tell_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
+    """Tell that code goes on without calls that history has; marks of old changes are no news."""
+    dropped = [record.identity for record in unread if record.kind is not RecordKind.PATCH]
+    if dropped:
+        emit("run.unread", scope, count=len(dropped), unread=", ".join(dropped[:NAMED_MOST]))
+    return bool(dropped)
+
+
+def tell_crasher(observer: Observer, run: Claimed, worker: str, at: Instant) -> None:
+    """Tell that a run was ended because workers vanish with it."""
+    scope = scope_of(run, worker)
+    tell_claimed(observer, scope, run)
+    message = f"{run.crashes} workers in a row vanished while they had it"
+    observer.run_left(scope, RunState.FAILED, Reason.CRASHED, at=at, message=message)

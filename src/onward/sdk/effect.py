@@ -1,0 +1,258 @@
+"""Effects: calls that change the outside world, kept in a ledger and never blindly repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from dataclasses import replace
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from uuid import uuid4
+
+from onward.codec import check_id, signature_of
+from onward.core.instant import duration
+from onward.errors import BadInput, NotInBody
+from onward.runtime.context import body_now, step_now
+from onward.runtime.definition import check_name
+from onward.runtime.effects import SETTLE, TIMEOUT, EffectDefinition, check_key, sending_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from onward.core.instant import Duration, DurationLike
+    from onward.core.retry import Retry
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+_RATE = re.compile(r"([1-9][0-9]*)/([0-9]*)([a-z]+)", re.ASCII)
+
+registered: dict[str, list[EffectDefinition]] = {}
+"""Every effect that was decorated in this process, by name."""
+
+
+class Effect(Generic[P, R]):
+    """A function that changes the outside world. `fn` is the plain function.
+
+    In a run it is sent once per attempt that the ledger has recorded beforehand, and again only
+    after proof that it did not happen. Outside a run it just calls the function.
+    """
+
+    def __init__(self, definition: EffectDefinition, *, key: str | None = None) -> None:
+        self.definition = definition
+        self._key = key
+        self.fn: Callable[..., Any] = definition.fn
+        update_wrapper(cast("Any", self), definition.fn)
+
+    @property
+    def name(self) -> str:
+        """The name under which it is stored."""
+        return self.definition.name
+
+    def options(
+        self,
+        *,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: DurationLike | None = None,
+    ) -> Effect[P, R]:
+        """Return this effect with other options for the calls that are made through it.
+
+        Args:
+            key: What this call is about (an order id): with it the call is known again wherever it
+                stands in the code.
+            retry: How often to try when it surely did not happen.
+            timeout: How long one call may take.
+        """
+        old = self.definition
+        definition = replace(
+            old,
+            retry=retry or old.retry,
+            timeout=old.timeout if timeout is None else duration(timeout),
+        )
+        own_key = None if key is None else check_id(key, "the key of an effect")
+        return Effect(definition, key=own_key)
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do it, or read what became of it.
+
+        Raises:
+            NotApplied: it did not happen, and is not tried again.
+            EffectSkipped: an operator decided to go on without it.
+        """
+        body = body_now.get()
+        if body is None:
+            return await self._plainly(args, kwargs)
+        return cast("R", await _settled(body.effect(self.definition, args, kwargs, self._key)))
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Effect[P, R]: ...
+    @overload
+    def __get__(
+        self: Effect[Concatenate[Any, Q], R], instance: object, owner: type | None = None
+    ) -> Effect[Q, R]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        bound = replace(
+            self.definition,
+            fn=self.fn.__get__(instance, owner),
+            shape=signature_of(self.fn, method=True),
+        )
+        return Effect[..., R](bound, key=self._key)
+
+    async def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        if step_now.get() is not None:
+            raise NotInBody(
+                f"effect {self.name!r}",
+                "is kept in the ledger of its run, but this is a step",
+                "Call it from the workflow, or call .fn for the plain function",
+            )
+        result = self.fn(*args, **kwargs)
+        if inspect.isawaitable(result):
+            result = await result
+        return cast("R", result)
+
+    def __repr__(self) -> str:
+        return f"<effect {self.name}>"
+
+
+async def _settled(asked: asyncio.Future[Any]) -> Any:
+    """Wait until the ledger has settled, whoever wants this branch to stop meanwhile."""
+    stopped: asyncio.CancelledError | None = None
+    while not asked.done():
+        try:
+            await asyncio.wait([asked])
+        except asyncio.CancelledError as error:
+            stopped = error
+    if stopped is not None:
+        if not asked.cancelled():
+            asked.exception()  # nobody else will look at it
+        raise stopped
+    return asked.result()
+
+
+@overload
+def effect(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Effect[P, R]: ...
+@overload
+def effect(
+    *,
+    name: str | None = None,
+    reconcile: Callable[..., Any] | None = None,
+    retry: Retry | None = None,
+    timeout: DurationLike | None = None,
+    settle: DurationLike | None = None,
+    approve: bool = False,
+    rate: str | None = None,
+) -> _Decorator: ...
+
+
+def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    reconcile: Callable[..., Any] | None = None,
+    retry: Retry | None = None,
+    timeout: DurationLike | None = None,
+    settle: DurationLike | None = None,
+    approve: bool = False,
+    rate: str | None = None,
+) -> Any:
+    """Make a function an effect: a change of the outside world that is never blindly repeated.
+
+    If it returns, it happened. If it raises `NotApplied`, it did not, and is tried again as `retry`
+    says. Anything else leaves it uncertain: then `reconcile` is asked, and if nobody can tell, the
+    call waits for the verdict of an operator.
+
+    Args:
+        fn: The function, when used without options.
+        name: The stored name; the function's own by default. It is kept for ever.
+        reconcile: Finds out what became of a call. It gets the same arguments and `key=`, and
+            returns `Applied(result)`, `NotApplied()` or `Unknown()`.
+        retry: How often to try when it surely did not happen; by default three times.
+        timeout: How long one call may take; by default 30 s. One that is not async must state it,
+            and must see to it itself.
+        settle: How long after its time limit a call may still take effect; by default 10 s.
+        approve: Let an operator approve each call, with its exact arguments, before it is sent.
+        rate: How often it may be sent: "10/m", "1/5s", "100/h"; sends are spaced evenly.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import effect, effect_key
+        >>> @effect
+        ... async def charge(cents: int) -> str:
+        ...     return f"charged {cents} under a key of {len(effect_key())} characters"
+        >>> asyncio.run(charge(100))  # outside a run: a plain call
+        'charged 100 under a key of 32 characters'
+    """
+    if fn is None:
+        given = {"reconcile": reconcile, "retry": retry, "timeout": timeout, "settle": settle}
+        return partial(effect, name=name, approve=approve, rate=rate, **cast("Any", given))
+    is_async = inspect.iscoroutinefunction(fn)
+    if not is_async and timeout is None:
+        raise BadInput(
+            f"effect {fn.__name__!r}",
+            "is not async, so nobody but its own code can end it in time",
+            "State the timeout that its client library enforces: @effect(timeout=...)",
+        )
+    definition = EffectDefinition(
+        check_name(name or fn.__name__, "the name of an effect"),
+        fn,
+        signature_of(fn),
+        is_async,
+        reconcile,
+        retry,
+        TIMEOUT if timeout is None else duration(timeout),
+        SETTLE if settle is None else duration(settle),
+        approve,
+        None if rate is None else _interval(rate),
+    )
+    registered.setdefault(definition.name, []).append(definition)
+    return Effect(definition)
+
+
+class _Decorator:
+    """The type of `@effect(...)`: keeps the signature of what it decorates."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Effect[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Effect[P, R]: ...
+    def __call__(self, fn: Callable[..., Any], /) -> Any:
+        """Decorate a function."""
+        raise NotImplementedError
+
+
+def _interval(rate: str) -> Duration:
+    match = _RATE.fullmatch(rate)
+    if match is None:
+        raise BadInput(f"rate={rate!r}", "is not a rate", 'Write "10/m", "1/5s" or "100/h"')
+    count, many, unit = match.groups()
+    return max(1, duration(f"{many or 1}{unit}") // int(count))
+
+
+def effect_key() -> str:
+    """Return the key under which the effect that is being sent is to be known outside.
+
+    It is the same in every attempt and retry, so a receiver that knows keys takes it once. Ask for
+    it right before sending: it is the last check that this may still be sent. Outside a run it is a
+    new one each time.
+
+    Raises:
+        TooLate: the time in which it may be sent has passed. Let this error out of the handler.
+        NotInBody: the caller is part of a run, but not the handler of an effect.
+
+    Example:
+        >>> from onward import effect_key
+        >>> len(effect_key())
+        32
+    """
+    sending = sending_now.get()
+    if sending is not None:
+        return check_key(sending)
+    if body_now.get() is not None or step_now.get() is not None:
+        raise NotInBody("effect_key()", "belongs to no effect", "Call it in an @effect")
+    return uuid4().hex

@@ -1,0 +1,207 @@
+"""`app.effects`: the ledger, for those who look after it."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from onward.codec import decode, encode, read_error
+from onward.core.effect import Verdict
+from onward.engine import effects
+from onward.engine.payloads import pack, unpack
+from onward.errors import BadInput, NotFound
+from onward.sdk import effect as known
+from onward.store import ledger
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+    from onward.store.rows import EffectRow
+    from onward.store.store import Store
+
+VerdictWord = Literal["applied", "not_applied", "skip", "ask_again"]
+
+
+class EffectInfo(NamedTuple):
+    """An effect as the ledger has it.
+
+    Attributes:
+        id: Its key: what `resolve` is given, and what the receiver was given.
+        run: The id of its run.
+        state: planned, in_flight, applied, failed, needs_reconcile, indeterminate or skipped.
+        arguments: What was or will be sent, as plain data.
+        why: Why it is uncertain, if it is.
+        sent_at: When it was last sent, at the latest.
+        judged_from: From when "not applied" counts: until then a frozen worker may still send.
+        asked_at: When it is sent or asked about again by itself.
+        can_be_asked: Whether it has a reconciler.
+        version: Rises with every change; give it back with a verdict to be sure.
+    """
+
+    id: str
+    run: str
+    run_uid: str
+    run_state: str
+    name: str
+    state: str
+    arguments: Any
+    attempt: int
+    asks: int
+    needs_approval: bool
+    can_be_asked: bool
+    why: str | None
+    result: Any
+    sent_at: datetime | None
+    judged_from: datetime | None
+    asked_at: datetime | None
+    verdict: str | None
+    decided_by: str | None
+    decided_why: str | None
+    decided_at: datetime | None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class Effects:
+    """The ledger of an app: what waits for somebody, and what was said of it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def pending(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
+        """Return effects that are not settled; `after` is the id of the last one of a page."""
+        rows = await ledger.open_effects(self._store, limit=limit, after=after)
+        return [await self._info(row) for row in rows]
+
+    async def of(self, run: str) -> list[EffectInfo]:
+        """Return all effects of the newest run of an id."""
+        uid = (await self._store.newest(run)).uid
+        return [await self._info(row) for row in await ledger.effects_of(self._store, uid)]
+
+    async def get(self, effect_id: str) -> EffectInfo:
+        """Return one effect.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        row = await ledger.effect(self._store, effect_id)
+        if row is None:
+            raise NotFound("effect", effect_id, self._store.namespace)
+        return await self._info(row)
+
+    async def resolve(
+        self,
+        effect_id: str,
+        verdict: VerdictWord,
+        *,
+        result: Any = None,
+        reason: str,
+        version: int | None = None,
+        by: str | None = None,
+    ) -> EffectInfo:
+        """Say what became of an uncertain effect; its run goes on with that.
+
+        Args:
+            effect_id: The effect.
+            verdict: "applied" (it happened), "not_applied" (it did not, and is sent again), "skip"
+                (go on without it: the run gets `EffectSkipped`), or "ask_again" (the reconciler).
+            result: What the call would have returned, for "applied".
+            reason: Why you say so; others will read it.
+            version: The version that you saw: if it has changed since, your verdict does not count.
+            by: Who you are; by default the user of this process.
+
+        Raises:
+            NotFound: there is no such effect.
+            VerdictRefused: it is settled, has changed, or it is too early to say "not applied".
+            Unencodable: the result does not fit the annotation of the effect.
+        """
+        try:
+            word = Verdict(verdict)
+        except ValueError:
+            words = ", ".join(Verdict)
+            raise BadInput(f"verdict {verdict!r}", f"is none of {words}", "Use one") from None
+        kept = None
+        if word is Verdict.APPLIED:
+            kept = await self._encoded(effect_id, result)
+        row = await effects.resolve(
+            self._store,
+            effect_id,
+            word,
+            result=kept,
+            reason=reason,
+            by=by or _me(),
+            version=version,
+        )
+        return await self._info(row)
+
+    async def approve(
+        self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
+    ) -> EffectInfo:
+        """Let a planned effect be sent, with exactly the arguments that are shown."""
+        return await self._approval(effect_id, reason, version, by, yes=True)
+
+    async def reject(
+        self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
+    ) -> EffectInfo:
+        """Forbid a planned effect: its run gets `NotApplied`."""
+        return await self._approval(effect_id, reason, version, by, yes=False)
+
+    async def _approval(
+        self, effect_id: str, reason: str, version: int | None, by: str | None, *, yes: bool
+    ) -> EffectInfo:
+        row = await effects.approve(
+            self._store, effect_id, reason=reason, by=by or _me(), version=version, yes=yes
+        )
+        return await self._info(row)
+
+    async def _encoded(self, effect_id: str, result: Any) -> bytes:
+        row = await ledger.effect(self._store, effect_id)
+        definitions = known.registered.get(row.name) if row is not None else None
+        if definitions:
+            return pack(definitions[-1].shape.encode_result(result))
+        return pack(encode(result, path="result"))
+
+    async def _info(self, row: EffectRow) -> EffectInfo:
+        run = await self._store.run(row.run)
+        return EffectInfo(
+            row.key,
+            run.id,
+            row.run,
+            run.state,
+            row.name,
+            row.state,
+            decode(unpack(row.args)),
+            row.attempt,
+            row.asks,
+            row.state == "planned" and not row.approved,
+            bool(row.reconciles),
+            None if row.error is None else _said(row.error),
+            None if row.result is None else decode(unpack(row.result)),
+            _time(row.start_by),
+            _time(row.settle_until),
+            _time(row.due),
+            row.verdict,
+            row.decided_by,
+            row.decided_why,
+            _time(row.decided_at),
+            row.version,
+            datetime.fromtimestamp(row.created_at / 1_000_000, UTC),
+            datetime.fromtimestamp(row.updated_at / 1_000_000, UTC),
+        )
+
+
+def _said(error: bytes) -> str:
+    failure = read_error(unpack(error))
+    return f"{failure.type}: {failure.message}"
+
+
+def _time(instant: Instant | None) -> datetime | None:
+    return None if instant is None else datetime.fromtimestamp(instant / 1_000_000, UTC)
+
+
+def _me() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no user in this container
+        return "unknown"

@@ -1,0 +1,87 @@
+"""Which connections of callers may carry writes: looked at before each use, refused with advice."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from onward.errors import StoreUnusable
+
+if TYPE_CHECKING:
+    from onward.store.callers.caller import Caller
+
+
+class Admission(ABC):
+    """Looks at a caller's connection; each database has its own rules.
+
+    Args:
+        connection: What the caller gave.
+        where: What people call the store.
+        waits: The connection may be an async one.
+
+    Raises:
+        StoreUnusable: it is of no kind that could be taken.
+    """
+
+    known: ClassVar[frozenset[str]]
+    """The packages whose connections may be taken."""
+
+    def __init__(self, connection: object, where: str, *, waits: bool) -> None:
+        self._connection = connection
+        self._where = where
+        self._waits = waits
+        self._inner: object = None
+        self._caller: Caller | None = None
+        if not self.known & packages_of(connection):
+            raise self._refusal()
+
+    async def __call__(self, *, writes: bool = True) -> Caller:
+        """Return how to use the connection.
+
+        Raises:
+            StoreUnusable: it is of another kind or leads elsewhere, or it is to be written through
+                and is in no transaction.
+        """
+        inner = await self._unwrapped()
+        if self._caller is None or inner is not self._inner:
+            self._caller = await self._examined(inner)
+            self._inner = inner
+        if writes and not await self._caller.is_in_transaction():
+            raise StoreUnusable(
+                f"a connection of type {_kind(self._connection)}",
+                "is in no transaction, so there is no commit to wait for",
+                "Begin one around the call, or use the app itself",
+            )
+        return self._caller
+
+    @abstractmethod
+    async def _examined(self, inner: object) -> Caller:
+        """Return how to use a driver's connection, if it leads to our database."""
+
+    @abstractmethod
+    def _drivers(self) -> str:
+        """Say in words what may be passed."""
+
+    def _refusal(self) -> StoreUnusable:
+        return StoreUnusable(
+            f"a connection of type {_kind(self._connection)}",
+            f"cannot carry writes to {self._where}",
+            f"Pass a connection to the same database: {self._drivers()}",
+        )
+
+    async def _unwrapped(self) -> object:
+        """Return the driver's connection: with SQLAlchemy around it, a new one each transaction."""
+        if "sqlalchemy" not in packages_of(self._connection):
+            return self._connection
+        from onward.store.callers import sqlalchemy
+
+        return await sqlalchemy.driver_connection(self._connection, waits=self._waits)
+
+
+def packages_of(connection: object) -> frozenset[str]:
+    """Return the packages that an object's class and its bases come from."""
+    return frozenset(kind.__module__.partition(".")[0] for kind in type(connection).__mro__)
+
+
+def _kind(connection: object) -> str:
+    return f"{type(connection).__module__}.{type(connection).__qualname__}"

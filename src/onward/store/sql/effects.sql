@@ -1,0 +1,41 @@
+-- The ledger, as its operators see and judge it.
+
+-- name: ledger_row
+SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
+       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
+       created_at, updated_at
+FROM onward_effect WHERE namespace = :namespace AND key = :key;
+
+-- name: open_effects
+-- What is not settled: it waits for somebody, for its time, or for a worker that may be gone.
+SELECT e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state, e.version,
+       e.attempt, e.asks, e.approved, e.reconciles, e.start_by, e.settle_until, e.due, e.result, e.error,
+       e.verdict, e.decided_by, e.decided_why, e.decided_at, e.created_at, e.updated_at
+FROM onward_effect e
+WHERE e.namespace = :namespace
+  AND e.state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate')
+  AND e.key > :after
+ORDER BY e.key LIMIT :limit;
+
+-- name: effects_of_run
+SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
+       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
+       created_at, updated_at
+FROM onward_effect WHERE namespace = :namespace AND run = :run AND run IS NOT NULL
+ORDER BY created_at, key;
+
+-- name: judge_effect
+UPDATE onward_effect
+SET state = :state, version = version + 1, attempt = :attempt, asks = :asks, approved = :approved,
+    due = :due, result = :result, verdict = :verdict, decided_by = :decided_by,
+    decided_why = :decided_why, decided_at = :now, updated_at = :now
+WHERE namespace = :namespace AND key = :key AND version = :version
+RETURNING version;
+
+-- name: take_turn
+-- Each caller is given a time of its own, one interval after the one before.
+INSERT INTO onward_rate AS r (namespace, key, next_at)
+VALUES (:namespace, :key, :now + :interval)
+ON CONFLICT (namespace, key) DO UPDATE
+SET next_at = CASE WHEN r.next_at > :now THEN r.next_at ELSE :now END + :interval
+RETURNING next_at - :interval - :now;
