@@ -40,14 +40,20 @@ async def _alone(test: Awaitable[None]) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a worker know the workflows of its own folder of tests; names may repeat elsewhere."""
+    """Let a worker know the workflows of its test file, and of what the files of a folder share."""
     if "onward.sdk.app" not in sys.modules:
         return
-    folder = request.module.__name__.rpartition(".")[0]
+    module = request.module.__name__
+    folder = module.rpartition(".")[0]
+
+    def is_own(place: str) -> bool:
+        is_shared = place.startswith(folder) and ".test_" not in place.removeprefix(folder)
+        return place == module or is_shared
+
     for place in ("workflow", "step"):
         known = sys.modules[f"onward.sdk.{place}"].registered
         own = {
-            name: [each for each in same if each.fn.__module__.startswith(folder)]
+            name: [each for each in same if is_own(each.fn.__module__)]
             for name, same in known.items()
         }
         monkeypatch.setattr(f"onward.sdk.{place}.registered", own)

@@ -23,7 +23,9 @@ class Fence(NamedTuple):
 
 def pages() -> list[Path]:
     """Return every page that people read."""
-    flat = [path for folder in (".", "changes", "examples") for path in (ROOT / folder).glob("*.md")]
+    flat = [
+        path for folder in (".", "changes", "examples") for path in (ROOT / folder).glob("*.md")
+    ]
     return sorted([*flat, *(ROOT / "docs").rglob("*.md")])
 
 

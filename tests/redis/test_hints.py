@@ -78,6 +78,19 @@ async def test_without_redis_nobody_hears_there(deaf_url: str) -> None:
             await run.result(timeout="300ms")
 
 
+async def test_many_who_wait_share_one_subscription(deaf_url: str, redis: RedisServer) -> None:
+    client, other = (App(deaf_url, hints=redis.url) for _ in range(2))
+    async with client, other, other.worker(workflows=[add]), asyncio.timeout(LONG):
+        await redis.until_heard_by(2)
+        runs = [await client.start(add, 1) for _ in range(20)]
+        waits = [asyncio.create_task(run.result()) for run in runs]
+        await asyncio.wait(waits, timeout=0)
+        assert redis.listeners() == 2
+        for run in runs:
+            await run.signal(number, 7)
+        assert await asyncio.gather(*waits) == [7] * 20
+
+
 WORKER = """
 import asyncio, sys
 import onward
@@ -231,13 +244,24 @@ async def test_after_it_came_back_hints_go_through_it_again(
     async with client, other, other.worker(workflows=[double]):
         await redis.until_heard_by(2)
         redis.kill()
-        missed = await client.start(double, 1)
         redis.start()
+        await redis.until_heard_by(2)
         async with asyncio.timeout(LONG):
-            # Whoever comes back looks once, for what nobody told it meanwhile.
-            assert await missed.result() == 2
-            await redis.until_heard_by(2)
-            assert await client.run(double, 21) == 42
+            for n in range(5):
+                assert await client.run(double, n) == 2 * n
+
+
+@pytest.mark.usefixtures("quick")
+async def test_whoever_listens_again_looks_for_what_nobody_told_it(
+    deaf_url: str, redis: RedisServer
+) -> None:
+    async with open_store(deaf_url, hints=redis.url) as store:
+        assert store._redis is not None
+        await store._redis.ready.wait()
+        with store.ear(["queue:default"]) as ear:
+            redis.kill()
+            redis.start()
+            assert await ear.wait(LONG) == {ANYTHING}
 
 
 async def test_a_redis_that_does_not_answer_holds_nobody_up(

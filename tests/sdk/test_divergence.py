@@ -301,26 +301,26 @@ async def test_a_retry_gets_a_parked_run_going_under_code_that_fits(app: App) ->
         await is_sound(app._store)
 
 
-async def test_a_cancel_waits_for_code_that_fits_and_force_does_not(app: App) -> None:
+@pytest.mark.parametrize("code", [plain, other_arguments])
+async def test_a_cancel_ends_a_parked_run_under_any_code(app: App, code: Code) -> None:
     async with app:
         run = await waiting_for_go(app, deployed(plain))
         await parked(app, run, deployed(other_arguments))
-        assert await run.cancel()
+
+        async with app.worker(workflows=[deployed(code)]):
+            assert await run.cancel()
+            assert await reached(run, "cancelled", "succeeded") == "cancelled"
+        await is_sound(app._store)
+
+
+async def test_a_forced_cancel_ends_a_parked_run_without_any_worker(app: App) -> None:
+    async with app:
+        run = await waiting_for_go(app, deployed(plain))
         await parked(app, run, deployed(other_arguments))
 
         assert await run.cancel(force=True)
         assert await run.state() == "cancelled"
         await is_sound(app._store)
-
-
-async def test_a_cancelled_run_that_was_parked_is_cancelled_by_code_that_fits(app: App) -> None:
-    async with app:
-        run = await waiting_for_go(app, deployed(plain))
-        await parked(app, run, deployed(other_arguments))
-        await run.cancel()
-
-        async with app.worker(workflows=[deployed(plain)]):
-            assert await reached(run, "cancelled", "succeeded") == "cancelled"
 
 
 # --- new code by itself ---------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from tests.sdk.watching import ends, steps_of, until, until_state, working
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onward import Run
+    from onward.runtime.worker import Worker
+
 begun: Counter[str] = Counter()
 gate: list[asyncio.Event] = []
 word = Signal("word", str)
@@ -81,6 +84,13 @@ async def is_begun(name: str) -> None:
     await until(there)
 
 
+async def is_held(worker: Worker, run: Run[str]) -> None:
+    async def there() -> bool:
+        return worker.running[run.uid]._is_held
+
+    await until(there)
+
+
 async def test_a_waiting_run_is_paused_and_goes_on_with_what_came_meanwhile(app: App) -> None:
     async with working(app):
         run = await app.start(listener, 3)
@@ -100,10 +110,11 @@ async def test_a_waiting_run_is_paused_and_goes_on_with_what_came_meanwhile(app:
 
 
 async def test_a_step_that_runs_comes_to_its_end_and_the_next_does_not_begin(app: App) -> None:
-    async with working(app):
+    async with working(app) as worker:
         run = await app.start(two_works)
         await is_begun("one")
         await app.pause(run.id)
+        await is_held(worker, run)
         gate[0].set()
         await until_state(run, "paused")
 
@@ -115,10 +126,11 @@ async def test_a_step_that_runs_comes_to_its_end_and_the_next_does_not_begin(app
 
 
 async def test_a_paused_run_begins_no_child_and_no_other_run(app: App) -> None:
-    async with working(app):
+    async with working(app) as worker:
         run = await app.start(begetter)
         await is_begun("before")
         await app.pause(run.id)
+        await is_held(worker, run)
         gate[0].set()
         await until_state(run, "paused")
 

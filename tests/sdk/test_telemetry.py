@@ -133,8 +133,13 @@ async def two_gates() -> str:
 
 
 @workflow
-async def never_told() -> str:
-    return await word.wait()
+async def waits_then_works() -> str:
+    return await word.wait() + await gated("work")
+
+
+@workflow
+async def too_long() -> None:
+    await endless()
 
 
 def shown(records: list[logging.LogRecord]) -> str:
@@ -327,6 +332,29 @@ async def test_a_worker_that_is_torn_down_says_so_of_what_it_held(url: str) -> N
     assert log.events[-1] == "worker.left"  # it was told to, and has not failed
 
 
+async def test_a_run_that_is_ended_by_force_is_told_as_lost(url: str) -> None:
+    counted, Tries.go_on = Counted(), asyncio.Event()
+    app = App(url, metrics=counted)
+    async with working(app, workflows=[waits_then_works]):
+        run = await app.start(waits_then_works)
+        await until_state(run, "waiting")
+        await run.signal(word, "go")
+        await until(_is_gated)
+        await run.cancel(force=True)
+
+        async def is_told() -> bool:
+            return of_runs(counted)[-1][0] == "step_ended"
+
+        await until(is_told)
+
+    left = [each for each in of_runs(counted) if each[0] not in ("run_started", "run_claimed")]
+    assert sorted(left) == [
+        ("run_lost", "waits_then_works"),
+        ("run_parked", "waits_then_works", "waiting", None),
+        ("step_ended", "waits_then_works", "gated", "cancelled", False),
+    ]
+
+
 # --- metrics --------------------------------------------------------------------------------------
 
 
@@ -355,6 +383,17 @@ async def test_metrics_are_told_of_a_run_with_a_retried_step_in_order(url: str) 
     assert sum(int(str(facts.get("runs", 0))) for facts in took) == 2
     # An attempt that failed, a wait, and a result with the end of the run.
     assert sum(int(str(facts.get("commits", 0))) for facts in took) >= 4
+
+
+async def test_an_attempt_that_takes_too_long_is_told_as_timed_out(url: str) -> None:
+    counted = Counted()
+    app = App(url, metrics=counted)
+    async with working(app, workflows=[too_long]):
+        with pytest.raises(RunFailed):
+            await app.run(too_long)
+
+    assert ("step_ended", "too_long", "endless", "timed_out", False) in of_runs(counted)
+    assert of_runs(counted)[-1] == ("run_ended", "too_long", "failed", "logic")
 
 
 async def test_metrics_that_fail_harm_nobody(url: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -266,6 +268,23 @@ async def test_the_sync_app_starts_below_the_callers_own_span(url: str, traced: 
             app.run(traced_child, "tea")
 
     await asyncio.to_thread(work)
+
+    assert "checkout > start traced_child > run traced_child > run step far > step far" in (
+        traced.tree()
+    )
+
+
+async def test_a_start_in_a_transaction_of_the_users_own_is_in_its_trace(
+    tmp_path: Path, traced: Traced
+) -> None:
+    path = tmp_path / "app.db"
+    app = App(str(path))
+    async with working(app, queues=["default", "far"], workflows=[traced_child]):
+        with closing(sqlite3.connect(path)) as own, traced.tracer.start_as_current_span("checkout"):
+            own.execute("BEGIN IMMEDIATE")
+            run = await app.within(own).start(traced_child, "tea")
+            own.commit()
+        assert await run.result(timeout="10s") == "tea"
 
     assert "checkout > start traced_child > run traced_child > run step far > step far" in (
         traced.tree()

@@ -38,6 +38,15 @@ def test_import_loads_no_extra(module: str) -> None:
     assert EXTRAS.intersection(loaded) == set()
 
 
+def test_import_changes_nothing_of_asyncio() -> None:
+    code = (
+        "import asyncio; before = dict(vars(asyncio)); "
+        "import onward; onward.App; onward.step; onward.sleep; after = vars(asyncio); "
+        "print([name for name in before if after.get(name) is not before[name]])"
+    )
+    assert output_of(code) == "[]\n"
+
+
 def test_import_costs_little() -> None:
     # All CPU of the process, the interpreter's own start included; the least of several runs, as
     # other processes can only add to it. The first run may also have to compile.

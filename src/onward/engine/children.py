@@ -9,10 +9,9 @@ from onward.core.run import TERMINAL, RunState
 from onward.engine.starting import ask_to_end, check_started
 from onward.errors import Conflict, NotFound
 from onward.store.replacing import replace
-from onward.store.rows import Started
 
 if TYPE_CHECKING:
-    from onward.store.rows import NewRun, RunEnd, RunRow
+    from onward.store.rows import NewRun, RunEnd, RunRow, Started
     from onward.store.store import Store
 
 

@@ -57,9 +57,17 @@ async def retry(
 
 
 async def go_on(
-    store: Store, run: Claimed, worker: str, end: Move, given: tuple[bytes, str, bytes | None]
+    store: Store,
+    run: Claimed,
+    worker: str,
+    end: Move,
+    given: tuple[bytes, str, bytes | None],
+    unheard: tuple[int, ...] = (),
 ) -> Followed:
-    """End a run and go on as a new one with other arguments, attributes and unread signals."""
+    """End a run and go on as a new one with other arguments, attributes and unread signals.
+
+    `unheard` are signals that are not unread, but that the code was never handed.
+    """
     input_, args_hash, attributes = given
     return await store.follow(
         Following(
@@ -70,6 +78,7 @@ async def go_on(
             input=input_,
             args_hash=args_hash,
             attributes=attributes,
+            unheard=unheard,
             worker=worker,
             fence=run.fence,
             end=end,

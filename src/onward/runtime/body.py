@@ -32,6 +32,7 @@ from onward.errors import BadInput, Undecodable
 from onward.runtime.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
 from onward.runtime.children import (
     ChildCall,
+    PartCall,
     PatchCall,
     RoutedStepCall,
     StartCall,
@@ -104,9 +105,11 @@ class Body:
         """The record of the wish that the run stops, once the body was told."""
         self.tell_progress: Callable[[bytes], None] = lambda _: None
         """Lets others see how far the run is."""
+        self.unheard: dict[str, int] = {}
+        """The numbers of signals that it was not handed yet, by the waits that have them."""
         self.retry: Retry | None = None
         """How often its steps are tried, where they say nothing themselves."""
-        self.is_evicted = False
+        self.is_evicted = self._is_begun = False
         self._draws: dict[tuple[str, str], int] = {}
         self._blame: dict[int, tuple[BaseException, Record]] = {}
         self._replay = replay
@@ -136,6 +139,8 @@ class Body:
             if isinstance(call, StepCall | EffectCall) and call.task is not None:
                 call.task.cancel()
             call.throw(Evicted())
+        if not self._is_begun:
+            self._loop.cancel_all()  # or its code would begin now
         self._loop.unwind()
 
     @property
@@ -235,9 +240,12 @@ class Body:
         key: str | None = None,
         compare: bool = True,
     ) -> asyncio.Future[Any]:
-        """Ask for the result of another run, which is started with this."""
-        future = self._loop.create_future()
-        call = ChildCall(name, future, decoder, start=start, asked_at=self._loop.now)
+        """Ask for the result of another run, which is started with this.
+
+        Without `compare` it is a part of some work, which later code may leave out.
+        """
+        future, made = self._loop.create_future(), ChildCall if compare else PartCall
+        call = made(name, future, decoder, start=start, asked_at=self._loop.now)
         return self._await(call, key, compare=compare)
 
     def start_run(self, name: str, start: NewRun, on_conflict: str) -> asyncio.Future[Any]:
@@ -343,6 +351,7 @@ class Body:
         Raises:
             Spinning: it did not come to rest.
         """
+        self._is_begun = True
         self._loop.drain()
         while self.diverged is None and not self.main.done():
             match self._replay.next():
@@ -393,6 +402,7 @@ class Body:
             failpoint("deliver.after")
 
     def _hand_over(self, call: Call, record: Record) -> None:
+        self.unheard.pop(record.identity, None)
         try:
             call.hand_over(record)
         except Undecodable as misfit:

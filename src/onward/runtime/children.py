@@ -110,7 +110,8 @@ class ChildCall(Awaited):
 
     def opening(self) -> bytes:
         """Return what an open record of it keeps: whom it waits for."""
-        return pack(encode({"uid": self.child, "is_told": self.is_told}))
+        kept = {"uid": self.child, "is_told": self.is_told, "tied": self.is_tied}
+        return pack(encode(kept))
 
     def closing(self, end: ChildEnd) -> tuple[RecordState, bytes | None, bytes | None]:
         """Return how the record of it is closed: its state, payload and error."""
@@ -142,6 +143,12 @@ class ChildCall(Awaited):
     @property
     def _shown(self) -> str:
         return (self._start.id if self._start is not None else "") or f"of {self.name}"
+
+
+class PartCall(ChildCall):
+    """A wait for a run that does a part of some work: like a step, later code may leave it out."""
+
+    kind = RecordKind.STEP
 
 
 class RoutedStepCall(ChildCall):
@@ -212,11 +219,11 @@ class StartCall(Awaited):
         return kept["uid"], kept["id"], kept["parent"], record.identity
 
 
-def tied_start(kept: bytes) -> str | None:
-    """Return the run that the record of a start is about, if it ends with its parent."""
-    started = decode(unpack(kept))
-    uid: str = started["uid"]
-    return uid if started["tied"] else None
+def tied_child(kept: bytes) -> str | None:
+    """Return the run that the record of a start or a wait is about, if it ends with its parent."""
+    child = decode(unpack(kept))
+    uid: str = child["uid"]
+    return uid if child["tied"] else None
 
 
 def born(start: NewRun, parent: Claimed, identity: str, asked_at: Instant) -> NewRun:

@@ -7,7 +7,9 @@ for an item: it returns what came of each, and the parent decides.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,18 +17,23 @@ from onward.codec import Payload, decode_error, encode_error
 from onward.core.digest import digest
 from onward.core.run import RunKind
 from onward.engine.payloads import pack
+from onward.engine.policies import read_limits, write_limits, write_policy
 from onward.engine.starting import StartOptions, new_run
+from onward.errors import BadInput
 from onward.runtime.context import body_of_run
-from onward.runtime.definition import StepDefinition, run_name
+from onward.runtime.definition import Route, StepDefinition, run_name
 from onward.store.rows import NewRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from onward.codec import Arguments
+    from onward.core.retry import Retry
     from onward.runtime.body import Body
     from onward.runtime.definition import WorkflowDefinition
     from onward.store.rows import Claimed
+
+Caller: TypeAlias = "Callable[[Body, tuple[Any, ...], dict[str, Any], str], asyncio.Future[Any]]"
+"""Calls what is mapped for one item, in the body of a chunk, under a key."""
 
 ITEMS_MOST = 500
 """How many items one chunk may have."""
@@ -37,12 +44,43 @@ OPEN_MOST = 4
 JSON = "json"
 
 
+BYTES_MOST = 4 * 1024 * 1024
+"""How large the items of one chunk may be together, unless a single one is larger."""
+
+
+class How(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the caller of a map has said of each call; the rest is as the function itself says.
+
+    Of a step: how it is tried, and where it is sent. Of a workflow: how its runs are started.
+    """
+
+    limits: str | None = None
+    queue: str | None = None
+    tags: tuple[str, ...] = ()
+    limit: int | None = None
+    is_sent: bool = False
+    priority: int = 0
+    delay: int = 0
+    deadline: int | None = None
+    retry: str | None = None
+
+
+class Item(NamedTuple):
+    """One call of a map, as it is kept."""
+
+    data: bytes
+    args_hash: str
+    key: str | None = None
+
+
 class _Input(msgspec.Struct):
     """What a chunk is given: the arguments of each call, and how many may be under way."""
 
     limit: int
     items: list[msgspec.Raw]
     keys: list[str] | None = None
+    is_step: bool = True
+    how: How = How()
 
 
 class _Outcome(msgspec.Struct, array_like=True):
@@ -67,23 +105,34 @@ class Outcome:
 
 
 class ChunkShape:
-    """How the input and the result of a chunk are stored."""
+    """How the input and the result of a chunk are stored.
 
-    def __init__(self, mapped: StepDefinition | WorkflowDefinition) -> None:
+    Args:
+        mapped: What is called for each item.
+        namesake: A step, if `mapped` is a workflow of the same name: the input says which it is.
+    """
+
+    def __init__(
+        self, mapped: StepDefinition | WorkflowDefinition, namesake: StepDefinition | None = None
+    ) -> None:
         self._mapped = mapped
+        self._namesake = namesake
 
-    def encode(self, calls: Sequence[Arguments], keys: Sequence[str] | None, limit: int) -> Payload:
+    def encode(self, items: Sequence[Item], limit: int, how: How) -> Payload:
         """Return what a chunk is given."""
-        items = [msgspec.Raw(call.payload().data) for call in calls]
-        given = _Input(limit, items, None if keys is None else list(keys))
+        keys = [item.key for item in items if item.key is not None] or None
+        raw = [msgspec.Raw(item.data) for item in items]
+        given = _Input(limit, raw, keys, isinstance(self._mapped, StepDefinition), how)
         return Payload(JSON, msgspec.json.encode(given))
 
     def decode(self, payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of `work_through`."""
         given = msgspec.json.decode(payload.data, type=_Input)
+        if given.is_step and self._namesake is not None:
+            self._mapped = self._namesake
         shape = self._mapped.shape
         calls = [shape.decode(Payload(JSON, bytes(item))) for item in given.items]
-        return (self._mapped, calls, given.keys, given.limit), {}
+        return (_caller(self._mapped, given.how), calls, given.keys, given.limit), {}
 
     def encode_result(self, value: object) -> Payload:
         """Return what came of all items; each was checked against the limits by itself."""
@@ -110,7 +159,7 @@ class ChunkShape:
 
 
 async def work_through(
-    mapped: StepDefinition | WorkflowDefinition,
+    call: Caller,
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]],
     keys: list[str] | None,
     limit: int,
@@ -125,7 +174,7 @@ async def work_through(
             args, kwargs = calls[index]
             key = str(index) if keys is None else keys[index]
             try:
-                outcomes[index].value = await _call(body, mapped, args, kwargs, key)
+                outcomes[index].value = await call(body, args, kwargs, key)
             except Exception as error:  # noqa: BLE001 - the parent decides what it means
                 outcomes[index].error = error
 
@@ -135,31 +184,87 @@ async def work_through(
     return outcomes
 
 
-def _call(
+def _caller(mapped: StepDefinition | WorkflowDefinition, how: How) -> Caller:
+    """Return what calls the mapped function: every item has an identity of its own."""
+    if isinstance(mapped, StepDefinition):
+        definition = _as_called(mapped, how)
+        return lambda body, args, kwargs, key: body.step(definition, args, kwargs, key)
+    return partial(_start, mapped, how)
+
+
+def _as_called(step: StepDefinition, how: How) -> StepDefinition:
+    retry, timeout = (None, None) if how.limits is None else read_limits(how.limits)
+    route = Route(how.queue, how.tags, how.limit) if how.is_sent else None
+    return replace(step, retry=retry, timeout=timeout, route=route)
+
+
+def _start(
+    mapped: WorkflowDefinition,
+    how: How,
     body: Body,
-    mapped: StepDefinition | WorkflowDefinition,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     key: str,
 ) -> asyncio.Future[Any]:
-    """Call what is mapped: every item has an identity of its own, whoever takes it up."""
-    if isinstance(mapped, StepDefinition):
-        return body.step(mapped, args, kwargs, key)
-    arguments = mapped.shape.bind(args, kwargs)
-    start = new_run("", mapped.name, arguments, StartOptions(queue=mapped.queue))._replace(tied=1)
+    options = StartOptions(
+        queue=how.queue or mapped.queue,
+        priority=how.priority,
+        tags=how.tags,
+        delay=how.delay,
+        deadline=how.deadline,
+    )
+    start = new_run("", mapped.name, mapped.shape.bind(args, kwargs), options)
+    start = start._replace(tied=1, retry=how.retry)
     return body.child(mapped.name, start, mapped.shape.decode_result, key=key)
+
+
+def how_of_step(step: StepDefinition, retry: Retry | None) -> How:
+    """Return how a step is called; `retry` is the word of the workflow that calls it."""
+    route, limits = step.route, write_limits(step.retry or retry, step.timeout)
+    if route is None:
+        return How(limits)
+    return How(limits, route.queue, route.tags, route.limit, is_sent=True)
+
+
+def how_of_workflow(options: StartOptions) -> How:
+    """Return how a workflow is called that is started with these options.
+
+    Raises:
+        BadInput: they name one run, or one time, and a map makes many.
+    """
+    if options.id is not None:
+        raise BadInput(f"id={options.id!r}", "cannot be the id of many runs", "Map without it")
+    if options.at is not None:
+        raise BadInput(
+            "at", "cannot be kept for the runs of a map", "Sleep before it, or use delay"
+        )
+    return How(
+        queue=options.queue,
+        tags=options.tags,
+        priority=options.priority,
+        delay=options.delay,
+        deadline=options.deadline,
+        retry=None if options.retry is None else write_policy(options.retry),
+    )
 
 
 def chunk_run(
     mapped: StepDefinition | WorkflowDefinition,
-    calls: Sequence[Arguments],
-    keys: Sequence[str] | None,
+    items: Sequence[Item],
     limit: int,
+    how: How,
     parent: Claimed,
 ) -> NewRun:
     """Return the run that works through these items; it ends with the run that needs it."""
-    input = pack(ChunkShape(mapped).encode(calls, keys, limit))  # noqa: A001 - the run's word
-    args_hash = digest(*(call.fingerprint() for call in calls))
-    queue = parent.queue if isinstance(mapped, StepDefinition) else mapped.queue
-    name = run_name(RunKind.MAP, mapped.name)
-    return NewRun("", "", name, input, args_hash, RunKind.MAP, queue=queue, tied=1)
+    input = pack(ChunkShape(mapped).encode(items, limit, how))  # noqa: A001 - the run's word
+    is_step = isinstance(mapped, StepDefinition)
+    return NewRun(
+        "",
+        "",
+        run_name(RunKind.MAP, mapped.name),
+        input,
+        digest(*(item.args_hash for item in items)),
+        RunKind.MAP,
+        queue=parent.queue if is_step else how.queue or parent.queue,
+        tied=1,
+    )

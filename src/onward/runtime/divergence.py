@@ -74,7 +74,7 @@ def told(misfit: Diverged | Undecodable, place: Place | None, unread: list[Recor
         lines.append(f"  not asked for either: {names}")
     lines.append(
         "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
-        "an earlier step, or cancel it with force."
+        "an earlier step, or cancel it."
     )
     return Divergence("\n".join(lines))
 

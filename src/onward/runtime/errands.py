@@ -117,6 +117,7 @@ class Errands:
                 arguments.fingerprint(),
                 pack(encode(attributes)) if attributes else None,
             ),
+            execution.unheard,
         )
         return _is_made(followed)
 

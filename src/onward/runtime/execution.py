@@ -29,7 +29,7 @@ from onward.runtime.ledger import Ledger
 from onward.runtime.notes import Notes, step_notes
 from onward.runtime.runloop import Spinning
 from onward.runtime.telling import scope_of, tell_unread
-from onward.runtime.waits import Mailbox, Waits
+from onward.runtime.waits import Mailbox, Waits, taken_signals
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
+    from onward.codec import Arguments
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
     from onward.runtime.calls import Call
@@ -86,6 +87,7 @@ class Execution:
         self._body = Body(claimed, self._replay, self.notes, self._do, self._abandoned, self.scope)
         self._body.tell_progress = lambda value: host.progress(self, value)
         self._body.retry = program.retry
+        self._body.unheard.update(taken_signals(history))
         self.waits = Waits()
         self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
@@ -322,6 +324,7 @@ class Execution:
             self._kin.look_again(call)
         elif letter is not None:
             state, payload, message = RecordState.SUCCEEDED, letter.payload, letter.seq
+            self._body.unheard[call.identity] = message
             self._journal.close(call, state, self.pump, payload=payload, message=message)
         elif isinstance(call, TimerCall):
             self._journal.close(call, RecordState.SUCCEEDED, self.pump)
@@ -454,7 +457,16 @@ class Execution:
         self.is_stopped = True
         self._cancel_alarm()
         self.move = endings.CONTINUED
+        # What is under way may be a signal, which the new run must have if this one has not.
+        self._journal.when_written(partial(self._go_on, arguments))
+
+    def _go_on(self, arguments: Arguments) -> None:
         self._host.go_on(self, arguments).add_done_callback(self._followed)
+
+    @property
+    def unheard(self) -> tuple[int, ...]:
+        """The numbers of signals that are in history, but that the body was never handed."""
+        return tuple(sorted(self._body.unheard.values()))
 
     def _end(self, move: Move) -> None:
         failpoint("finish.before")

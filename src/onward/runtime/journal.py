@@ -104,6 +104,14 @@ class Journal:
         self._version = version
         self.writing = 0
         """How many commits are under way."""
+        self._then: Callable[[], None] | None = None
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Call this once nothing is under way."""
+        if self.writing:
+            self._then = then
+        else:
+            then()
 
     def own_again(self, claimed: Claimed) -> None:
         """Write under the fence of a new claim."""
@@ -256,5 +264,8 @@ class Journal:
             return
         try:
             then(done.result())
+            if self._then is not None and not self.writing:
+                after, self._then = self._then, None
+                after()
         except Exception as bug:  # noqa: BLE001 - in a callback nobody else would hear of it
             self._broken(bug)

@@ -8,7 +8,7 @@ from onward.codec import encode_error
 from onward.core.instant import SECOND
 from onward.core.replay import RecordKind, RecordState
 from onward.engine.payloads import pack
-from onward.runtime.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_start
+from onward.runtime.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
 from onward.store.ends import ChildEnd, read_child_end, to_children
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LOOK_FIRST: Duration = SECOND // 20
 LOOK_MOST: Duration = 30 * SECOND
 """How soon, and at last how seldom, a run looks for the end of one that does not tell it."""
+
+_CHILDREN = (RecordKind.CHILD, RecordKind.STEP)
 
 
 class Kin:
@@ -169,7 +171,7 @@ class Kin:
         self, call: StartCall, uid: str, run: NewRun, starts: tuple[NewRun, ...] = ()
     ) -> None:
         kept = call.closing(uid, run)
-        if tied_start(kept) is not None:
+        if tied_child(kept) is not None:
             self._started.append(uid)
         state, pump = RecordState.SUCCEEDED, self._execution.pump
         self._journal.close(call, state, pump, payload=kept, starts=starts)
@@ -204,7 +206,9 @@ class Kin:
 
 
 def _tied(history: Sequence[RecordRow]) -> list[str]:
-    """Return the runs that were started to end with this one, though it may not wait for them."""
-    starts = (row.payload for row in history if row.kind == RecordKind.START and not row.error)
-    found = (tied_start(kept) for kept in starts if kept is not None)
+    """Return the runs that end with this one, even if its code does not ask for them any more."""
+    starts = [row for row in history if row.kind == RecordKind.START and row.seq is not None]
+    waits = [row for row in history if row.kind in _CHILDREN and row.state == RecordState.OPEN]
+    kept = (row.payload for row in (*starts, *waits) if row.error is None)
+    found = (tied_child(payload) for payload in kept if payload is not None)
     return [uid for uid in found if uid is not None]

@@ -65,8 +65,10 @@ class Programs:
         )
 
     def _chunk(self, name: str) -> Program:
+        step = self._registry.steps.get(name)
         mapped = self._registry.workflows.get(name) or self._registry.steps[name]
-        return Program(work_through, ChunkShape(mapped), mapped.retry, code=self._mark(mapped))
+        shape = ChunkShape(mapped, step)
+        return Program(work_through, shape, mapped.retry, code=self._mark(mapped))
 
 
 def _step(definition: StepDefinition, limits: str | None) -> Program:

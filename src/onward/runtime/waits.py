@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.replay import Record
     from onward.runtime.calls import Call
-    from onward.store.rows import InboxRow
+    from onward.store.rows import InboxRow, RecordRow
 
 
 class Mailbox:
@@ -145,6 +145,13 @@ class Waits:
                 yield call, mail.signals.pop(outcome.message.seq)
             else:
                 yield call, None
+
+
+def taken_signals(history: Iterable[RecordRow]) -> Iterator[tuple[str, int]]:
+    """Yield the identities of the waits of a history that have a signal, with its number."""
+    for row in history:
+        if row.kind == RecordKind.SIGNAL and row.message is not None:
+            yield row.identity, row.message
 
 
 class Strays:

@@ -10,15 +10,32 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 from onward.codec import check_id, signature_of
 from onward.core.digest import digest
 from onward.errors import BadInput
-from onward.runtime.chunks import ITEMS_MOST, OPEN_MOST, ChunkShape, Outcome, chunk_run
+from onward.runtime.chunks import (
+    BYTES_MOST,
+    ITEMS_MOST,
+    OPEN_MOST,
+    ChunkShape,
+    Item,
+    Outcome,
+    chunk_run,
+)
 from onward.runtime.context import body_now
 from onward.runtime.definition import StepDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        Awaitable,
+        Callable,
+        Generator,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
 
-    from onward.codec import Arguments
+    from onward.core.retry import Retry
     from onward.runtime.body import Body
+    from onward.runtime.chunks import How
     from onward.runtime.definition import WorkflowDefinition
 
 P = ParamSpec("P")
@@ -36,6 +53,10 @@ class Mappable(Generic[P, R]):
     @property
     def mapped(self) -> StepDefinition | WorkflowDefinition:
         """What is called for each item."""
+        raise NotImplementedError
+
+    def how_mapped(self, retry: Retry | None) -> How:
+        """Return how it is called for each item; `retry` is the word of the workflow that does."""
         raise NotImplementedError
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -72,8 +93,8 @@ class Mappable(Generic[P, R]):
         """Call it once for each item, at most `limit` at a time.
 
         Await it for a list in the order of the items, or go through it with `async for`, which
-        holds only a part of the results in memory. In a run, finished chunks of up to 500 items are
-        never repeated.
+        holds only a part of the results in memory, unless there are keys. In a run, finished chunks
+        of up to 500 items are never repeated.
 
         Args:
             items: What to call it with; each is the only argument of a call.
@@ -167,40 +188,58 @@ class Mapped(Generic[R_co]):
     # --- outside a run ---------------------------------------------------------------------------
 
     async def _plainly(self) -> AsyncGenerator[Outcome, None]:
-        free = asyncio.Semaphore(self._limit)
-
         async def call(args: tuple[Any, ...]) -> Outcome:
-            async with free:
-                try:
-                    return Outcome(await self._mapped(*args))
-                except Exception as error:  # noqa: BLE001 - the caller decides what it means
-                    return Outcome(error=error)
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call(args)) for args, _ in self._calls]
             try:
-                for task in tasks:
-                    yield await task
-            finally:
-                for task in tasks:
-                    task.cancel()
+                return Outcome(await self._mapped(*args))
+            except Exception as error:  # noqa: BLE001 - the caller decides what it means
+                return Outcome(error=error)
+
+        self._check_keys()
+        under_way: deque[asyncio.Task[Outcome]] = deque()
+        try:
+            for args, _ in self._calls:
+                if len(under_way) >= self._limit:
+                    yield await under_way.popleft()
+                under_way.append(asyncio.create_task(call(args)))
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     # --- in a run --------------------------------------------------------------------------------
 
     async def _in_run(self, body: Body) -> AsyncGenerator[Outcome, None]:
-        plan = _Plan(body, self._mapped.mapped, self._limit, len(self._calls))
-        bound = [self._mapped.mapped.shape.bind(args, {}) for args, _ in self._calls]
-        if self._key is None:
-            async with aclosing(plan.in_order(bound)) as outcomes:
+        plan = _Plan(body, self._mapped, self._limit, len(self._calls))
+        keys = self._check_keys()
+        items = [self._item(n, args) for n, (args, _) in enumerate(self._calls)]
+        if keys is None:
+            async with aclosing(plan.in_order(items)) as outcomes:
                 async for outcome in outcomes:
                     yield outcome
             return
+        keyed = {key: item._replace(key=key) for key, item in zip(keys, items, strict=True)}
+        found = await plan.by_key(keyed, raising=not self._return_exceptions)
+        for each in keys:
+            yield found[each]
+
+    def _check_keys(self) -> list[str] | None:
+        """Return the keys of all items, if there are any to be."""
+        if self._key is None:
+            return None
         keys = [check_id(self._key(item), "the key of an item") for _, item in self._calls]
         if len(set(keys)) < len(keys):
             raise BadInput("the keys of a map", "are not unique", "Give each item its own")
-        found = await plan.by_key(dict(zip(keys, bound, strict=True)))
-        for each in keys:
-            yield found[each]
+        return keys
+
+    def _item(self, number: int, args: tuple[Any, ...]) -> Item:
+        try:
+            call = self._mapped.mapped.shape.bind(args, {})
+            return Item(call.payload().data, call.fingerprint())
+        except Exception as refused:
+            refused.add_note(f"It is item {number} of the map, counted from 0.")
+            raise
 
 
 async def _settled(buckets: int) -> int:
@@ -213,23 +252,21 @@ _SETTLE = StepDefinition("settle map", _settled, signature_of(_settled), True, c
 class _Plan:
     """How the items of a map are spread over chunks."""
 
-    def __init__(
-        self, body: Body, definition: StepDefinition | WorkflowDefinition, limit: int, count: int
-    ) -> None:
+    def __init__(self, body: Body, mapped: Mappable[..., Any], limit: int, count: int) -> None:
         self._body = body
-        self._definition = definition
-        self._shape = ChunkShape(definition)
+        self._definition = mapped.mapped
+        self._how = mapped.how_mapped(body.retry)
+        self._shape = ChunkShape(mapped.mapped)
         self._open = min(OPEN_MOST, limit)
         self._limit = limit // self._open
         self._size = max(1, min(ITEMS_MOST, -(-count // self._open)))
         self._count = count
 
-    async def in_order(self, calls: Sequence[Arguments]) -> AsyncGenerator[Outcome, None]:
+    async def in_order(self, items: Sequence[Item]) -> AsyncGenerator[Outcome, None]:
         """Yield what came of each call; a few chunks are under way at a time."""
-        parts = (calls[at : at + self._size] for at in range(0, len(calls), self._size))
-        under_way: deque[Awaitable[list[Outcome]]] = deque()
+        under_way: deque[asyncio.Future[list[Outcome]]] = deque()
         try:
-            for part in parts:
+            for part in _parts(items, self._size):
                 under_way.append(self._chunk(part))
                 if len(under_way) >= self._open:
                     for outcome in await under_way.popleft():
@@ -239,21 +276,21 @@ class _Plan:
                     yield outcome
         finally:
             for chunk in under_way:
-                cast("asyncio.Future[Any]", chunk).cancel()
+                chunk.cancel()
 
     def _chunk(
-        self, calls: Sequence[Arguments], keys: Sequence[str] | None = None, name: str | None = None
+        self, items: Sequence[Item], name: str | None = None
     ) -> asyncio.Future[list[Outcome]]:
-        run = chunk_run(self._definition, calls, keys, self._limit, self._body.run)
+        run = chunk_run(self._definition, items, self._limit, self._how, self._body.run)
         return self._body.child(
             f"map {self._definition.name}",
             run,
             self._shape.decode_result,
             key=name,
-            compare=keys is None,
+            compare=name is None,
         )
 
-    async def by_key(self, calls: dict[str, Arguments]) -> dict[str, Outcome]:
+    async def by_key(self, items: dict[str, Item], *, raising: bool) -> dict[str, Outcome]:
         """Return what came of each call, whatever else has been in the list before.
 
         Items go to buckets by their keys alone, and how many buckets there are is settled when the
@@ -264,29 +301,62 @@ class _Plan:
         wanted = -(-self._count // self._size) or 1
         buckets = await self._body.step(_SETTLE, (wanted,), {}, place)
         found: dict[str, Outcome] = {}
-        spread: dict[int, list[str]] = {}
-        for key in calls:
-            spread.setdefault(int(digest(key), 16) % buckets, []).append(key)
+        spread: dict[int, list[Item]] = {}
+        for key, item in items.items():
+            spread.setdefault(int(digest(key), 16) % buckets, []).append(item)
         free = asyncio.Semaphore(self._open)
 
-        async def fill(number: int, keys: list[str]) -> None:
+        async def fill(name: str, bucket: list[Item]) -> None:
             async with free:
-                known: dict[str, Outcome] = {}
-                late = 0
-                while left := [key for key in keys if key not in known]:
-                    name = f"{place} {number}" + (f" late {late}" if late else "")
-                    part = [calls[key] for key in left]
-                    known |= await self._bucket(name, left, part)
-                    late += 1
-                found.update({key: known[key] for key in keys})
+                known = await self._fill(name, bucket, raising=raising)
+                found.update({key: known[key] for key in map(_key, bucket)})
 
-        async with asyncio.TaskGroup() as group:
-            for number, keys in sorted(spread.items()):
-                group.create_task(fill(number, keys))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, bucket in sorted(spread.items()):
+                    name = f"{place} {number}"
+                    # Named, so that tasks which the body makes later are not counted with these.
+                    group.create_task(fill(name, bucket), name=name)
+        except BaseExceptionGroup as failed:
+            error = failed.exceptions[0]
+            raise (error.error if isinstance(error, _Failed) else error) from None
         return found
 
-    async def _bucket(
-        self, name: str, keys: list[str], calls: list[Arguments]
-    ) -> dict[str, Outcome]:
-        outcomes = await self._chunk(calls, keys, name)
-        return {cast("str", outcome.key): outcome for outcome in outcomes}
+    async def _fill(self, name: str, bucket: list[Item], *, raising: bool) -> dict[str, Outcome]:
+        """Return what came of the items of a bucket, and of others that were in it before."""
+        known: dict[str, Outcome] = {}
+        late = 0
+        while left := [item for item in bucket if item.key not in known]:
+            part = next(_parts(left, ITEMS_MOST))
+            outcomes = await self._chunk(part, name + (f" late {late}" if late else ""))
+            known |= {cast("str", outcome.key): outcome for outcome in outcomes}
+            late += 1
+            errors = (known[key].error for key in map(_key, bucket) if key in known)
+            error = next(filter(None, errors), None) if raising else None
+            if error is not None:
+                raise _Failed(error)
+        return known
+
+
+class _Failed(Exception):
+    """An item of a map has failed, and the rest is not to be done."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _key(item: Item) -> str:
+    return cast("str", item.key)
+
+
+def _parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
+    """Yield parts of at most so many items, which are not too large together."""
+    at = size = 0
+    for n, item in enumerate(items):
+        if n > at and (n - at >= most or size + len(item.data) > BYTES_MOST):
+            yield items[at:n]
+            at, size = n, 0
+        size += len(item.data)
+    if at < len(items):
+        yield items[at:]

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from onward.codec import decode, decode_error, encode
+from onward.codec import check_id, decode, decode_error, encode
 from onward.core.instant import duration
 from onward.core.run import RunKind, RunState
 from onward.engine import sending
@@ -214,7 +214,7 @@ async def send_signal(
     wanted = signal if isinstance(signal, Signal) else Signal(signal)
     payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
     # Our own messages to runs have ids too; a user's must not be taken for one of those.
-    own = None if message is None else f"signal {message}"
+    own = None if message is None else f"signal {check_id(message, 'the id of a message')}"
     await sending.signal(store, target, wanted.name, payload, message=own)
 
 

@@ -20,6 +20,7 @@ from onward.codec import check_id, signature_of
 from onward.core.instant import duration
 from onward.engine.starting import check_tag
 from onward.errors import BadInput
+from onward.runtime.chunks import how_of_step
 from onward.runtime.context import body_now
 from onward.runtime.definition import Route, StepDefinition, check_name
 from onward.sdk.mapping import Mappable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
+    from onward.runtime.chunks import How
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -70,6 +72,10 @@ class Step(Mappable[P, R], Generic[P, R]):
         if self._is_bound:
             raise _no_method(self.name)
         return self.definition
+
+    def how_mapped(self, retry: Retry | None) -> How:
+        """Return how it is called for each item; `retry` is the word of the workflow that does."""
+        return how_of_step(self.definition, retry)
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from onward.codec import signature_of
 from onward.core.instant import duration
 from onward.engine.starting import StartOptions, new_run
 from onward.errors import BadInput, NotInBody
+from onward.runtime.chunks import how_of_workflow
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition, check_name
 from onward.sdk.mapping import Mappable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
+    from onward.runtime.chunks import How
     from onward.store.rows import NewRun
 
 P = ParamSpec("P")
@@ -60,6 +62,10 @@ class Workflow(Mappable[P, R], Generic[P, R]):
     def mapped(self) -> WorkflowDefinition:
         """What is called for each item of a map."""
         return self.definition
+
+    def how_mapped(self, retry: Retry | None) -> How:  # noqa: ARG002 - it is for steps alone
+        """Return how it is called for each item of a map."""
+        return how_of_workflow(self.start_options)
 
     @property
     def name(self) -> str:

@@ -29,7 +29,8 @@ class Following(NamedTuple):
     It begins with the calls that were handed over before the position `cut`: all for None, none for
     0. `edited` stands at the position `cut`, in the place of what the old run has there. With
     another `id` it is a fork beside the old run, which is left as it is. `input`, `args_hash` and
-    `attributes` are the old run's unless they are given.
+    `attributes` are the old run's unless they are given. `unheard` are the numbers of signals that
+    its records have taken, but that it was never handed: a run that goes on has them still.
 
     The owner of a running run gives `worker`, `fence` and `end`, what becomes of it; if that says
     what it has `seen`, nothing may have arrived since. All that it wrote before must be written.
@@ -45,6 +46,7 @@ class Following(NamedTuple):
     delay_in: Duration = 0
     attributes: bytes | None = None
     edited: NewRecord | None = None
+    unheard: tuple[int, ...] = ()
     worker: str | None = None
     fence: int | None = None
     end: Move | None = None
@@ -170,6 +172,8 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
     if wish.edited is not None:
         await tx.fetch("edit_record", **_edited(wish.edited, wish.new_uid, cut))
     await tx.fetch("copy_messages", signals=_signals(link), **both)
+    for seq in wish.unheard:
+        await tx.fetch("copy_message", seq=seq, **both)
     return Followed(wish.new_uid, "made", state), {queue_subject(queue), run_subject(old.uid)}
 
 

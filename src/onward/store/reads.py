@@ -94,6 +94,8 @@ class Reads:
 
     async def children(self, uid: str) -> list[RunRow]:
         """Return the runs that a run has started, oldest first."""
+        if not is_storable(uid):
+            return []
         rows = await self.read(lambda tx: tx.fetch("list_children", uid=uid))
         return [RunRow._make(row) for row in sorted(rows, key=itemgetter(0))]
 

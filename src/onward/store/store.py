@@ -21,6 +21,7 @@ from onward.store.following import follow
 from onward.store.hints import queue_subject
 from onward.store.lane import Lane
 from onward.store.reads import Reads
+from onward.store.rows import Sent
 from onward.store.sqlite.database import SqliteDatabase
 from onward.store.stopping import Stop, Stopped, heard, overdue, stop
 from onward.store.upkeep import disown, has_limit, keep_progress, parked, unpark
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from onward.store.following import Followed, Following
     from onward.store.hints import Ear
     from onward.store.redis import RedisCarrier
-    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.rows import Claimed, Message, NewRun, Started
     from onward.store.serving import Server
     from onward.store.within import Within
 
@@ -122,6 +123,8 @@ class Store(Reads):
 
     async def send(self, message: Message) -> Sent:
         """Put a message into a run's inbox; a message id that is there already does nothing."""
+        if not is_storable(message.target):
+            return Sent(None, None, "", "absent")
         check_message(message)
         return await self._sends.submit(message)
 

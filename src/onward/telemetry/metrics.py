@@ -36,7 +36,7 @@ class Metrics(Protocol):
     """
 
     def run_started(self, *, workflow: str, queue: str) -> None:
-        """Count a run that this process started; one that was there already does not count."""
+        """Count a run that was started through the app; one that was there does not count."""
         return
 
     def run_claimed(self, *, workflow: str, queue: str) -> None:
@@ -72,7 +72,7 @@ class Metrics(Protocol):
         return
 
     def queue_lag(self, *, queue: str, seconds: float) -> None:
-        """Measure how long a run that was just claimed had been there for the taking."""
+        """Measure how long a run that was claimed for the first time had been there for it."""
         return
 
     def claim_took(self, *, worker: str, runs: int, seconds: float) -> None:

@@ -170,7 +170,7 @@ class Reporter(Observer):
             _step_event(outcome, retrying=retrying),
             scope,
             outcome=outcome,
-            seconds=seconds,
+            seconds=None if scope.begun is None else seconds,
             error=name_of(error),
             retry_seconds=None if retry_in is None else retry_in / SECOND,
         )

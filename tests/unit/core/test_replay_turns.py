@@ -187,8 +187,9 @@ def test_a_branch_that_goes_on_to_new_things_must_have_read_what_reached_others(
     replay = Replay([record])
     replay.ask(a_step("new", branch="0"))
     turns = [replay.next(), replay.next()]
+    is_awaited = kind is RecordKind.SIGNAL and seq is None  # it has not come yet
 
-    if kind in GRAVE:
+    if kind in GRAVE and not is_awaited:
         assert turns[1] == Diverged(Difference.UNREAD, record, a_step("new", branch="0"))
         assert not replay.live
     else:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from onward.core.replay.identity import branch_of
-from onward.core.replay.record import GRAVE, Record
+from onward.core.replay.record import GRAVE, Record, RecordKind
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
@@ -84,9 +84,13 @@ def laid_out(history: Iterable[Record]) -> tuple[dict[str, Call], list[Call]]:
 
 
 def unread_grave(calls: dict[str, Call]) -> dict[str | None, dict[str, Call]]:
-    """Return the calls that reached others, by branch (None: with a key), oldest first."""
+    """Return the calls that reached others, by branch (None: with a key), oldest first.
+
+    A wait for a signal that did not come yet is none of them: something may be done before it.
+    """
     unread: dict[str | None, dict[str, Call]] = {}
     for call in sorted(calls.values(), key=Call.place):
-        if call.written.kind in GRAVE:
+        is_awaited = call.written.kind is RecordKind.SIGNAL and call.written.seq is None
+        if call.written.kind in GRAVE and not is_awaited:
             unread.setdefault(branch_of(call.identity), {})[call.identity] = call
     return unread

@@ -273,11 +273,10 @@ class Replay:
         return None
 
     def _mark_read(self, record: Record) -> None:
-        if record.kind in GRAVE:
-            group = branch_of(record.identity)
-            del self._unread[group][record.identity]
-            if not self._unread[group]:
-                del self._unread[group]
+        group = branch_of(record.identity)
+        unread = self._unread.get(group, {})
+        if unread.pop(record.identity, None) is not None and not unread:
+            del self._unread[group]
 
 
 def _asked_again(call: Call, ask: Ask) -> Joined | Clash:

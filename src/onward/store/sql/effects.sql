@@ -21,7 +21,8 @@ ORDER BY e.key LIMIT :limit;
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
        reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
        created_at, updated_at
-FROM onward_effect WHERE namespace = :namespace AND run = :run AND run IS NOT NULL
+FROM onward_effect INDEXED BY onward_effect_run
+WHERE namespace = :namespace AND run = :run AND run IS NOT NULL
 ORDER BY created_at, key;
 
 -- name: judge_effect

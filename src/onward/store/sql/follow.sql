@@ -68,6 +68,13 @@ INSERT INTO onward_record (
 VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, :version, :due,
         :payload, :error, :now, :now);
 
+-- name: copy_message
+-- A signal that a record of the old run has taken, but that its code was never handed.
+INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
+FROM onward_inbox
+WHERE namespace = :namespace AND run = :old AND seq = :seq AND kind = 'signal';
+
 -- name: copy_messages
 -- Messages that a copied record has taken, and signals: all of them, those that nobody has taken, or
 -- none. They keep their numbers.

@@ -11,6 +11,7 @@ from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.core.run import TERMINAL
 from onward.store.ends import read_child_end
+from onward.store.fitness import KEY_BYTES_MOST
 from onward.store.rows import Move
 from onward.testing.conformance.samples import (
     SUCCEEDED,
@@ -178,6 +179,21 @@ async def test_the_end_of_a_child_wakes_its_parent_in_the_same_commit(world: Wor
     assert (message.seq, message.message, message.kind) == (1, "child child#1", "child")
     assert message.name == child.parent_identity == "child#1"
     assert read_child_end(message.payload or b"") == ("succeeded", None, b"j42")
+
+
+async def test_a_child_of_a_call_with_the_longest_identity_tells_its_end(world: World) -> None:
+    worker = await world.worker()
+    [parent] = await worker.owning("parent")
+    identity = "i" * KEY_BYTES_MOST
+    start = a_child(parent, "child")._replace(parent_identity=identity)
+    await worker.commit(parent, an_open_record(parent, identity), starts=(start,))
+    [child] = await worker.claim()
+
+    outcome = await worker.commit(child, move=SUCCEEDED, messages=(a_child_end(child),))
+
+    assert outcome.fate is Fate.DONE
+    [message] = (await worker.store.look([parent.uid]))[parent.uid]
+    assert (message.message, message.name) == (f"child {identity}", identity)
 
 
 async def test_an_end_that_is_refused_wakes_nobody(world: World) -> None:

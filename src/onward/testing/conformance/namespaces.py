@@ -11,9 +11,9 @@ from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE, Fate
 from onward.errors import NotFound
-from onward.store import Attachments
+from onward.store import Attachments, Following
 from onward.store.invariants import check
-from onward.store.rows import HandlerState
+from onward.store.rows import HandlerState, Move
 from onward.testing.conformance.effects import ledger
 from onward.testing.conformance.pipeline import (
     ADD,
@@ -136,6 +136,37 @@ async def test_an_event_reaches_no_subscriber_of_another_namespace(world: World)
 
     assert await deliveries(theirs.store, ADD) == []
     assert len(await deliveries(ours.store, ADD)) == 2
+
+
+async def test_nothing_of_another_namespace_can_be_stopped_or_followed(world: World) -> None:
+    ours, run, theirs = await two_tenants(world)
+    [diverged] = await ours.given(a_run("diverged")._replace(deadline=1))
+    await ours.commit(diverged, move=Move("paused", "divergence", parked_by="old"))
+    before = await all_rows(world)
+    store = theirs.store
+
+    for target in (run.uid, run.id):
+        assert (await store.stop(target, state="cancelled", reason="forced")).fate == "absent"
+    assert (await store.follow(Following(diverged.uid, "uid-n", "retry_of", 0))).fate == "absent"
+    assert await store.overdue() == 0
+    assert await store.unpark({"greet": "new"}) == 0
+    assert await store.children(run.uid) == []
+    assert await store.unserved() == []
+    assert not any(await store.chores())
+    assert not await store.keep_progress(ours.name, run.uid, run.fence, b"1")
+    assert await all_rows(world) == before
+
+
+async def test_a_limit_counts_in_its_namespace(world: World) -> None:
+    one = await world.worker(await world.store("one"))
+    two = await world.worker(await world.store("two"))
+    await one.store.set_limit("k", 1)
+    for worker in (one, two):
+        for name in ("a", "b"):
+            await worker.store.start(a_run(name)._replace(flow_key="k"))
+
+    assert len(await two.claim(limited=True)) == 2
+    assert len(await one.claim(limited=True)) == 1
 
 
 async def test_two_namespaces_may_use_the_same_ids(world: World) -> None:

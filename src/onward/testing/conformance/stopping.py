@@ -238,3 +238,4 @@ async def test_the_children_of_a_run_are_listed(world: World) -> None:
 
     assert [run.id for run in await worker.store.children(parent.uid)] == ["a", "b", "c"]
     assert await worker.store.children("uid-a") == []
+    assert await worker.store.children("with\0nul") == []

@@ -1,0 +1,86 @@
+"""The page on where Onward comes from is complete, and every test that it names is there."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "lineage.md"
+NAMED = re.compile(r"`((?:tests|src)/[\w/]+\.py)::(\w+)`")
+REASONS = ("Not kept: ", "Later: ")
+
+BEHAVIOURS = [f"B{number}" for number in range(1, 91)]
+FAULTS = [str(number) for number in range(1, 50)]
+PROMISES = [f"D{number}" for number in range(1, 27)]
+PLANNED = [
+    *("P0.1", "P0.2", "P0.3", "P0.4"),
+    *("P1.1", "P1.2", "P1.3", "P1.4"),
+    *("P2.1", "P2.2", "P2.3", "P2.4"),
+    "gates",
+    *6 * ["PLAN-3"],
+]
+
+
+class Row(NamedTuple):
+    """A line of a table: what it is about, and what became of it."""
+
+    number: str
+    said: str
+    here: str
+
+
+def rows(text: str) -> list[Row]:
+    cells = (line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| "))
+    found = [Row(*(cell.strip() for cell in line)) for line in cells]
+    return [row for row in found if row.number != "no"]
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    """Return the names of the tests in a file."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_")
+    }
+
+
+def test_everything_has_its_row() -> None:
+    numbers = [row.number for row in rows(PAGE.read_text())]
+    assert numbers == BEHAVIOURS + FAULTS + PROMISES + PLANNED
+
+
+@pytest.mark.parametrize("row", rows(PAGE.read_text()), ids=lambda row: row.number)
+def test_a_row_names_a_test_or_gives_a_reason(row: Row) -> None:
+    assert row.said
+    assert NAMED.search(row.here) or row.here.startswith(REASONS)
+    assert row.here.count("::") == len(NAMED.findall(row.here))
+
+
+def test_every_named_test_exists() -> None:
+    named = NAMED.findall(PAGE.read_text())
+    assert len(named) > 150
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).exists() or name not in names_in(ROOT / path)
+    ]
+    assert missing == []
+
+
+def test_a_test_that_is_not_there_would_be_missed() -> None:
+    assert NAMED.findall("see `tests/docs/test_lineage.py::test_nothing`, `a.py::b`") == [
+        ("tests/docs/test_lineage.py", "test_nothing")
+    ]
+    assert "test_nothing" not in names_in(Path(__file__))
+
+
+def test_a_licence_and_a_type_marker_are_there() -> None:
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+    assert (ROOT / "src" / "onward" / "py.typed").exists()

@@ -1,0 +1,245 @@
+"""Deadlines: counted from the scheduled start, and kept wherever a run is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import onward
+from onward import App, Signal, step, workflow
+from onward.errors import BadInput, RunCancelled
+from tests.sdk.watching import ends, until, until_state, working
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+late: Counter[str] = Counter()
+never = Signal("never", str)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_late() -> Iterator[None]:
+    late.clear()
+    yield
+
+
+@step
+async def endless() -> None:
+    late["step"] += 1
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        late["step stopped"] += 1
+        raise
+
+
+@step
+async def clear_away() -> None:
+    late["cleared"] += 1
+
+
+@workflow
+async def dawdle(how: str) -> None:
+    try:
+        match how:
+            case "waiting":
+                await never.wait()
+            case "asleep":
+                await onward.sleep("1h")
+            case "in a step":
+                await endless()
+            case _:
+                await dawdling_child()
+    finally:
+        await clear_away()
+
+
+@workflow
+async def dawdling_child() -> None:
+    await endless()
+
+
+@pytest.mark.parametrize("how", ["waiting", "asleep", "in a step", "in a child"])
+async def test_a_deadline_is_a_cancel_with_cleanup(app: App, url: str, how: str) -> None:
+    async with working(app):
+        run = await app.start(dawdle.options(deadline="80ms"), how)
+
+        with pytest.raises(RunCancelled, match=r"timed_out \(deadline\)"):
+            await run.result(timeout="10s")
+        await ends(app, url, run, "timed_out", "deadline")
+        assert late["cleared"] == 1
+
+        async def is_quiet() -> bool:
+            return late["step"] == late["step stopped"]
+
+        await until(is_quiet)
+        info = await run.info()
+        assert info.deadline is not None
+        assert info.finished_at is not None
+        assert info.finished_at >= info.deadline
+        assert info.deadline - info.created_at == timedelta(milliseconds=80)
+
+
+async def test_a_worker_without_a_free_slot_keeps_deadlines(app: App, url: str) -> None:
+    async with working(app, slots=1):
+        run = await app.start(dawdle.options(deadline="80ms"), "in a step")
+
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10s")
+        await ends(app, url, run, "timed_out", "deadline")
+
+
+async def test_a_paused_run_does_not_outlive_its_deadline(app: App, url: str) -> None:
+    async with working(app):
+        run = await app.start(dawdle.options(deadline="300ms"), "waiting")
+        await until_state(run, "waiting")
+        await app.pause(run.id)
+        await until_state(run, "paused")
+
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10s")
+        await ends(app, url, run, "timed_out", "deadline")
+        assert late["cleared"] == 1
+
+
+async def test_a_run_that_nobody_serves_does_not_outlive_its_deadline(app: App, url: str) -> None:
+    async with working(app):
+        run = await app.start(dawdle.options(queue="nobody's", deadline="50ms"), "waiting")
+
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10s")
+        await ends(app, url, run, "timed_out", "deadline")
+        assert await run.history() == []
+        assert (await run.info()).started_at is None
+
+
+async def test_a_deadline_that_passed_while_all_workers_were_away_is_kept(app: App) -> None:
+    async with app:
+        run = await app.start(dawdle.options(deadline="1ms"), "waiting")
+        async with working(app):
+            await until_state(run, "timed_out")
+            assert late["cleared"] == 0
+
+
+async def test_a_delayed_run_has_its_time_from_its_scheduled_start(app: App) -> None:
+    async with working(app):
+        run = await app.start(quick.options(delay="150ms", deadline="10s"))
+        info = await run.info()
+
+        assert info.scheduled_at == info.due
+        assert info.scheduled_at is not None
+        assert info.scheduled_at - info.created_at == timedelta(milliseconds=150)
+        assert info.deadline == info.scheduled_at + timedelta(seconds=10)
+        scheduled, deadline = await run.result(timeout="10s")
+        assert scheduled == info.scheduled_at.isoformat()
+        assert deadline == info.deadline.isoformat()
+
+
+@workflow
+async def quick() -> list[Any]:
+    here = onward.current()
+    return [here.scheduled_at.isoformat(), here.deadline and here.deadline.isoformat()]
+
+
+async def test_a_delayed_run_is_not_over_before_it_may_start(app: App) -> None:
+    async with working(app):
+        run = await app.start(quick.options(delay="150ms", deadline="100ms"))
+        result = await run.result(timeout="10s")
+        info = await run.info()
+
+        assert info.started_at is not None
+        assert info.started_at >= datetime.fromisoformat(result[0])
+
+
+@workflow
+async def slow_to_clear() -> None:
+    try:
+        await never.wait()
+    finally:
+        late["clearing"] += 1
+        await onward.sleep("120ms")
+        await clear_away()
+
+
+async def test_a_deadline_in_a_cleanup_changes_nothing(app: App, url: str) -> None:
+    async with working(app):
+        run = await app.start(slow_to_clear.options(deadline="150ms"))
+        await until_state(run, "waiting")
+        await run.cancel()
+
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10s")
+        await ends(app, url, run, "cancelled", "operator")
+        assert late["cleared"] == 1
+
+
+async def test_a_cancel_after_the_deadline_does_not_change_why(app: App, url: str) -> None:
+    async with working(app):
+        run = await app.start(slow_to_clear.options(deadline="50ms"))
+
+        async def is_clearing() -> bool:
+            return late["clearing"] > 0
+
+        await until(is_clearing)
+        assert await run.cancel() == "accepted"
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="10s")
+        await ends(app, url, run, "timed_out", "deadline")
+
+
+async def test_a_run_that_is_over_in_time_knows_nothing_of_it(app: App) -> None:
+    async with working(app):
+        run = await app.start(quick.options(deadline="60ms"))
+        await run.result(timeout="10s")
+        await onward.sleep("100ms")
+
+        assert (await run.info()).state == "succeeded"
+        assert await run.history() == []
+
+
+# --- when to start --------------------------------------------------------------------------------
+
+
+async def test_a_run_starts_at_a_time(app: App) -> None:
+    at = datetime.now(UTC) + timedelta(milliseconds=120)
+    async with working(app):
+        run = await app.start(quick.options(at=at))
+        assert (await run.info()).scheduled_at == at
+        await run.result(timeout="10s")
+        info = await run.info()
+
+        assert info.started_at is not None
+        assert info.started_at >= at
+
+
+async def test_a_time_that_has_passed_is_no_wait(app: App) -> None:
+    at = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
+    async with working(app):
+        run = await app.start(quick.options(at=at))
+        assert (await run.result(timeout="10s"))[0] == at.isoformat()
+
+
+async def test_a_time_in_another_zone_is_the_same_instant(app: App) -> None:
+    from datetime import timezone
+
+    at = datetime(2091, 2, 3, 4, 5, 6, 789, tzinfo=timezone(timedelta(hours=5, minutes=45)))
+    async with app:
+        run = await app.start(quick.options(at=at))
+        assert (await run.info()).due == at
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(BadInput, match="has no time zone"):
+        quick.options(at=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the test
+
+
+@pytest.mark.parametrize("bad", ["soon", "-1s", "", "1 fortnight"])
+def test_a_malformed_duration_is_refused_and_quoted(bad: str) -> None:
+    with pytest.raises(ValueError, match=bad or "''"):
+        quick.options(delay=bad)
+    with pytest.raises(ValueError, match=bad or "''"):
+        quick.options(deadline=bad)
