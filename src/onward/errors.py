@@ -431,6 +431,12 @@ class NotApplied(Exception):
     Args:
         message: What happened.
         after: How long to wait before the next attempt; by default what the policy says.
+
+    Example:
+        >>> from onward import NotApplied, effect
+        >>> @effect
+        ... async def open_gate(number: int) -> None:
+        ...     raise NotApplied("the gate did not answer the knock", after="10s")
     """
 
     def __init__(self, message: str = "", *, after: Any = None) -> None:

@@ -117,6 +117,9 @@ class Stage:
     def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
         raise NotImplementedError
 
+    def dismiss(self, children: list[str]) -> asyncio.Future[None]:
+        raise NotImplementedError
+
     def limit(self, key: str, most: int) -> None:
         return None
 

@@ -47,6 +47,15 @@ async def appears(app: App, id: str) -> Run[Any]:  # noqa: A002 - it is the user
     return found[0]
 
 
+async def asks_for(run: Run[Any], name: str) -> None:
+    """Wait until a run waits for something of that name."""
+
+    async def holds() -> bool:
+        return any(row.name == name and row.state == "open" for row in await run.history())
+
+    await until(holds)
+
+
 async def rests(app: App) -> None:
     """Wait until nothing is in motion, and see that all is as it should be."""
 

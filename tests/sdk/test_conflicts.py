@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,17 +11,13 @@ from onward import App, Signal, step, workflow
 from onward.errors import BadInput, Conflict, RunCancelled
 from tests.sdk.watching import until, until_state, working
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 kept: Counter[str] = Counter()
 leave = Signal("leave", str)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_kept() -> Iterator[None]:
+def _nothing_is_kept() -> None:
     kept.clear()
-    yield
 
 
 @step

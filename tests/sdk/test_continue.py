@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,17 +13,13 @@ from onward import App, Signal, step, workflow
 from onward.errors import RunCancelled, RunFailed
 from tests.sdk.watching import ends, until, until_state, working
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 item = Signal("item", int)
 rounds: Counter[str] = Counter()
 
 
 @pytest.fixture(autouse=True)
-def _no_rounds() -> Iterator[None]:
+def _no_rounds() -> None:
     rounds.clear()
-    yield
 
 
 @step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,17 +14,13 @@ from onward import App, Signal, step, workflow
 from onward.errors import BadInput, RunCancelled
 from tests.sdk.watching import ends, until, until_state, working
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 late: Counter[str] = Counter()
 never = Signal("never", str)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_late() -> Iterator[None]:
+def _nothing_is_late() -> None:
     late.clear()
-    yield
 
 
 @step

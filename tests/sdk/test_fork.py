@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,19 +12,13 @@ from onward import App, Signal, step, workflow
 from onward.errors import BadInput, Conflict, NotFound, RunOver, Unencodable
 from tests.sdk.watching import steps_of, until, until_state, working
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 made: Counter[str] = Counter()
 letter = Signal("letter", str)
-gates: list[asyncio.Event] = []
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_made() -> Iterator[None]:
+def _nothing_is_made() -> None:
     made.clear()
-    gates.clear()
-    yield
 
 
 @step
@@ -137,9 +130,7 @@ async def test_an_unknown_step_is_an_error_and_changes_nothing(app: App) -> None
         assert len(await app.runs()) == 1
 
 
-async def test_a_fork_of_everything_comes_to_the_same_end(
-    app: App, purchased: list[Any]
-) -> None:
+async def test_a_fork_of_everything_comes_to_the_same_end(app: App, purchased: list[Any]) -> None:
     async with working(app):
         await (await app.start(purchase.options(id="p"))).result(timeout="10s")
 

@@ -14,8 +14,6 @@ from onward.errors import NotFound, RunPaused
 from tests.sdk.watching import ends, steps_of, until, until_state, working
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from onward import Run
     from onward.runtime.worker import Worker
 
@@ -25,10 +23,9 @@ word = Signal("word", str)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_begun() -> Iterator[None]:
+def _nothing_is_begun() -> None:
     begun.clear()
     gate.clear()
-    yield
 
 
 @step

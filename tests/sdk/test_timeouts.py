@@ -278,7 +278,7 @@ async def test_how_far_a_step_is_can_be_seen_and_the_last_word_wins(app: App, th
         run = await app.start(reporting, thread=thread)
 
         async def has_come() -> bool:
-            return (await run.info()).progress == {"done": 2}
+            return bool((await run.info()).progress == {"done": 2})
 
         await until(has_come)
         await run.signal(go)

@@ -1,4 +1,4 @@
-"""Watching runs: until they are in a state, and whether everyone says the same of how they ended."""
+"""Watching runs: until they are in a state, and whether all say the same of how they ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
     """Look again and again until something is true."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await true():
+        while not await true():  # noqa: ASYNC110 - the worker has no one to tell us
             await asyncio.sleep(0.005)
 
 

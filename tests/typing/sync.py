@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Any, assert_type
 
-from onward import App, Run, Signal, SyncApp, SyncRun, workflow
+from onward import App, Run, RunInfo, Signal, SyncApp, SyncRun, workflow
 
 answer = Signal("answer", bool)
 
@@ -26,9 +26,18 @@ def use(app: App) -> None:
         assert_type(sync.get("m"), SyncRun[Any])
         assert_type(sync.counts(), dict[str, int])
         run.signal(answer, True)
+        assert_type(run.info(), RunInfo)
+        assert_type(run.history()[0].name, str)
+        assert_type(sync.runs(name="measure"), list[RunInfo])
+        assert_type((sync.pause("m"), sync.resume("m")), tuple[bool, bool])
+        assert_type(sync.retry("m"), SyncRun[Any])
+        assert_type(sync.fork("m", "length", result=3, new_id="n"), SyncRun[Any])
+        assert_type(sync.unserved()[0].why, str)
+        assert_type(bool(run.cancel(force=True)), bool)
 
         sync.start(measure, 1)  # type: ignore[arg-type]  # the argument is a text
         sync.start(measure)  # type: ignore[call-arg]  # it has no default
+        run.result("1s")  # type: ignore[call-arg]  # the timeout is given by name
         sync.run(measure, "text", thrice=True)  # type: ignore[call-arg]  # there is no such option
 
 

@@ -17,6 +17,8 @@ from onward.store.replacing import replace
 from onward.store.rows import Message, NewRun
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onward.codec import Arguments
     from onward.core.instant import Duration, Instant
     from onward.core.retry import Retry
@@ -124,6 +126,17 @@ def new_run(
         deadline_in=options.deadline,
         retry=None if options.retry is None else write_policy(options.retry),
     )
+
+
+def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags.
+
+    Raises:
+        BadInput: one is none, or there is one text where there should be several.
+    """
+    if isinstance(tags, str):
+        raise BadInput(f"tags={tags!r}", "is one text", f"Write tags=[{tags!r}]")
+    return tuple(check_tag(tag) for tag in tags)
 
 
 def check_tag(tag: Any) -> str:

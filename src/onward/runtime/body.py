@@ -26,6 +26,7 @@ from onward.core.replay import (
     RecordKind,
     RecordState,
     Resume,
+    Standing,
 )
 from onward.engine.payloads import pack
 from onward.errors import BadInput, Undecodable
@@ -121,6 +122,7 @@ class Body:
         self._loop = RunLoop(replay.branch, self._set_timer)
         self._loop.set_time(run.started_at or run.created_at)
         self._marks: list[PatchCall] = []
+        self._moved: list[Record] = []
         self._held: dict[int, tuple[Ask, Place | None]] = {}
         if replay.live:
             notes.release()
@@ -372,6 +374,7 @@ class Body:
         """Do what had to wait until history was read: marks of changes come first."""
         self._scope.silent = False
         self._held.clear()
+        self._moved = [record for record in self.unread if not self._is_passed(record)]
         for mark in self._marks:
             self._do(mark)
         self._marks.clear()
@@ -388,11 +391,11 @@ class Body:
     def _deliver(self, record: Record) -> None:
         failpoint("deliver.before")
         self._loop.set_time(record.payload.at)
+        self.notes.come(record)
         if record.kind is RecordKind.CANCEL:
             self.cancelled = record
             self._loop.cancel_all()
             return
-        self.notes.come(record.identity)
         call = self.calls.pop(record.identity, None)
         if call is None or call.is_abandoned():
             self._strays.add(record)
@@ -413,8 +416,17 @@ class Body:
             if error:
                 self._blame[id(error)] = error, record
 
+    def out_of_turn(self) -> list[Record]:
+        """Return what history has and the code asked for in another order, or not at all."""
+        if not self._replay.live:
+            return self.unread
+        return [*self._moved, *filter(self._is_passed, self.unread)]
+
+    def _is_passed(self, record: Record) -> bool:
+        return self._replay.standing(record.identity) is Standing.PASSED
+
     def culprit(self, error: BaseException | None) -> str | None:
-        """Return the identity of the call whose error this is, or came from; the first of several."""
+        """Return the identity of the call whose error this is, or came from; the first if many."""
         blamed = sorted(self._blamed(error, set()), key=lambda record: record.seq or 0)
         return blamed[0].identity if blamed else None
 

@@ -150,7 +150,7 @@ def step_error(name: str, record: Record) -> BaseException:
         case RecordState.TIMED_OUT:
             return TimedOut(f"step {name!r}", "its deadline")
         case RecordState.CANCELLED:
-            return RunCancelled(f"of {name}", record.state, decode(kept, str))
+            return RunCancelled(f"of {name}", str(record.state), decode(kept, str))
         case _:
             return decode_error(kept)
 

@@ -138,7 +138,7 @@ class ChildCall(Awaited):
             return decode_error(kept)  # it was never started
         if record.state is RecordState.FAILED:
             return failure_of(self._shown, decode_error(kept))
-        return RunCancelled(self._shown, record.state, decode(kept, str))
+        return RunCancelled(self._shown, str(record.state), decode(kept, str))
 
     @property
     def _shown(self) -> str:

@@ -35,13 +35,25 @@ SETTLE: Duration = 10 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Applied(Generic[T]):
-    """A reconciler's answer: it happened, and this is its result."""
+    """A reconciler's answer: it happened, and this is its result.
+
+    Example:
+        >>> from onward import Applied
+        >>> Applied("receipt 7").result
+        'receipt 7'
+    """
 
     result: T
 
 
 class Unknown:
-    """A reconciler's answer: nobody can tell yet."""
+    """A reconciler's answer: nobody can tell yet.
+
+    Example:
+        >>> from onward import Applied, Unknown
+        >>> async def look_up(cents: int, key: str) -> Applied[str] | Unknown:
+        ...     return Unknown()  # the bank does not answer
+    """
 
     def __repr__(self) -> str:
         return "Unknown()"

@@ -9,12 +9,11 @@ from onward.core.instant import MINUTE
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput
-from onward.store.ends import child_end, to_children, to_parent
+from onward.store.ends import child_end, to_parent
 from onward.store.rows import Move
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
@@ -110,13 +109,12 @@ def end_of(body: Body, shape: Shape) -> Move:
     )
 
 
-def farewell(run: Claimed, move: Move, children: Iterable[str]) -> tuple[Message, ...]:
-    """Return what is sent when a run ends: to its parent, and to children that end with it."""
-    told = to_children(children)
-    if run.parent is not None and run.parent_identity is not None:
-        end = child_end(move.state, move.reason, move.result, move.error)
-        told.append(to_parent(run.parent, run.parent_identity, end))
-    return tuple(told)
+def farewell(run: Claimed, move: Move) -> tuple[Message, ...]:
+    """Return what is sent when a run ends: to its parent, if it has one."""
+    if run.parent is None or run.parent_identity is None:
+        return ()
+    end = child_end(move.state, move.reason, move.result, move.error)
+    return (to_parent(run.parent, run.parent_identity, end),)
 
 
 def check_alone(body: Body) -> None:

@@ -15,6 +15,7 @@ from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound, Unavailable
 from onward.runtime.endings import CONTINUED, Overtaken
 from onward.store import ledger
+from onward.store.ends import to_children
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -49,6 +50,14 @@ class Errands:
     def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
         """Return what came of a run, if it is over."""
         return self._go(_if_there(children.end_of(self._store, uid)))
+
+    def dismiss(self, children: list[str]) -> asyncio.Future[None]:
+        """Tell runs to stop, or those that follow them by now."""
+        return self._go(self._dismiss(children))
+
+    async def _dismiss(self, children: list[str]) -> None:
+        # Not with a commit: that would reach the very run, which may have gone on as another.
+        await asyncio.gather(*map(self._store.send, to_children(children)))
 
     def limit(self, key: str, most: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from onward.runtime.definition import Program
     from onward.runtime.host import Host
     from onward.runtime.notes import Noted
-    from onward.store.rows import Claimed, InboxRow, RecordRow
+    from onward.store.rows import Claimed, InboxRow, NewRecord, RecordRow
 
 
 class End(StrEnum):
@@ -234,11 +234,7 @@ class Execution:
         """Write the outcome of a step; the body is handed it once it is written."""
         if not self.is_wanted(call):
             return
-        notes = None
-        if noted:
-            kept = self.notes.keep(noted)
-            self.notes.add(call.identity, kept)
-            notes = self._journal.note_row(step_notes(call.identity), kept)
+        notes = partial(self._step_notes, call, noted) if noted else None
         state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
         self._journal.close(call, state, self.pump, payload=payload, error=error, notes=notes)
 
@@ -254,6 +250,10 @@ class Execution:
 
         if self.is_wanted(call):
             self._journal.fail_attempt(call, error, after, wait)
+
+    def _step_notes(self, call: StepCall, noted: Noted, seq: int) -> NewRecord:
+        kept = self.notes.keep(call.identity, noted, seq)
+        return self._journal.note_row(step_notes(call.identity), kept)
 
     def _write_note(self, identity: str, payload: bytes) -> None:
         row = self._journal.note_row(identity, payload)
@@ -282,22 +282,22 @@ class Execution:
         if self._body.diverged is not None:
             self._pause(self._body.diverged)
         elif self._body.main.done() and not self._is_held:
-            if not self.ledger.busy:  # what becomes of an effect on its way must be known first
+            # What becomes of an effect on its way, or of a child, must be known first.
+            if not (self.ledger.busy or self._kin.asking):
                 self._finish()
-        elif self._grace_is_over():
+        elif self._grace_is_over() and not self._kin.asking:
             self._end(endings.end_by_force(self._body))
         else:
             if self._replay.live:
                 self._kin.dismiss()
-                self._report(self._body.unread)
             self._end_waits()
             self._take_up_undone()
             self._rest()
 
-    def _report(self, unread: Sequence[Record]) -> None:
-        """Tell, once a stay, that the run goes on without some of what history has."""
-        if unread and not self._reported:
-            self._reported = tell_unread(self.scope, unread)
+    def _report(self, left: Sequence[Record] = ()) -> None:
+        """Tell, once a stay, that the run goes on though code and history are not the same."""
+        if not self._reported:
+            self._reported = tell_unread(self.scope, [*self._body.out_of_turn(), *left])
 
     def _end_waits(self) -> None:
         cancel = self._mail.take_cancel()
@@ -395,6 +395,7 @@ class Execution:
 
     def _park(self, move: Move) -> None:
         failpoint("park.before")
+        self._report()
         self._cancel_alarm()
         self.is_stopped = True
         self.move = move
@@ -420,6 +421,7 @@ class Execution:
         if cancel is not None:  # there is no code that could clean up
             self._end(endings.read_stop(cancel).move)
             return
+        self._body.diverged = misfit
         why = pack(encode_error(told(misfit, self._body.place, self._body.unread)))
         code = self.program.code
         move = Move(RunState.PAUSED, Reason.DIVERGENCE, error=why, parked_by=code or None)
@@ -488,8 +490,13 @@ class Execution:
             self._end_for_good(move)  # it was too late to try again
 
     def _end_for_good(self, move: Move) -> None:
-        told = endings.farewell(self.claimed, move, self._kin.left(self._body))
-        self._journal.end(move, self._ended, told)
+        told = endings.farewell(self.claimed, move)
+        end = partial(self._journal.end, move, self._ended, told)
+        children = self._kin.left(self._body)
+        if children:
+            self._kin.end(children, end)
+        else:
+            end()
 
     def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
         error = None if done.cancelled() else done.exception()

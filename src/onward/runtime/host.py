@@ -56,6 +56,10 @@ class Host(Protocol):
         """Return what came of a run, if it is over."""
         ...
 
+    def dismiss(self, children: list[str]) -> asyncio.Future[None]:
+        """Tell runs to stop, or those that follow them by now."""
+        ...
+
     def limit(self, key: str, most: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""
         ...

@@ -127,13 +127,13 @@ class Journal:
         payload: bytes | None = None,
         error: bytes | None = None,
         message: int | None = None,
-        notes: NewRecord | None = None,
+        notes: Callable[[int], NewRecord] | None = None,
         starts: tuple[NewRun, ...] = (),
     ) -> None:
-        """Write the outcome of a call at the next position of history."""
+        """Write the outcome of a call at the next position of history, which `notes` is told."""
         seq = self._replay.take_position()
         row = self._row(call, state, seq, payload=payload, error=error, message=message)
-        beside = () if notes is None else (notes,)
+        beside = () if notes is None else (notes(seq),)
         self._record(call, state, row, then, beside=beside, starts=starts)
 
     def open(
@@ -164,10 +164,6 @@ class Journal:
         return NewRecord(
             self._uid, identity, 1, None, RecordKind.NOTE, "note", state, payload=payload
         )
-
-    def send(self, messages: tuple[Message, ...], then: Callable[[], None]) -> None:
-        """Send messages to other runs."""
-        self._submit((), lambda _: then(), messages=messages)
 
     def fail_attempt(
         self, call: Call, error: bytes, after: Duration, then: Callable[[Instant], None]

@@ -9,11 +9,11 @@ from onward.core.instant import SECOND
 from onward.core.replay import RecordKind, RecordState
 from onward.engine.payloads import pack
 from onward.runtime.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
-from onward.store.ends import ChildEnd, read_child_end, to_children
+from onward.store.ends import ChildEnd, read_child_end
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from onward.core.instant import Duration
     from onward.runtime.body import Body
@@ -46,6 +46,8 @@ class Kin:
     def start_child(self, call: ChildCall) -> None:
         """Start the run that a call waits for; one with an id of its own must find it free."""
         run = None if call.is_kept else call.start_row(self._parent)
+        if not self._execution.is_wanted(call):
+            return  # it was given up before it began
         if call.is_kept:
             self._look(call)
         elif run is None:
@@ -79,6 +81,8 @@ class Kin:
     def start(self, call: StartCall) -> None:
         """Start a run that goes on by itself."""
         run = call.start_row(self._parent)
+        if not self._execution.is_wanted(call):
+            return
         if call.has_id:
             self._ask(run, call, call.on_conflict)
         else:
@@ -194,9 +198,20 @@ class Kin:
     def dismiss(self) -> None:
         """Tell children that nobody waits for any more to stop."""
         if self._dismissed:
-            told = tuple(to_children(self._dismissed))
-            self._dismissed = []
-            self._journal.send(told, self._execution.pump)
+            children, self._dismissed = self._dismissed, []
+            self.end(children, self._execution.pump)
+
+    def end(self, children: list[str], then: Callable[[], None]) -> None:
+        """Tell children to stop, or those that follow them by now; only then go on."""
+        self.asking += 1
+        self._host.dismiss(children).add_done_callback(lambda done: self._told(done, then))
+
+    def _told(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
+        self.asking -= 1
+        if done.cancelled() or done.exception() is not None:
+            self._execution.drop()  # the store is away
+        else:
+            then()
 
     def left(self, body: Body) -> list[str]:
         """Return the children that end with the run."""

@@ -3,6 +3,10 @@
 Notes are records without a position: nobody waits for them. What a step notes is written together
 with its result, so an attempt that fails leaves nothing; what a body notes is written once, however
 often it is replayed.
+
+Each knows its place: after the call that the body was handed last, and within that by number. What
+a step notes comes with its own call. So the last word is the same one in every replay, and in a run
+that begins with a part of the history.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ from onward.engine.payloads import pack, unpack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from onward.core.replay import Record
     from onward.store.rows import RecordRow
+
+    Place = tuple[int, int]
 
 
 class Noted:
@@ -36,19 +43,20 @@ class Noted:
         for name, count in other.counters.items():
             self.counters[name] = self.counters.get(name, 0) + count
 
-    def kept(self, place: int) -> bytes:
+    def kept(self, place: Place) -> bytes:
         """Return it as a record keeps it; `place` is its place among the notes of the run."""
-        tree = {"n": place, "attributes": self.attributes, "counters": self.counters}
+        tree = {"n": list(place), "attributes": self.attributes, "counters": self.counters}
         return pack(encode(tree, path="notes"))
 
 
-def read_noted(payload: bytes) -> tuple[int, Noted]:
+def read_noted(payload: bytes) -> tuple[Place, Noted]:
     """Return the place and content of notes that were kept."""
     tree: Mapping[str, Any] = decode(unpack(payload))
     noted = Noted()
     noted.attributes.update(tree["attributes"])
     noted.counters.update(tree["counters"])
-    return tree["n"], noted
+    position, number = tree["n"]
+    return (position, number), noted
 
 
 def in_order(payloads: Iterable[bytes], attributes: bytes | None = None) -> Noted:
@@ -85,9 +93,9 @@ class Notes:
             for row in history
             if row.kind == RecordKind.NOTE and row.payload is not None
         }
-        self._written = len(self._kept)
+        self._place: Place = (0, 0)
         self._write = write
-        self._held: list[tuple[str, Noted]] | None = []
+        self._held: list[tuple[str, bytes]] | None = []
         self._own: Counter[str] = Counter()
 
     def note(self, noted: Noted, branch: str) -> None:
@@ -96,31 +104,31 @@ class Notes:
         self._own[f"{branch}:{about}"] += 1
         identity = f"=note.{branch}:{about}#{self._own[f'{branch}:{about}']}"
         self.seen.take(noted)
+        position, number = self._place
+        self._place = position, number + 1
         if identity in self._kept:
             return
+        kept = noted.kept(self._place)
         if self._held is None:
-            self._write(identity, self.keep(noted))
+            self._write(identity, kept)
         else:
-            self._held.append((identity, noted))
+            self._held.append((identity, kept))
 
     def release(self) -> None:
         """Write what was noted while history was being read, and everything from now on."""
         held, self._held = self._held, None
-        for identity, noted in held or ():
-            self._write(identity, self.keep(noted))
+        for identity, kept in held or ():
+            self._write(identity, kept)
 
-    def keep(self, noted: Noted) -> bytes:
-        """Return new notes as a record keeps them."""
-        self._written += 1
-        return noted.kept(self._written)
+    def keep(self, identity: str, noted: Noted, seq: int) -> bytes:
+        """Return what a step has noted as a record keeps it; the body sees it with the result."""
+        kept = self._kept[step_notes(identity)] = noted.kept((seq, 0))
+        return kept
 
-    def add(self, identity: str, payload: bytes) -> None:
-        """Take note of what a step has noted, which its body sees with the result."""
-        self._kept[step_notes(identity)] = payload
-
-    def come(self, identity: str) -> None:
+    def come(self, record: Record) -> None:
         """Let the body see what a step noted, now that it is handed the step's result."""
-        payload = self._kept.get(step_notes(identity))
+        self._place = record.seq or 0, 0
+        payload = self._kept.get(step_notes(record.identity))
         if payload is not None:
             self.seen.take(read_noted(payload)[1])
 

@@ -51,11 +51,12 @@ def tell_left(observer: Observer, scope: RunScope, move: Move | None, at: Instan
 
 
 def tell_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
-    """Tell that code goes on without calls that history has; marks of old changes are no news."""
-    dropped = [record.identity for record in unread if record.kind is not RecordKind.PATCH]
-    if dropped:
-        emit("run.unread", scope, count=len(dropped), unread=", ".join(dropped[:NAMED_MOST]))
-    return bool(dropped)
+    """Tell what code did not ask for in its turn, if anything; marks of old changes are no news."""
+    marks = (record.identity for record in unread if record.kind is not RecordKind.PATCH)
+    missed = list(dict.fromkeys(marks))
+    if missed:
+        emit("run.unread", scope, count=len(missed), unread=", ".join(missed[:NAMED_MOST]))
+    return bool(missed)
 
 
 def tell_crasher(observer: Observer, run: Claimed, worker: str, at: Instant) -> None:

@@ -201,6 +201,10 @@ class Worker:
         """Return what came of a run, if it is over."""
         return self._errands.end_of(uid)
 
+    def dismiss(self, children: list[str]) -> asyncio.Future[None]:
+        """Tell runs to stop, or those that follow them by now."""
+        return self._errands.dismiss(children)
+
     def limit(self, key: str, most: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""
         return self._errands.limit(key, most)

@@ -12,7 +12,7 @@ from onward.core.instant import duration
 from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
-from onward.engine.starting import check_tag, start
+from onward.engine.starting import check_tags, start
 from onward.errors import NoWorker, RunOver
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker import Options, Ports, Worker
@@ -326,6 +326,7 @@ class App:
         slots: int = 100,
         threads: int = 32,
         tags: Sequence[str] = (),
+        warm: int = 1000,
         workflows: Sequence[Workflow[..., Any]] | None = None,
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
@@ -340,6 +341,7 @@ class App:
             threads: How many steps that are not async may run at a time.
             tags: What this worker is fit for: it takes runs and steps that ask for one of these,
                 and those that ask for none.
+            warm: How many runs that wait are kept in memory; others are replayed when they go on.
             workflows: What to run; by default every workflow that was defined.
             retry: How often steps are tried that say nothing themselves, nor their workflows.
             timeout: How long an attempt of a step may take that says nothing itself.
@@ -357,8 +359,9 @@ class App:
                     tuple(queues),
                     slots,
                     threads,
+                    warm,
                     version=self._version,
-                    tags=tuple(check_tag(tag) for tag in tags),
+                    tags=check_tags(tags),
                 ),
                 _limits(retry, timeout),
                 Ports(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from onward.codec import check_id, encode
+from onward.codec import check_id, decode, encode
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
 from onward.runtime.context import body_now, step_now
@@ -35,9 +35,10 @@ class Attributes(MutableMapping[str, Any]):
         return self._seen[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        encode(value, path=f"attribute {name}")  # refuse here what could not be kept
+        # Refused here if it cannot be kept; and what the code does to it later is not in it.
+        kept = decode(encode(value, path=f"attribute {name}"))
         noted = Noted()
-        noted.attributes[check_id(name, "the name of an attribute")] = value
+        noted.attributes[check_id(name, "the name of an attribute")] = kept
         self._note(noted)
 
     def __delitem__(self, name: str) -> None:
@@ -61,6 +62,7 @@ class Counters(Mapping[str, int | float]):
         """Add to a counter; in a step it counts when the step has succeeded."""
         if isinstance(count, bool) or not isinstance(count, int | float):
             raise BadInput(f"count {count!r}", "is not a number", "Add an int or a float")
+        encode(count, path=f"counter {name}")  # refuse here what could not be kept
         noted = Noted()
         noted.counters[check_id(name, "the name of a counter")] = count
         self._note(noted)

@@ -38,6 +38,15 @@ class Effect(Generic[P, R]):
 
     In a run it is sent once per attempt that the ledger has recorded beforehand, and again only
     after proof that it did not happen. Outside a run it just calls the function.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import effect
+        >>> @effect(timeout="5s")
+        ... async def ring(bell: str) -> str:
+        ...     return f"{bell}: ding"
+        >>> asyncio.run(ring.options(key="door-1")("door"))
+        'door: ding'
     """
 
     def __init__(self, definition: EffectDefinition, *, key: str | None = None) -> None:

@@ -18,7 +18,7 @@ from typing import (
 
 from onward.codec import check_id, signature_of
 from onward.core.instant import duration
-from onward.engine.starting import check_tag
+from onward.engine.starting import check_tags
 from onward.errors import BadInput
 from onward.runtime.chunks import how_of_step
 from onward.runtime.context import body_now
@@ -233,12 +233,12 @@ def _route(
 ) -> Route | None:
     if queue is None and tags is None and limit is None:
         return old
-    if limit is not None and limit < 1:
-        raise BadInput(f"limit={limit}", "lets nothing happen", "Use 1 or more")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise BadInput(f"limit={limit!r}", "is no number of steps", "Use 1 or more")
     old = old or Route()
     return Route(
         old.queue if queue is None else check_id(queue, "the queue"),
-        old.tags if tags is None else tuple(check_tag(tag) for tag in tags),
+        old.tags if tags is None else check_tags(tags),
         old.limit if limit is None else limit,
     )
 

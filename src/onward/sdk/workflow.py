@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 
 from onward.codec import signature_of
 from onward.core.instant import duration
-from onward.engine.starting import StartOptions, new_run
+from onward.engine.starting import StartOptions, check_tags, new_run
 from onward.errors import BadInput, NotInBody
 from onward.runtime.chunks import how_of_workflow
 from onward.runtime.context import body_now, step_now
@@ -105,7 +105,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             "id": id,
             "queue": queue,
             "priority": priority,
-            "tags": None if tags is None else _tags(tags),
+            "tags": None if tags is None else check_tags(tags),
             "delay": None if delay is None else duration(delay),
             "at": None if at is None else instant_of(at),
             "deadline": None if deadline is None else duration(deadline),
@@ -217,12 +217,6 @@ class _Decorator:
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]:
         """Decorate a function."""
         raise NotImplementedError
-
-
-def _tags(tags: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(tags, str):
-        raise BadInput(f"tags={tags!r}", "is one text", f"Write tags=[{tags!r}]")
-    return tuple(tags)
 
 
 def instant_of(at: datetime) -> int:

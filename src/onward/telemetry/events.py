@@ -43,7 +43,7 @@ EVENTS: dict[str, Event] = {
     "run.unread": _event(
         "run",
         logging.WARNING,
-        _RUN + "goes on without %(count)s calls that its history has: %(unread)s",
+        _RUN + "goes on, but did not ask in turn for %(count)s calls of its history: %(unread)s",
     ),
     "run.succeeded": _event("run", logging.INFO, _RUN + "succeeded"),
     "run.failed": _event("run", logging.ERROR, _RUN + "failed: %(reason)s %(error)s"),

@@ -17,6 +17,7 @@ UPDATE onward_run SET newest = 0 WHERE namespace = :namespace AND uid = :uid;
 SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND run = :run;
 
 -- name: follow_run
+-- A fork beside the old run, under another id, is nobody's child: the parent waits for the old one.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due, deadline,
     seq, inbox, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
@@ -26,7 +27,10 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CASE WHEN t.delay_in > 0 THEN 'waiting' ELSE 'ready' END, t.now + t.delay_in,
        CASE WHEN CAST(:keeps_deadline AS BIGINT) = 1 THEN o.deadline
             ELSE o.deadline - o.scheduled_at + t.now + t.delay_in END,
-       CAST(:seq AS BIGINT), o.inbox, o.parent, o.parent_identity, o.root, o.tied, o.uid,
+       CAST(:seq AS BIGINT), o.inbox, CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.parent END,
+       CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.parent_identity END,
+       CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.root END,
+       CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.tied ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
        CASE WHEN CAST(:is_retry AS BIGINT) = 1 THEN o.attempt + 1 ELSE 1 END,
        CASE WHEN CAST(:is_retry AS BIGINT) = 1 THEN coalesce(o.origin, o.uid) END, o.handler,

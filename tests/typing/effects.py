@@ -1,0 +1,41 @@
+"""What type checkers see of effects: signatures are kept, results have types."""
+
+from typing import assert_type
+
+from onward import Applied, Effect, NotApplied, Unknown, effect, effect_key
+
+
+async def look_up(cents: int, key: str) -> Applied[str] | NotApplied | Unknown:
+    return Unknown() if cents < 0 else Applied(key)
+
+
+@effect
+async def ring(bell: str, *, times: int = 1) -> str:
+    assert_type(effect_key(), str)
+    return bell * times
+
+
+@effect(reconcile=look_up, timeout="10s", rate="10/m")
+async def charge(cents: int) -> str:
+    raise NotApplied("the card was refused", after="1s")
+
+
+class Door:
+    @effect
+    async def open(self, number: int) -> bool:
+        return number > 0
+
+
+async def use(door: Door) -> None:
+    assert_type(await ring("door", times=2), str)
+    assert_type(await charge(100), str)
+    assert_type(await door.open(1), bool)
+    keyed: Effect[[int], str] = charge.options(key="order-7")
+    assert_type(keyed.name, str)
+    assert_type(Applied(7).result, int)
+
+    await ring(1)  # type: ignore[arg-type]  # the bell is a text
+    await charge()  # type: ignore[call-arg]  # it has no default
+    await door.open("1")  # type: ignore[arg-type]  # the number is a number
+    charge.options(queue="q")  # type: ignore[call-arg]  # an effect is sent by its own worker
+    effect(rate=10)  # type: ignore[call-overload]  # a rate is a text
