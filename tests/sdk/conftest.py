@@ -23,3 +23,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def app(url: str) -> App:
     return App(url)
+
+
+@pytest.fixture
+def memory() -> App:
+    """An app for what has nothing to do with the database."""
+    return App(":memory:")

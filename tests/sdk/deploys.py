@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import linecache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onward import workflow
 from onward.store.invariants import check
+from tests.sdk.watching import until, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -34,16 +34,24 @@ def shipped(source: str, *, file: str, **given: Any) -> Workflow[..., Any]:
     """Return the function `flow` of a source that is in no module: its own code is its mark."""
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     names: dict[str, Any] = {"__name__": "shipped", **given}
-    exec(compile(source, file, "exec"), names)  # noqa: S102 - it is the code that is deployed
+    exec(compile(source, file, "exec"), names)
     return deployed(names["flow"])
 
 
 async def reached(run: Run[Any], *states: str) -> str:
     """Wait until a run is in one of these states, and return which."""
-    async with asyncio.timeout(SECONDS):
-        while (state := await run.state()) not in states:
-            await asyncio.sleep(0.005)
-    return state
+    await until_state(run, *states)
+    return await run.state()
+
+
+async def waits_for(run: Run[Any], name: str) -> None:
+    """Wait until a run waits for a signal."""
+
+    async def is_asked() -> bool:
+        return any(row.name == name for row in await run.history())
+
+    await until(is_asked)
+    await until_state(run, "waiting")
 
 
 class Seen(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,8 @@ import onward
 from onward import App, Signal, step, workflow
 from onward.errors import RunPaused
 from onward.sdk import step as steps
-from tests.sdk.deploys import SECONDS, all_of, deployed, is_sound, reached, shipped
+from tests.sdk.deploys import SECONDS, all_of, deployed, is_sound, reached, shipped, waits_for
+from tests.sdk.watching import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -147,18 +147,23 @@ GOES_ON = {
 DROPPED = {"swapped": ":fetch#1", "removed": ":pack_up#1", "renamed": ":fetch#1"}
 
 
+async def is_quiet(app: App) -> bool:
+    return {info.state for info in await app.runs()} <= {"waiting", "succeeded"}
+
+
 async def waiting_for_go(app: App, old: Workflow[[], Any]) -> Run[Any]:
     """Start a run with old code, and send `go` when that code is gone."""
     async with app.worker(workflows=[old, helper]):
         run = await app.start(old.options(id="run"))
         await run.signal(early, "early")
-        async with asyncio.timeout(SECONDS):
-            while not any(r.name == "go" for r in await run.history()):
-                await asyncio.sleep(0.005)
-            while any(i.state not in ("waiting", "succeeded") for i in await app.runs()):
-                await asyncio.sleep(0.005)
+        await waits_for(run, "go")
+        await until(lambda: is_quiet(app))
     await run.signal(go, "now")
     return run
+
+
+async def was_claimed(app: App, run: Run[Any], fence: int) -> bool:
+    return (await app._store.run(run.uid)).fence > fence
 
 
 async def parked(app: App, run: Run[Any], *new: Workflow[..., Any]) -> str:
@@ -268,9 +273,7 @@ async def test_resume_under_code_that_does_not_fit_parks_it_again(app: App) -> N
 
         async with app.worker(workflows=[deployed(other_arguments)]):
             await app.resume("run")
-            async with asyncio.timeout(SECONDS):
-                while (await app._store.run(run.uid)).fence == before[1]:
-                    await asyncio.sleep(0.005)
+            await until(lambda: was_claimed(app, run, before[1]))
             await reached(run, "paused")
         assert (await run.info()).error == first
         assert await run.history() == before[0]
@@ -350,10 +353,9 @@ async def test_two_codes_that_do_not_fit_leave_a_parked_run_alone(app: App) -> N
     async with app:
         run = await waiting_for_go(app, version("a"))
         await parked(app, run, version("wrong"))
+        fence = (await app._store.run(run.uid)).fence
         async with app.worker(workflows=[version("worse")]):
-            async with asyncio.timeout(SECONDS):
-                while " " not in (await app._store.run(run.uid)).parked_by:
-                    await asyncio.sleep(0.005)
+            await until(lambda: was_claimed(app, run, fence))
             await reached(run, "paused")
         fence = (await app._store.run(run.uid)).fence
 

@@ -15,12 +15,11 @@ import pytest
 import onward
 from onward import App, Fatal, Retry, Retryable, Signal, StepFailed, register_error, step, workflow
 from onward.errors import RunCancelled, RunFailed
-from tests.sdk.deploys import SECONDS, is_sound, reached
+from tests.sdk.deploys import SECONDS, is_sound, waits_for
+from tests.sdk.watching import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from onward import Run
 
 go = Signal("go", int)
 
@@ -194,18 +193,8 @@ async def taken(call: Awaitable[Any]) -> Shown:
 
 @workflow
 async def through(way: str) -> None:
-    handed: list[Shown] = []
-    seen.append(handed)
-    for name in STEPS:
-        handed.append(await taken(WAYS[way](name)))
+    seen.append([await taken(WAYS[way](name)) for name in STEPS])
     await go.wait()
-
-
-async def waiting(app: App, run: Run[Any]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not any(row.name == "go" for row in await run.history()):
-            await asyncio.sleep(0.005)
-    await reached(run, "waiting")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -214,7 +203,7 @@ async def test_live_and_replayed_values_and_errors_are_equal(app: App, way: str)
     async with app:
         async with app.worker():
             run = await app.start(through, way)
-            await waiting(app, run)
+            await waits_for(run, "go")
         async with app.worker():
             await run.signal(go, 1)
             await run.result(timeout=SECONDS)
@@ -226,11 +215,12 @@ async def test_live_and_replayed_values_and_errors_are_equal(app: App, way: str)
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_value_comes_as_the_type_that_it_is_annotated_with(app: App, way: str) -> None:
+async def test_a_value_comes_as_the_type_that_it_is_annotated_with(way: str) -> None:
     seen.clear()
+    app = App(":memory:")
     async with app, app.worker():
         run = await app.start(through, way)
-        await waiting(app, run)
+        await waits_for(run, "go")
         await run.cancel()
 
     for (kind, value), handed in zip(VALUES.values(), seen[0], strict=False):
@@ -250,11 +240,12 @@ EXPECTED: dict[str, type] = {
 
 
 @pytest.mark.parametrize("way", ["step", "routed step", "map"])
-async def test_what_a_step_raises_is_of_the_same_type_wherever_it_runs(app: App, way: str) -> None:
+async def test_what_a_step_raises_is_of_the_same_type_wherever_it_runs(way: str) -> None:
     seen.clear()
+    app = App(":memory:")
     async with app, app.worker():
         run = await app.start(through, way)
-        await waiting(app, run)
+        await waits_for(run, "go")
         await run.cancel()
 
     handed = dict(zip(STEPS, seen[0], strict=True))
@@ -291,6 +282,10 @@ async def odds() -> None:
     await go.wait()
 
 
+async def is_there(app: App, run_id: str) -> bool:
+    return run_id in [info.id for info in await app.runs()]
+
+
 async def test_signals_timeouts_and_cancelled_children_are_the_same_live_and_replayed(
     app: App,
 ) -> None:
@@ -299,11 +294,9 @@ async def test_signals_timeouts_and_cancelled_children_are_the_same_live_and_rep
         async with app.worker():
             run = await app.start(odds)
             await run.signal(word, Point(3, 4.0))
-            async with asyncio.timeout(SECONDS):
-                while "doomed" not in [info.id for info in await app.runs()]:
-                    await asyncio.sleep(0.005)
+            await until(lambda: is_there(app, "doomed"))
             await app.cancel("doomed")
-            await waiting(app, run)
+            await waits_for(run, "go")
         async with app.worker():
             await run.signal(go, 1)
             await run.result(timeout=SECONDS)
@@ -322,14 +315,15 @@ async def test_signals_timeouts_and_cancelled_children_are_the_same_live_and_rep
     ]
 
 
-async def test_the_failure_of_a_child_is_told_like_that_of_a_run(app: App) -> None:
+async def test_the_failure_of_a_child_is_told_like_that_of_a_run() -> None:
+    app = App(":memory:")
     async with app, app.worker():
         run = await app.start(WORKFLOWS["error value"], 1)
         with pytest.raises(RunFailed) as outside:
             await run.result(timeout=SECONDS)
         seen.clear()
         parent = await app.start(through, "child")
-        await waiting(app, parent)
+        await waits_for(parent, "go")
         await parent.cancel()
 
     handed = dict(zip(STEPS, seen[0], strict=True))["error value"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,8 +15,10 @@ from onward.codec import decode_error, read_error
 from onward.engine.payloads import unpack
 from onward.engine.policies import read_limits, read_policy, write_limits, write_policy
 from onward.errors import NotInBody, RunFailed, TimedOut, Unencodable
-from onward.store.rows import RecordRow
 from tests.sdk.polling import is_in, until
+
+if TYPE_CHECKING:
+    from onward.store.rows import RecordRow
 
 AT_ONCE = Retry(attempts=3, first=0, jitter=0)
 ONCE = Retry(attempts=1)
@@ -131,31 +134,30 @@ KINDS = [
 
 @pytest.mark.parametrize(("kind", "policy", "count"), KINDS)
 async def test_the_types_of_errors_decide_what_is_tried_again(
-    app: App, kind: str, policy: str, count: int
+    memory: App, kind: str, policy: str, count: int
 ) -> None:
-    async with app, app.worker():
-        assert await app.run(tries, kind, policy) == count
+    async with memory, memory.worker():
+        assert await memory.run(tries, kind, policy) == count
 
 
-@pytest.mark.parametrize(("kind", "policy", "count"), KINDS)
-async def test_they_decide_it_where_a_step_was_sent_too(
-    app: App, kind: str, policy: str, count: int
-) -> None:
+async def test_they_decide_it_where_a_step_was_sent_too(app: App) -> None:
     async with app, app.worker():
-        assert await app.run(tries_elsewhere, kind, policy) == count
+        for kind, policy, count in KINDS:
+            Tries.made = 0
+            assert await app.run(tries_elsewhere, kind, policy) == count, (kind, policy)
 
 
 @pytest.mark.parametrize("failing", [itself, by_its_step])
-@pytest.mark.parametrize(("kind", "policy", "count"), KINDS)
 async def test_they_decide_it_for_a_run_as_a_whole_whose_policy_was_stored(
-    app: App, failing: onward.Workflow[[str], None], kind: str, policy: str, count: int
+    app: App, failing: onward.Workflow[[str], None]
 ) -> None:
     async with app, app.worker():
-        run = await app.start(failing.options(retry=POLICIES[policy]), kind)
-
-        with pytest.raises((RunFailed, Refused)):
-            await run.result(timeout="10s")
-        assert Tries.made == count
+        for kind, policy, count in KINDS:
+            Tries.made = 0
+            run = await app.start(failing.options(retry=POLICIES[policy]), kind)
+            with pytest.raises((RunFailed, Refused)):
+                await run.result(timeout="10s")
+            assert Tries.made == count, (kind, policy)
 
 
 @pytest.mark.parametrize("policy", [*POLICIES.values(), Retry(attempts=None, within="7d")])
@@ -194,11 +196,11 @@ async def is_overruled(kind: str) -> None:
     [(says_nothing, 4), (says_twice, 2), (sends_it_twice, 2), (is_overruled, 3)],
 )
 async def test_the_step_decides_before_its_workflow_and_that_before_its_worker(
-    app: App, calling: onward.Workflow[[str], None], count: int
+    memory: App, calling: onward.Workflow[[str], None], count: int
 ) -> None:
-    async with app, app.worker(retry=Retry(attempts=4, first=0)):
+    async with memory, memory.worker(retry=Retry(attempts=4, first=0)):
         with pytest.raises(RunFailed):
-            await app.run(calling, "shaky")
+            await memory.run(calling, "shaky")
         assert Tries.made == count
 
 
@@ -278,7 +280,7 @@ async def soon_given_up() -> None:
 
 async def test_attempts_end_when_the_next_would_begin_too_late(app: App) -> None:
     async with app, app.worker():
-        with pytest.raises(RunFailed, match="shaky"):
+        with pytest.raises(RunFailed):
             await app.run(soon_given_up)
         assert 1 <= Tries.made <= 3
 
@@ -298,9 +300,9 @@ async def hanging() -> str:
     return "not reached"
 
 
-async def test_an_attempt_under_way_ends_with_the_time_for_all(app: App) -> None:
-    async with app, app.worker():
-        told = await app.run(hanging)
+async def test_an_attempt_under_way_ends_with_the_time_for_all(memory: App) -> None:
+    async with memory, memory.worker():
+        told = await memory.run(hanging)
 
         assert told.startswith("step 'hangs' took longer than 60ms")
         assert Tries.made == 1
@@ -411,19 +413,19 @@ async def odd_one(kind: str, *, thread: bool) -> str:
     ],
 )
 async def test_whatever_a_step_raises_is_its_failure(
-    app: App, kind: str, thread: bool, type_: str
+    memory: App, kind: str, thread: bool, type_: str
 ) -> None:
-    async with app, app.worker():
-        assert await app.run(odd_one, kind, thread=thread) == type_
+    async with memory, memory.worker():
+        assert await memory.run(odd_one, kind, thread=thread) == type_
         assert Tries.made == 3
 
 
 async def test_a_step_that_stops_its_own_task_fails(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.runtime.perform.LEAVE_SECONDS", 0.01)
-    async with app, app.worker():
-        told = await app.run(odd_one, "stops itself", thread=False)
+    async with memory, memory.worker():
+        told = await memory.run(odd_one, "stops itself", thread=False)
 
         assert told == "asyncio.exceptions.CancelledError"
         assert Tries.made == 3
@@ -444,9 +446,9 @@ async def keeps_nothing() -> str:
     return "not reached"
 
 
-async def test_a_result_that_cannot_be_kept_is_not_made_again(app: App) -> None:
-    async with app, app.worker():
-        assert await app.run(keeps_nothing) == "refused"
+async def test_a_result_that_cannot_be_kept_is_not_made_again(memory: App) -> None:
+    async with memory, memory.worker():
+        assert await memory.run(keeps_nothing) == "refused"
         assert Tries.made == 1
 
 
@@ -496,9 +498,11 @@ async def within_a_step(what: str) -> str:
 @pytest.mark.parametrize(
     "what", ["sleep", "sleep_until", "wait", "wait by name", "start", "child", "go on"]
 )
-async def test_a_step_can_make_no_durable_call_and_is_not_tried_again(app: App, what: str) -> None:
-    async with app, app.worker():
-        assert await app.run(within_a_step, what) == "NotInBody"
+async def test_a_step_can_make_no_durable_call_and_is_not_tried_again(
+    memory: App, what: str
+) -> None:
+    async with memory, memory.worker():
+        assert await memory.run(within_a_step, what) == "NotInBody"
         assert Tries.made == 1
 
 

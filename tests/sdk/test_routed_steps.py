@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 import onward
-from onward import App, Fatal, Retry, Retryable, Signal, StepFailed, register_error, step, workflow
+from onward import (
+    App,
+    Fatal,
+    Retry,
+    Retryable,
+    Run,
+    Signal,
+    StepFailed,
+    register_error,
+    step,
+    workflow,
+)
 from onward.errors import BadInput, RunCancelled, RunFailed, TimedOut
 from tests.sdk.polling import is_in, is_sound, until
 
@@ -88,37 +99,30 @@ async def sale(item: str, *, elsewhere: bool) -> str:
     return told(result)
 
 
-@pytest.mark.parametrize(
-    ("item", "tries"),
-    [
-        ("tea", 1),
-        ("gone", 3),
-        ("broken", 3),
-        ("fatal", 1),
-        ("late", 3),
-        ("slow", 3),
-        ("stopped", 3),
-    ],
-)
-async def test_results_errors_and_tries_are_those_of_a_step_here(
-    app: App, item: str, tries: int
-) -> None:
-    outcomes = []
+TRIES = {"tea": 1, "gone": 3, "broken": 3, "fatal": 1, "late": 3, "slow": 3, "stopped": 3}
+
+
+async def test_results_errors_and_tries_are_those_of_a_step_here(app: App) -> None:
     async with app:
-        for elsewhere in (False, True):
-            Seen.told.clear()
-            async with app.worker(queues=["default", "shop"]):
-                run = await app.start(sale, item, elsewhere=elsewhere)
-                await is_in(run, "waiting")
-                await until(lambda: len(Seen.told) == tries + 1)
-            live = Seen.told[-1]
-            async with app.worker(queues=["default", "shop"]):  # a new one has to replay
+        queues = ["default", "shop"]
+        runs: dict[tuple[str, bool], Run[str]] = {}
+        live: dict[tuple[str, bool], str] = {}
+        async with app.worker(queues=queues):
+            for item, tries in TRIES.items():
+                for elsewhere in (False, True):
+                    Seen.told.clear()
+                    run = runs[item, elsewhere] = await app.start(sale, item, elsewhere=elsewhere)
+                    await until(lambda tries=tries: len(Seen.told) == tries + 1)  # type: ignore[misc]
+                    live[item, elsewhere] = Seen.told[-1]
+                    assert Seen.told.count(item) == tries
+                    await is_in(run, "waiting")
+        Seen.told.clear()
+        async with app.worker(queues=queues):  # a new one has to replay
+            for key, run in runs.items():
                 await run.signal(go)
-                replayed = await run.result(timeout="5s")
-            assert replayed == live
-            assert Seen.told.count(item) == tries
-            outcomes.append(live)
-        assert outcomes[0] == outcomes[1]
+                assert await run.result(timeout="5s") == live[key]
+        assert not {*TRIES} & {*Seen.told}
+        assert all(live[item, False] == live[item, True] for item in TRIES)
         await is_sound(app)
 
 
@@ -180,12 +184,12 @@ async def test_a_step_is_done_by_a_worker_with_one_of_its_tags(app: App) -> None
             assert await run.result(timeout="5s") == "done"
 
 
-async def test_a_step_that_waits_for_another_worker_holds_no_slot(app: App) -> None:
-    async with app, app.worker(slots=1):
-        waiting = await app.start(sends, 1)
+async def test_a_step_that_waits_for_another_worker_holds_no_slot(memory: App) -> None:
+    async with memory, memory.worker(slots=1):
+        waiting = await memory.start(sends, 1)
         await is_in(waiting, "waiting")
 
-        assert await app.run(quick) == "quick"
+        assert await memory.run(quick) == "quick"
 
 
 @workflow
@@ -401,12 +405,12 @@ async def two_of_a_name() -> None:
     await far(1)
 
 
-async def test_two_steps_of_a_name_of_which_one_is_sent_are_refused(app: App) -> None:
+async def test_two_steps_of_a_name_of_which_one_is_sent_are_refused(memory: App) -> None:
     step(name="far")(busy)
     try:
-        async with app:
+        async with memory:
             with pytest.raises(BadInput, match="the step name 'far' is used by"):
-                async with app.worker():
+                async with memory.worker():
                     pass
     finally:
         onward.sdk.step.registered["far"].pop()
@@ -421,18 +425,18 @@ async def crashes() -> str:
     return "not reached"
 
 
-async def test_the_traceback_of_a_step_elsewhere_is_that_of_its_own_code(app: App) -> None:
-    async with app, app.worker(queues=["default", "shop"]):
-        assert await app.run(crashes) == "LookupError True"
+async def test_the_traceback_of_a_step_elsewhere_is_that_of_its_own_code(memory: App) -> None:
+    async with memory, memory.worker(queues=["default", "shop"]):
+        assert await memory.run(crashes) == "LookupError True"
 
 
-async def test_a_step_run_that_fails_says_why(app: App) -> None:
-    async with app, app.worker(queues=["default", "shop"]):
-        await app.run(crashes)
-        [sent] = await app.runs(queue="shop")
+async def test_a_step_run_that_fails_says_why(memory: App) -> None:
+    async with memory, memory.worker(queues=["default", "shop"]):
+        await memory.run(crashes)
+        [sent] = await memory.runs(queue="shop")
 
         with pytest.raises(RunFailed, match="LookupError: broken"):
-            await (await app.get(sent.id)).result(timeout="5s")
+            await (await memory.get(sent.id)).result(timeout="5s")
 
 
 @step(queue="far", timeout="20ms", retry=Retry(attempts=1))
@@ -451,6 +455,6 @@ async def too_slow() -> str:
     return "not reached"
 
 
-async def test_a_thread_elsewhere_that_takes_too_long_is_stopped(app: App) -> None:
-    async with app, app.worker(queues=["default", "far"]):
-        assert "step 'slow_in_a_thread' took longer than 20ms" in await app.run(too_slow)
+async def test_a_thread_elsewhere_that_takes_too_long_is_stopped(memory: App) -> None:
+    async with memory, memory.worker(queues=["default", "far"]):
+        assert "step 'slow_in_a_thread' took longer than 20ms" in await memory.run(too_slow)

@@ -1,4 +1,4 @@
-"""Steps in threads: a bounded pool, contexts of their own, and no way to be stopped but to listen."""
+"""Steps in threads: a bounded pool, and no way to be stopped but to listen."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ async def one_quick(name: str) -> str:
     return await quick.options(timeout="50ms", retry=ONCE)(name)
 
 
-async def test_no_more_steps_run_at_a_time_than_there_are_threads(app: App) -> None:
-    async with app, app.worker(threads=3):
-        run = await app.start(many, 8)
+async def test_no_more_steps_run_at_a_time_than_there_are_threads(memory: App) -> None:
+    async with memory, memory.worker(threads=3):
+        run = await memory.start(many, 8)
         await until(lambda: Stage.now == 3)
         Stage.let_go.set()
 
@@ -137,11 +137,11 @@ async def test_no_more_steps_run_at_a_time_than_there_are_threads(app: App) -> N
 
 
 async def test_a_step_that_listens_is_recorded_as_soon_as_its_thread_ends(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 60)
-    async with app, app.worker():
-        run = await app.start(beats_too_long, "listener")
+    async with memory, memory.worker():
+        run = await memory.start(beats_too_long, "listener")
 
         assert await run.result(timeout="5s") == "timed out"
         assert Stage.ended == ["heard", "listener"]
@@ -162,19 +162,19 @@ async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
 
 
 async def test_the_place_of_a_step_that_took_too_long_stays_taken(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 0.01)
-    async with app, app.worker(threads=1):
-        first = await app.start(too_late, "first")
+    async with memory, memory.worker(threads=1):
+        first = await memory.start(too_late, "first")
         assert await first.result(timeout="5s") == "first took too long"
-        second = await app.start(one_quick, "second")
+        second = await memory.start(one_quick, "second")
 
         # Its own time is over before it has a place, so it never begins, not even later.
         with pytest.raises(RunFailed, match="step 'quick' took longer than 50ms"):
             await second.result(timeout="5s")
         Stage.let_go.set()
-        third = await app.start(one_quick, "third")
+        third = await memory.start(one_quick, "third")
         assert await third.result(timeout="5s") == "third"
         assert Stage.begun == ["first", "third"]
         assert Stage.most == 1
@@ -229,12 +229,12 @@ async def reporting() -> None:
 
 
 async def test_an_attempt_that_took_too_long_is_heard_no_more(
-    app: App, monkeypatch: pytest.MonkeyPatch
+    memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 0.01)
-    async with app:
-        async with app.worker():
-            run = await app.start(reporting)
+    async with memory:
+        async with memory.worker():
+            run = await memory.start(reporting)
             await run.result(timeout="5s")
             Stage.let_go.set()
             await until(lambda: Stage.ended == ["2", "1"])
@@ -257,9 +257,9 @@ async def test_a_cancel_reaches_a_thread_that_listens(app: App, force: bool) -> 
         await is_sound(app)
 
 
-async def test_a_cancel_does_not_wait_for_a_thread_that_does_not_listen(app: App) -> None:
-    async with app, app.worker():
-        run = await app.start(one_held, "deaf")
+async def test_a_cancel_does_not_wait_for_a_thread_that_does_not_listen(memory: App) -> None:
+    async with memory, memory.worker():
+        run = await memory.start(one_held, "deaf")
         await until(lambda: Stage.now == 1)
         assert await run.cancel()
 
@@ -279,16 +279,16 @@ async def gives_up(name: str) -> str:
     return "not reached"
 
 
-async def test_a_step_without_a_place_that_nobody_wants_any_more_never_begins(app: App) -> None:
-    async with app, app.worker(threads=1):
-        holder = await app.start(one_held, "holder")
+async def test_a_step_without_a_place_that_nobody_wants_any_more_never_begins(memory: App) -> None:
+    async with memory, memory.worker(threads=1):
+        holder = await memory.start(one_held, "holder")
         await until(lambda: Stage.now == 1)
-        run = await app.start(gives_up, "waiter")
+        run = await memory.start(gives_up, "waiter")
         assert await run.result(timeout="5s") == "gave up waiter"
         Stage.let_go.set()
 
         assert await holder.result(timeout="5s") == "holder"
-        assert await app.run(one_held, "last") == "last"
+        assert await memory.run(one_held, "last") == "last"
         assert Stage.begun == ["holder", "last"]
 
 
@@ -315,11 +315,11 @@ async def whose() -> list[str]:
     return [await who(), await who_async(), await who(), tenant.get()]
 
 
-async def test_a_step_has_a_copy_of_the_context_of_its_worker(app: App) -> None:
+async def test_a_step_has_a_copy_of_the_context_of_its_worker(memory: App) -> None:
     tenant.set("the worker's")
-    async with app, app.worker():
+    async with memory, memory.worker():
         tenant.set("set too late")
-        told = await app.run(whose)
+        told = await memory.run(whose)
 
         assert told == ["the worker's", "the worker's", "the worker's", "set in the body"]
         assert tenant.get() == "set too late"
@@ -342,9 +342,9 @@ async def loops_in_a_thread() -> int:
     return await awaits_in_a_thread()
 
 
-async def test_a_step_in_a_thread_may_have_a_loop_of_its_own(app: App) -> None:
-    async with app, app.worker(threads=1):
-        assert await app.run(loops_in_a_thread) == 7
+async def test_a_step_in_a_thread_may_have_a_loop_of_its_own(memory: App) -> None:
+    async with memory, memory.worker(threads=1):
+        assert await memory.run(loops_in_a_thread) == 7
 
 
 @step(retry=ONCE)

@@ -111,11 +111,11 @@ async def late_by_the_worker() -> None:
     [(late_by_options, "10ms"), (late_elsewhere, "10ms"), (late_by_the_worker, "30ms")],
 )
 async def test_the_call_decides_before_the_worker(
-    app: App, calling: onward.Workflow[[], None], limit: str
+    memory: App, calling: onward.Workflow[[], None], limit: str
 ) -> None:
-    async with app, app.worker(timeout="30ms"):
+    async with memory, memory.worker(timeout="30ms"):
         with pytest.raises(RunFailed, match=f"step 'endless' took longer than {limit}"):
-            await app.run(calling)
+            await memory.run(calling)
 
 
 @step(retry=Retry(attempts=3, first=0, only=TimeoutError), timeout="10ms")
@@ -131,9 +131,9 @@ async def in_time_at_last() -> int:
     return await slow_at_first()
 
 
-async def test_a_policy_may_speak_of_steps_that_took_too_long(app: App) -> None:
-    async with app, app.worker():
-        assert await app.run(in_time_at_last) == 3
+async def test_a_policy_may_speak_of_steps_that_took_too_long(memory: App) -> None:
+    async with memory, memory.worker():
+        assert await memory.run(in_time_at_last) == 3
 
 
 @step(timeout="10ms", retry=ONCE)
@@ -150,9 +150,9 @@ async def unheard() -> str:
     return await deaf()
 
 
-async def test_a_step_may_return_what_it_has_when_its_time_is_over(app: App) -> None:
-    async with app, app.worker():
-        assert await app.run(unheard) == "what it had"
+async def test_a_step_may_return_what_it_has_when_its_time_is_over(memory: App) -> None:
+    async with memory, memory.worker():
+        assert await memory.run(unheard) == "what it had"
 
 
 # --- cancels --------------------------------------------------------------------------------------
@@ -301,9 +301,9 @@ async def reporting_badly() -> str:
     return "not reached"
 
 
-async def test_progress_that_cannot_be_kept_is_an_error_of_the_step(app: App) -> None:
-    async with app, app.worker():
-        assert (await app.run(reporting_badly)).startswith("progress is an object")
+async def test_progress_that_cannot_be_kept_is_an_error_of_the_step(memory: App) -> None:
+    async with memory, memory.worker():
+        assert (await memory.run(reporting_badly)).startswith("progress is an object")
 
 
 @workflow
@@ -311,10 +311,10 @@ async def body_beats() -> Any:
     onward.current().heartbeat()
 
 
-async def test_a_body_has_no_heartbeat(app: App) -> None:
-    async with app, app.worker():
+async def test_a_body_has_no_heartbeat(memory: App) -> None:
+    async with memory, memory.worker():
         with pytest.raises(RunFailed, match="Call it from a step"):
-            await app.run(body_beats)
+            await memory.run(body_beats)
 
 
 async def test_there_is_no_current_run_outside() -> None:

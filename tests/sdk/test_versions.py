@@ -6,14 +6,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import onward
 from onward import App, Signal, step, workflow
 from tests.sdk.deploys import SECONDS, deployed, is_sound, reached
+from tests.sdk.watching import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    import pytest
 
     from onward import Run
 
@@ -200,7 +201,7 @@ async def leaf() -> str:
 @workflow
 async def family(again: bool) -> str:
     if again:
-        onward.continue_as_new(False)  # noqa: FBT003 - arguments are passed as they are
+        onward.continue_as_new(False)
     await onward.start(leaf)
     return await leaf()
 
@@ -211,13 +212,15 @@ def pinned(app: App, version: str | None) -> App:
     return app
 
 
+async def all_wait(app: App) -> bool:
+    return await app.counts() == {"waiting": 3, "succeeded": 1}
+
+
 async def test_children_and_continued_runs_inherit_the_version(app: App) -> None:
     async with app:
         async with pinned(app, "1").worker(workflows=[family, leaf]):
             run = await app.start(family.options(id="run"), again=True)
-            async with asyncio.timeout(SECONDS):
-                while await app.counts() != {"waiting": 3, "succeeded": 1}:
-                    await asyncio.sleep(0.005)
+            await until(lambda: all_wait(app))
         assert [info.version for info in await app.runs()] == ["1"] * 4
         assert (await run.info()).link == "continued_from"
 

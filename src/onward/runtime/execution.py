@@ -437,7 +437,11 @@ class Execution:
             self._pause(ended)
             return
         self._report(ended.unread)
+        self.notes.release()  # it may have come to its end on what history has
+        self._write_todo()
         wish = endings.asks_to_continue(self._body.main)
+        if self._journal.writing and (wish is not None or self.claimed.retry is not None):
+            return  # another run follows what is written
         cancel = self._mail.take_cancel() if wish is not None else None
         if wish is None or self._body.cancelled is not None:
             self._end(endings.end_of(self._body, self.program.shape))

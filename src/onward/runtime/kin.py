@@ -45,9 +45,9 @@ class Kin:
 
     def start_child(self, call: ChildCall) -> None:
         """Start the run that a call waits for; one with an id of its own must find it free."""
-        run = None if call.is_kept else call.start_row(self._parent)
         if not self._execution.is_wanted(call):
             return  # it was given up before it began
+        run = None if call.is_kept else call.start_row(self._parent)
         if call.is_kept:
             self._look(call)
         elif run is None:
@@ -80,9 +80,9 @@ class Kin:
 
     def start(self, call: StartCall) -> None:
         """Start a run that goes on by itself."""
-        run = call.start_row(self._parent)
         if not self._execution.is_wanted(call):
             return
+        run = call.start_row(self._parent)
         if call.has_id:
             self._ask(run, call, call.on_conflict)
         else:

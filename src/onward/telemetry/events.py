@@ -17,6 +17,9 @@ from onward.telemetry.scope import NOWHERE
 if TYPE_CHECKING:
     from onward.telemetry.scope import Scope
 
+# Without this, Python would print warnings of a library to people who have set up no logging.
+logging.getLogger("onward").addHandler(logging.NullHandler())
+
 _RUN = "run %(run)s of %(workflow)s "
 _STEP = "step %(step)s of run %(run)s, attempt %(attempt)s, "
 

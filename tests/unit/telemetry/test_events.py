@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
@@ -173,3 +175,12 @@ def test_nothing_is_made_of_an_event_that_nobody_wants() -> None:
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_event_belongs_to_a_logger_below_ours(event: str) -> None:
     assert EVENTS[event].logger.name.startswith("onward.")
+
+
+def test_nothing_is_printed_for_those_who_have_set_up_no_logging() -> None:
+    code = "from onward.telemetry.events import emit; emit('run.failed', reason='', error='')"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert answer.stdout + answer.stderr == ""

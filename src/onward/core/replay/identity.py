@@ -12,14 +12,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from onward.core.digest import digest
+
 ROOT = ""
 
 _ESCAPES = {ord(mark): f"%{ord(mark):02X}" for mark in "%:#=.@~"}
 
 
+_PART_MOST = 100
+"""How many characters of a text an identity holds: it is a key in the database, which has a limit."""
+
+
 def escaped(text: str) -> str:
-    """Return `text` without any separator; different texts stay different."""
-    return text if text.isalnum() else text.translate(_ESCAPES)
+    """Return `text` without any separator, and shortened; different texts stay different."""
+    whole = text if text.isalnum() else text.translate(_ESCAPES)
+    if len(whole) <= _PART_MOST:
+        return whole
+    return f"{whole[: _PART_MOST // 2]}~{digest(text)}"
 
 
 def keyed(name: str, key: str) -> str:

@@ -116,6 +116,13 @@ async def test_a_run_that_is_over_and_one_that_never_was_are_told_apart(world: W
     assert (absent.uid, absent.seq, absent.fate) == (None, None, "absent")
 
 
+async def test_a_target_that_no_database_could_hold_is_absent(world: World) -> None:
+    store = await world.store()
+
+    for target in ("a\0b", "a\ud800b", "long " * 20_000):
+        assert (await store.send(a_message(target, "m1"))).fate == "absent"
+
+
 async def test_a_message_to_a_run_that_has_not_begun_lies_there(world: World) -> None:
     worker = await world.worker()
     await worker.store.start(a_run("a")._replace(delay_in=MINUTE))

@@ -47,7 +47,6 @@ STARTS: dict[str, Callable[[NewRun], NewRun]] = {
 
 MESSAGES: dict[str, Callable[[Message], Message]] = {
     "NUL in the message id": lambda message: message._replace(message=NUL),
-    "NUL in the target": lambda message: message._replace(target=NUL),
     "NUL in the name": lambda message: message._replace(name=NUL),
     "surrogate in the message id": lambda message: message._replace(message=SURROGATE),
     "surrogate in the name": lambda message: message._replace(name=SURROGATE),
