@@ -275,6 +275,40 @@ async def test_nothing_of_a_run_that_is_over_goes_on(app: App) -> None:
         await until(it_stands_still)
 
 
+# --- at the same time -----------------------------------------------------------------------------
+
+present: set[int] = set()
+
+
+@step(timeout="20s", retry=Retry(attempts=1))
+async def meets_the_others(n: int) -> int:
+    present.add(n)
+    while len(present) < 4:  # noqa: ASYNC110 - it is other runs that we watch
+        await asyncio.sleep(0.001)
+    return n
+
+
+@workflow
+async def one_of_four(n: int) -> int:
+    return await meets_the_others(n)
+
+
+@workflow
+async def all_four() -> int:
+    return sum(await asyncio.gather(*(one_of_four(n) for n in range(4))))
+
+
+@workflow
+async def above_all_four() -> int:
+    return await all_four()
+
+
+async def test_the_children_of_a_gather_run_at_the_same_time(app: App) -> None:
+    present.clear()
+    async with working(app, workflows=[one_of_four, all_four, above_all_four]):
+        assert await app.run(above_all_four) == 6
+
+
 # --- counters -------------------------------------------------------------------------------------
 
 

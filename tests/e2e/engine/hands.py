@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker import Ports, Worker
-from onward.sdk import workflow
+from onward.sdk import step, workflow
 from onward.store.clock import SystemChance, SystemClock, spawn_thread
 from onward.store.store import open_store
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def working(url: str, options: Options) -> AsyncIterator[Worker]:
-    """Work on every workflow that was defined in this process, while the body runs."""
+    """Work on every workflow and step that was defined in this process, while the body runs."""
     definitions = [known for same_name in workflow.registered.values() for known in same_name]
+    steps = [known for same_name in step.registered.values() for known in same_name]
     ports = Ports(SystemClock(), SystemChance(), spawn_thread, lambda: open_store(url))
     async with open_store(url) as store:
-        worker = Worker(store, Registry(definitions), options, Limits(), ports)
+        worker = Worker(store, Registry(definitions, steps), options, Limits(), ports)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(worker.run())

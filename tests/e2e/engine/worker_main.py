@@ -14,7 +14,7 @@ from onward import App
 from onward.core.instant import SECOND
 from onward.errors import LeaseLost
 from onward.runtime.worker import Options
-from tests.e2e.engine import gates, shapes
+from tests.e2e.engine import gates, kinfolk, shapes
 from tests.e2e.engine.hands import working
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onward.runtime.worker import Worker
 
-KNOWN = (shapes, gates)  # importing them defines their workflows
+KNOWN = (shapes, gates, kinfolk)  # importing them defines their workflows
 LEASE_LOST = 75
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.codec import decode, encode
@@ -21,6 +22,14 @@ from onward.testing.simulation.errands import (
     patience,
     race,
     talk,
+)
+from onward.testing.simulation.families import (
+    COUNTERS,
+    KINDS,
+    OPTIONS,
+    clan,
+    doom,
+    is_right_family,
 )
 
 if TYPE_CHECKING:
@@ -58,20 +67,28 @@ class Client:
     async def _errand(self, run_id: str, name: str) -> None:
         await asyncio.sleep(self._draw.upto(10))
         run = await self._start(run_id, name)
-        _, result = await asyncio.gather(self._talk(run, name), self._result(run))
+        meddling = self._meddle(run) if self._draw.happens(0.25) else asyncio.sleep(0)
+        _, _, result = await asyncio.gather(self._talk(run, name), meddling, self._result(run))
         self._tell("result", run_id, result)
-        if not is_right(name, result):
+        if not (is_right if name in ERRANDS else is_right_family)(name, result):
             self._witness.accuse(f"{name} ended with {result!r}")
+        if name in COUNTERS:
+            await self._check_counters(run, COUNTERS[name])
         recorded = [decode(unpack(payload)) for payload in self._witness.payloads(run.uid)]
         if name == farewell.name and not is_tidy(recorded):
             self._witness.accuse(f"{run_id} ended before it was tidy: {recorded}")
         if await self._result(run) != result:
             self._witness.accuse(f"the result of {run_id} changed")
 
+    async def _check_counters(self, run: Run[Any], counters: dict[str, int]) -> None:
+        counted = (await self._insist(run.info)).counters
+        if counted != counters:
+            self._witness.accuse(f"{run.id} counted {counted}")
+
     async def _start(self, run_id: str, name: str) -> Run[list[str]]:
-        definition = ERRANDS[name].definition
+        definition = KINDS[name].definition
         arguments = definition.shape.bind((), {})
-        options = StartOptions(id=run_id)
+        options = replace(OPTIONS.get(name, StartOptions()), id=run_id)
         store = self._store
         uids = set()
         for _ in range(1 + self._draw.below(2)):  # starting twice starts once
@@ -92,9 +109,23 @@ class Client:
         elif name == race.name:
             await asyncio.sleep(self._draw.upto(6))
             await self._say(run, WORDS[0])
-        elif name == farewell.name:
+        elif name in (farewell.name, clan.name):
             await asyncio.sleep(self._draw.upto(30))
             self._tell("cancel", run.id, await self._insist(run.cancel))
+        elif name == doom.name:
+            await asyncio.sleep(self._draw.upto(30))
+            ended = await self._insist(lambda: run.cancel(force=True))
+            self._tell("force", run.id, ended)
+
+    async def _meddle(self, run: Run[Any]) -> None:
+        """Pause a run for a while."""
+        await asyncio.sleep(self._draw.upto(15))
+        is_open = await self._insist(lambda: sending.pause(self._store, run.id))
+        self._tell("pause", run.id, is_open)
+        await asyncio.sleep(self._draw.upto(15))
+        self._tell(
+            "resume", run.id, await self._insist(lambda: sending.resume(self._store, run.id))
+        )
 
     async def _say(self, run: Run[Any], word: str) -> None:
         payload, message = encode(word), f"{run.id} {word}"

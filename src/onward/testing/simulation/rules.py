@@ -34,6 +34,10 @@ class RunSeen(NamedTuple):
     crashes: int
     result: bytes | None
     error: bytes | None
+    parent: str | None = None
+    parent_identity: str | None = None
+    tied: int = 0
+    follows: str | None = None
 
 
 class RecordSeen(NamedTuple):
@@ -142,6 +146,8 @@ def _raised(process: Process, after: View, old: RunSeen, new: RunSeen) -> Iterat
 
 def _recorded(process: Process, before: View, after: View, record: RecordSeen) -> Iterator[str]:
     owned = before.runs.get(record.run)
+    if owned is None and _is_copied(after, record):
+        return
     if owned is None or owned.state != "running":
         yield f"{process.name} recorded {record.identity} of a run that is not running: {owned}"
     else:
@@ -153,6 +159,47 @@ def _recorded(process: Process, before: View, after: View, record: RecordSeen) -
     # a wait that has lasted as long as it should is not early.
     if closed_by_time and record.due is not None and max(after.now, after.steady) < record.due:
         yield f"{record.identity} of {record.run} ended before it was due: {record}"
+
+
+def _is_copied(after: View, record: RecordSeen) -> bool:
+    """Say whether a new run has a record from the run that it follows."""
+    run = after.runs[record.run]
+    if run.follows is None:
+        return False
+    old = after.records.get((run.follows, record.identity, record.attempt))
+    return old is not None and old._replace(run=record.run, message=record.message) == record
+
+
+def broken_families(view: View) -> Iterator[str]:
+    """Yield what is wrong between parents and children, once all runs are over."""
+    firsts: dict[tuple[str, str], str] = {}
+    lasts = {run.follows: run for run in view.runs.values() if run.follows is not None}
+    for run in view.runs.values():
+        if run.parent is None or run.parent_identity is None or run.follows is not None:
+            continue
+        place = run.parent, run.parent_identity
+        other = firsts.setdefault(place, run.id)
+        if other != run.id:
+            yield f"{place} started two runs: {other} and {run.id}"
+        last = run
+        while last.uid in lasts:
+            last = lasts[last.uid]
+        yield from _disagree(view, run, last)
+
+
+def _disagree(view: View, child: RunSeen, last: RunSeen) -> Iterator[str]:
+    assert child.parent is not None
+    assert child.parent_identity is not None
+    told = view.records.get((child.parent, child.parent_identity, 1))
+    if told is None or told.kind == "start":
+        return
+    if told.closed_at is None:
+        if view.runs[child.parent].state == "succeeded" and told.kind != "step":
+            yield f"{child.parent} succeeded, but waits for {child.id}"
+    elif told.state != last.state:
+        yield f"{last.id} is {last.state}, but its parent was told {told.state}"
+    elif told.state == "succeeded" and told.payload != last.result:
+        yield f"{last.id} has another result than its parent was told"
 
 
 def _not_owner(process: Process, before: View, run: RunSeen, did: str) -> Iterator[str]:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from onward.core.run import TERMINAL
 from onward.store.invariants import violated
 from onward.store.sqlite.connection import DIALECT
-from onward.testing.simulation.rules import RecordSeen, RunSeen, View, broken_rules
+from onward.testing.simulation.rules import (
+    RecordSeen,
+    RunSeen,
+    View,
+    broken_families,
+    broken_rules,
+)
 from onward.testing.simulation.trace import Event
 
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ _STATEMENTS = {
     "witness_changes": "SELECT total_changes()",
     "witness_runs": """
         SELECT r.uid, r.id, r.state, r.reason, r.due, r.worker, r.fence, r.inbox, r.crashes,
-               d.result, d.error
+               d.result, d.error, r.parent, r.parent_identity, r.tied, r.follows
         FROM onward_run r JOIN onward_run_data d USING (namespace, uid) ORDER BY r.uid""",
     "witness_records": """
         SELECT run, identity, attempt, seq, kind, state, due, message, payload, error, closed_at
@@ -90,13 +96,23 @@ class Witness:
         return [run for run in self._seen.runs.values() if run.state not in TERMINAL]
 
     def is_recorded(self, uid: str, payload: bytes) -> bool:
-        """Say whether a value is the recorded outcome of some step of a run."""
-        return payload in self.payloads(uid)
+        """Say whether a value is the recorded outcome of some step of a run, or of its family."""
+        if payload in self.payloads(uid):
+            return True
+        run = self._seen.runs[uid]
+        if run.parent is None and run.follows is None:
+            return False
+        return any(payload == record.payload for record in self._seen.records.values())
 
     def payloads(self, uid: str) -> list[bytes]:
         """Return the recorded results of all steps of a run."""
         steps = [r for r in self._seen.records.values() if (r.run, r.kind) == (uid, "step")]
         return [step.payload for step in steps if step.payload is not None]
+
+    def look_back(self) -> None:
+        """Look at all families, now that every run is over."""
+        for rule in broken_families(self._seen):
+            self.accuse(rule)
 
     def step_begins(self, process: Process, step: Attempt) -> None:
         """Take note that the code of a step begins to run.

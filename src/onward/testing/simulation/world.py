@@ -16,7 +16,8 @@ from onward.testing.clock import VirtualClock
 from onward.testing.simulation.client import Client
 from onward.testing.simulation.crew import Crew
 from onward.testing.simulation.draw import Draw
-from onward.testing.simulation.errands import ERRANDS, Outside, enter
+from onward.testing.simulation.errands import Outside, enter
+from onward.testing.simulation.families import KINDS
 from onward.testing.simulation.line import Memory
 from onward.testing.simulation.plan import TROUBLE_SECONDS, draw_plan
 from onward.testing.simulation.process import Process, SeededLoop
@@ -51,7 +52,7 @@ class Simulation:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan or draw_plan(seed, tuple(ERRANDS))
+        self.plan = plan or draw_plan(seed, tuple(KINDS))
         self.trace = Trace(seed)
         self.clock = VirtualClock()
         self.witness = Witness(self.clock, self.trace)
@@ -115,9 +116,20 @@ class Simulation:
             self.witness.accuse(f"not over after {PATIENCE_SECONDS} s: {stuck}")
             return
         await errands
+        await self._all_over()
         await trouble
         leaving.set()
         await work
+
+    async def _all_over(self) -> None:
+        """Wait for runs that nobody waits for."""
+        end = self._loop.time() + PATIENCE_SECONDS
+        while left := self.witness.open_runs():
+            if self._loop.time() > end:
+                self.witness.accuse(f"not over after all: {', '.join(map(str, left))}")
+                return
+            await asyncio.sleep(1)
+        self.witness.look_back()
 
     async def _trouble(self) -> None:
         await asyncio.gather(
