@@ -23,18 +23,20 @@ from tests.e2e.engine.outside import VARIABLE
 from tests.e2e.engine.supervisor import Crew
 from tests.e2e.engine.sweep import (
     CLIENT_POINTS,
+    EFFECT_POINTS,
     MIGRATION_POINTS,
     WORKER_POINTS,
     a_client_dies,
     a_process_dies_migrating,
     a_worker_dies,
+    a_worker_dies_paying,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 # The run of the sweep passes these once; the others it passes again and again.
-ONCE = ("finish", "park", "release")
+ONCE = ("effect", "finish", "park", "release")
 
 
 class Ground:
@@ -67,7 +69,12 @@ def sweep(ground: Ground, hits: int) -> None:
         with ground.crew() as crew:
             asyncio.run(a_process_dies_migrating(crew, point))
             count += 1
-    for points, dies in ((WORKER_POINTS, a_worker_dies), (CLIENT_POINTS, a_client_dies)):
+    deaths = (
+        (WORKER_POINTS, a_worker_dies),
+        (EFFECT_POINTS, a_worker_dies_paying),
+        (CLIENT_POINTS, a_client_dies),
+    )
+    for points, dies in deaths:
         for point in points:
             for hit in range(1, 2 if point.startswith(ONCE) else hits + 1):
                 with ground.crew() as crew, telling(f"{ground.name}: {point}, pass {hit}"):

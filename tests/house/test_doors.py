@@ -44,6 +44,16 @@ class Door(NamedTuple):
 # A name that its file no longer uses must go from here.
 DOORS = [
     Door(
+        "src/onward/sdk/effect.py",
+        {"uuid.uuid4"},
+        "the key of an effect that is called outside a run, where nothing is replayed",
+    ),
+    Door(
+        "src/onward/sdk/inside.py",
+        {"datetime.datetime.now", "random.Random", "uuid.uuid4"},
+        "now, uuid and random outside a run; inside they come from the run",
+    ),
+    Door(
         "src/onward/runtime/worker.py",
         {"asyncio.to_thread"},
         "the thread that keeps the lease is joined; without `spawn` there is none",

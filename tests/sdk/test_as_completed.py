@@ -159,7 +159,8 @@ async def test_the_first_may_be_all_that_is_wanted(app: App) -> None:
 
 @workflow
 async def none_at_all() -> int:
-    return len([done async for done in onward.as_completed([])])
+    nothing: list[asyncio.Future[int]] = []
+    return len([done async for done in onward.as_completed(nothing)])
 
 
 async def test_nothing_gives_nothing(app: App) -> None:

@@ -12,6 +12,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import NotFound, RunCancelled, RunFailed
+from onward.store.ends import to_overdue
 from tests.sdk.watching import ends, steps_of, until, until_state, working
 
 if TYPE_CHECKING:
@@ -388,3 +389,19 @@ async def test_a_parent_is_told_that_its_child_was_cancelled(app: App, force: bo
 
         reason = "forced" if force else "operator"
         assert await run.result(timeout="10s") == f"cancelled {reason}"
+
+
+async def test_of_two_wishes_that_come_together_one_is_recorded(app: App, url: str) -> None:
+    async with app:
+        async with working(app):
+            run = await app.start(busy.options(deadline="100ms"), "wait")
+            await until_state(run, "waiting")
+        await app._store.send(to_overdue(run.uid))
+        await run.cancel()
+        async with working(app) as worker:  # it finds both at once
+            while await run.state() != "timed_out":  # and much else happens meanwhile
+                for execution in list(worker.running.values()):
+                    execution.pump()
+                await asyncio.sleep(0)
+            await ends(app, url, run, "timed_out", "deadline")
+            assert await steps_of(run) == ["cancel", "tidy"]

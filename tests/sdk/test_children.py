@@ -98,7 +98,8 @@ async def test_a_child_gives_its_result_to_the_run_that_awaits_it(app: App) -> N
 
 async def test_a_falsy_result_of_a_child_is_a_result(app: App) -> None:
     async with app, app.worker():
-        for value in (None, False, 0, "", [], {}):
+        falsy: list[Any] = [None, False, 0, "", [], {}]
+        for value in falsy:
             run = await app.start(parent_of, value)
             found = await run.result(timeout="10s")
             assert found == [value]
@@ -285,17 +286,17 @@ async def test_a_retried_parent_may_use_the_id_of_a_child_again_that_ended_with_
 ) -> None:
     async with app, app.worker():
         run = await app.start(fail_beside_child.options(id="parent", retry=SOON), "pear")
-        first = await appears(app, "child of pear")
+        await appears(app, "child of pear")
 
         async def is_replaced() -> bool:
-            child = await app.get("child of pear")
-            return child.uid != first.uid and await child.state() == "waiting"
+            child = await app._store.newest("child of pear")
+            return child.parent != run.uid and child.state == "waiting"
 
         await until(is_replaced)
         await app.signal("child of pear", answer, 4)
 
         assert await run.result(timeout="10s") == [5, "pear"]
-        assert (await app._store.run(first.uid)).state == "cancelled"
+        assert await children(app, run) == [("ask", "cancelled")]
         await rests(app)
 
 

@@ -111,6 +111,11 @@ async def does_more() -> list[str]:
     return [await ship("c"), await go.wait()]
 
 
+async def does_more_first() -> list[str]:
+    sent = await ship("c")
+    return [sent, await helper("a"), await go.wait()]
+
+
 class Case(NamedTuple):
     """A deploy and what becomes of a run that was open; a text is what a parked one says of it."""
 
@@ -131,6 +136,7 @@ STRICT = {
     "removed start": Case(with_start, waits_only, "recorded: start 'helper'"),
 }
 PARKS = {
+    "inserted before a child": Case(with_child, does_more_first, "recorded: child 'helper'"),
     "other arguments": Case(plain, other_arguments, "asked:    step 'pack_up'"),
     "other kind": Case(plain, other_kind, "asked:    child 'pack_up'"),
     "removed child": Case(with_child, does_more, "recorded: child 'helper'"),

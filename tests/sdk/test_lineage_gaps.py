@@ -238,6 +238,20 @@ async def test_a_run_that_missed_its_deadline_cannot_be_cancelled(app: App) -> N
         assert await run.state() == "timed_out"
 
 
+async def test_who_waited_too_short_may_wait_again_and_what_is_over_needs_no_worker(
+    app: App,
+) -> None:
+    async with app:
+        async with app.worker(workflows=[waits]):
+            run = await app.start(waits.options(id="waits"))
+            with pytest.raises(TimeoutError):
+                await run.result(timeout="10ms")
+            await run.signal(go)
+            assert await run.result(timeout="20s") is None
+        again = await app.get("waits")
+        assert await asyncio.gather(run.result(timeout="20s"), again.result()) == [None, None]
+
+
 ticks: list[float] = []
 
 

@@ -123,7 +123,11 @@ async def test_a_list_that_is_changed_while_it_is_worked_through_keeps_what_was_
             await run.signal(resume_list, 1)
             found = await run.result(timeout="10s")
             assert found[:-3] == [f"{item}!" for item in ["new", *ITEMS[::-1]]]
-            assert {item for item, times in priced.items() if times > 1} == {"item 3", "item 7", "new"}
+            assert {item for item, times in priced.items() if times > 1} == {
+                "item 3",
+                "item 7",
+                "new",
+            }
             await rests(app)
 
 

@@ -182,7 +182,8 @@ async def test_starmap_spreads_the_arguments_of_each_item(app: App) -> None:
 
 @workflow
 async def two_maps_at_once() -> list[list[int]]:
-    return await asyncio.gather(squared.map([1, 2], limit=2), squared.map([3, 4], limit=2))
+    maps = squared.map([1, 2], limit=2), squared.map([3, 4], limit=2)
+    return list(await asyncio.gather(*maps))
 
 
 @workflow
@@ -474,6 +475,52 @@ async def test_a_map_cannot_have_one_id(app: App) -> None:
         assert "many runs" in await app.run(map_one_id)
 
 
+@step(name="twin")
+async def elder_twin(n: int) -> int:
+    return n
+
+
+@step(name="twin")
+async def younger_twin(n: int) -> int:
+    return -n
+
+
+@workflow
+async def map_a_twin() -> str:
+    try:
+        await younger_twin.map([1])
+    except BadInput as refused:
+        return str(refused)
+    return "taken"
+
+
+async def test_a_step_whose_name_another_has_is_not_mapped_for_the_wrong_one(app: App) -> None:
+    async with app, app.worker():
+        told = await app.run(map_a_twin)
+        assert "elder_twin" in told
+        assert "younger_twin" in told
+
+
+@step(name="namesake")
+async def namesake_step(n: int) -> int:
+    return n + 1
+
+
+@workflow(name="namesake")
+async def namesake_workflow(n: int) -> int:
+    return n + 10
+
+
+@workflow
+async def map_namesakes() -> list[list[int]]:
+    return [await namesake_step.map([1]), await namesake_workflow.map([1])]
+
+
+async def test_a_step_and_a_workflow_of_one_name_are_told_apart(app: App) -> None:
+    async with app, app.worker():
+        assert await app.run(map_namesakes) == [[2], [11]]
+
+
 # --- outside a run --------------------------------------------------------------------------------
 
 
@@ -495,6 +542,6 @@ async def test_outside_a_run_the_first_error_is_raised() -> None:
 async def test_outside_a_run_one_may_stop_half_way() -> None:
     results = aiter(squared.map(range(1000), limit=5))
     assert [await anext(results), await anext(results)] == [0, 1]
-    await results.aclose()  # type: ignore[attr-defined] # it is a generator
+    await results.aclose()
     assert len(gauge.done) < 10
     assert gauge.most <= 5

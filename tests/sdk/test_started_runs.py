@@ -94,7 +94,7 @@ async def wait_in_two_branches() -> list[int]:
     async def branch(extra: int) -> int:
         return extra + await child.result()
 
-    return await asyncio.gather(branch(10), branch(20))
+    return list(await asyncio.gather(branch(10), branch(20)))
 
 
 async def test_two_branches_wait_for_one_started_run(app: App) -> None:
@@ -145,6 +145,26 @@ async def test_a_started_run_goes_on_when_nobody_waits_for_it_for_a_while(app: A
 
         assert await run.result(timeout="10s") == [True, 5, 2]
         await rests(app)
+
+
+@workflow
+async def listen_in_rounds(n: int) -> int:
+    child = await onward.start(await_nod.options(id=f"round {n}"), 1)
+    try:
+        async with asyncio.timeout(0.01):
+            return await child.result()
+    except TimeoutError:
+        if n < 2:
+            onward.continue_as_new(n + 1)
+    return n
+
+
+async def test_a_run_may_go_on_as_a_new_one_when_it_has_stopped_listening(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(listen_in_rounds, 0)
+        assert await run.result(timeout="10s") == 2
+        await rests(app)
+        assert (await app.counts())["waiting"] == 3
 
 
 @workflow

@@ -79,7 +79,7 @@ async def test_an_awaited_child_ends_with_its_parent_however_that(app: App, how:
 
 async def test_a_child_that_is_not_tied_outlives_the_run_that_awaited_it(app: App) -> None:
     async with app, app.worker():
-        run = await app.start(end_beside, "returns", False)  # noqa: FBT003 - it is stored by place
+        run = await app.start(end_beside, "returns", False)
         child = await appears(app, "child")
         await run.signal(leave, 1)
 
@@ -104,7 +104,7 @@ async def test_a_started_run_that_is_tied_ends_with_its_parent(
 ) -> None:
     async with app:
         async with app.worker():
-            run = await app.start(start_and_end, how, True)  # noqa: FBT003 - it is stored by place
+            run = await app.start(start_and_end, how, True)
             child = await appears(app, "child")
             await is_in(child, "waiting")
             await asks_for(run, "leave")

@@ -74,6 +74,11 @@ def test_a_cancelled_group_lets_its_branches_tidy_up() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
+def test_a_paused_run_does_not_look_without_pause_at_a_wait_that_is_due(seed: int) -> None:
+    Simulation(seed, Plan((race.name,) * 3, 100, 0, CALM, pauses=1.0)).run()
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_a_signal_is_not_lost_with_a_wait_that_is_cancelled_as_it_arrives(seed: int) -> None:
     slow = Weather(delay=0.5, hints_lost=1.0, answers_lost=0.0, clears=0.0)
     Simulation(seed, Plan((race.name,) * 3, 100, 0, slow)).run()

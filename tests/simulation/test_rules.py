@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from onward.testing.simulation.process import Process
-from onward.testing.simulation.rules import WORLD, RecordSeen, RunSeen, View, broken_rules
+from onward.testing.simulation.rules import (
+    WORLD,
+    RecordSeen,
+    RunSeen,
+    View,
+    broken_families,
+    broken_rules,
+)
 
 NOW = 1_000_000
 RUN = RunSeen("u", "errand", "running", None, None, "me", 3, 0, 0, None, None)
@@ -78,6 +85,60 @@ def test_a_transaction_that_breaks_a_rule_is_told_on(before: View, after: View, 
 )
 def test_a_transaction_that_keeps_the_rules_is_let_pass(before: View, after: View) -> None:
     assert broken(before, after) == []
+
+
+FIRST = OVER._replace(uid="f", id="first")
+RETRY = OVER._replace(uid="r", id="first", follows="f", link="retry_of")
+PARENT = OVER._replace(uid="p", id="parent")
+CHILD = OVER._replace(uid="c", id="child", parent="p", parent_identity=":c#1", result=b"x")
+TOLD = STEP._replace(run="p", identity=":c#1", kind="child")
+
+
+def a_family(*members: RunSeen | RecordSeen) -> View:
+    view = View(NOW, NOW)
+    for member in members:
+        if isinstance(member, RunSeen):
+            view.runs[member.uid] = member
+        else:
+            view.records[member.run, member.identity, member.attempt] = member
+    return view
+
+
+@pytest.mark.parametrize(
+    ("family", "why"),
+    [
+        (a_family(PARENT, CHILD, CHILD._replace(uid="d", id="other")), "started two runs"),
+        (a_family(PARENT, CHILD, TOLD._replace(state="failed")), "its parent was told failed"),
+        (a_family(PARENT, CHILD, TOLD._replace(payload=b"y")), "another result"),
+        (a_family(PARENT, CHILD, TOLD._replace(closed_at=None, state="open")), "waits for child"),
+        (
+            a_family(FIRST, RETRY, STEP._replace(run="f"), STEP._replace(run="r", payload=b"y")),
+            "did :step#1 again",
+        ),
+    ],
+)
+def test_a_family_that_does_not_agree_is_told_on(family: View, why: str) -> None:
+    assert any(why in rule for rule in broken_families(family))
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        a_family(PARENT, CHILD, TOLD),
+        a_family(PARENT, CHILD._replace(state="failed"), TOLD._replace(state="failed")),
+        a_family(FIRST, RETRY, STEP._replace(run="f"), STEP._replace(run="r")),
+    ],
+)
+def test_a_family_that_agrees_is_let_pass(family: View) -> None:
+    assert list(broken_families(family)) == []
+
+
+def test_a_run_that_follows_another_may_begin_with_a_part_of_its_history() -> None:
+    before = a_family(FIRST, STEP._replace(run="f"))
+    after = a_family(FIRST, RETRY, STEP._replace(run="f"), STEP._replace(run="r"))
+    assert broken(before, after) == []
+    after.records["r", ":step#1", 1] = STEP._replace(run="r", payload=b"y")
+    assert "not running" in broken(before, after)[0]
 
 
 def test_a_changed_message_is_told_on() -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onward.core.run import TERMINAL
 from onward.testing.simulation import Simulation
+from onward.testing.simulation.rules import RunSeen
 
 if TYPE_CHECKING:
     from onward.testing.simulation import Trace
@@ -64,7 +66,8 @@ def test_nothing_comes_from_a_worker_after_its_crash() -> None:
 
 def situations(trace: Trace) -> set[str]:
     """Return which of the situations that matter came about in a world."""
-    found = {event.what for event in trace.events} & {"crash", "stop", "outage", "cancel"}
+    wanted = {"crash", "stop", "outage", "cancel", "force", "pause", "resume"}
+    found = {event.what for event in trace.events} & wanted
     found |= {f"left: {event.detail[0]}" for event in trace.of("leave")}
     begun = Counter(event.detail for event in trace.of("step"))
     if max(begun.values(), default=0) > 1:
@@ -72,9 +75,12 @@ def situations(trace: Trace) -> set[str]:
     if any(attempt > 1 for _, _, attempt in begun):
         found.add("a step was tried again after it failed")
     rows = [row for event in trace.of("commit") + trace.of("claim") for row in event.detail]
-    runs = [row[2] for row in rows if row[0] == "run"]
-    if any(crashes for *_, crashes, _, _ in runs):
+    runs = [RunSeen._make(row[2]) for row in rows if row[0] == "run"]
+    if any(run.crashes for run in runs):
         found.add("a run was adopted from a worker that vanished")
+    found |= {f"ended: {run.state} {run.reason}" for run in runs if run.state in TERMINAL}
+    found |= {"a run follows another" for run in runs if run.follows is not None}
+    found |= {"a run is paused" for run in runs if run.state == "paused"}
     records = [row[4] for row in rows if row[0] == "record"]
     found |= {f"{kind} {state}" for _, _, _, _, kind, state, *_ in records}
     return found
@@ -82,7 +88,7 @@ def situations(trace: Trace) -> set[str]:
 
 def test_the_worlds_are_not_blind_to_what_matters() -> None:
     seen: set[str] = set()
-    for seed in range(60):
+    for seed in range(100):
         seen |= situations(Simulation(seed).run())
     assert seen >= {
         "crash",
@@ -102,4 +108,20 @@ def test_the_worlds_are_not_blind_to_what_matters() -> None:
         "timer open",
         "timer succeeded",
         "cancel succeeded",
+        "force",
+        "pause",
+        "resume",
+        "a run is paused",
+        "a run follows another",
+        "ended: cancelled forced",
+        "ended: cancelled operator",
+        "ended: cancelled parent",
+        "ended: failed logic",
+        "ended: succeeded continued",
+        "ended: timed_out deadline",
+        "child open",
+        "child succeeded",
+        "start succeeded",
+        "note succeeded",
+        "step open",
     }

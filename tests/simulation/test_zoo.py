@@ -9,6 +9,7 @@ import pytest
 import onward.core.lease
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.runtime.attempt import Attempt
 from onward.runtime.journal import Journal
 from onward.runtime.waits import Waits
 from onward.runtime.worker import Worker
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.lease import Row
     from onward.runtime.calls import Call
+    from onward.runtime.notes import Noted
     from onward.runtime.waits import Mailbox
     from onward.store.commit import Commit
     from onward.store.rows import InboxRow, Move, RecordRow
@@ -105,6 +107,36 @@ def test_a_history_that_is_not_read_back_is_seen(monkeypatch: pytest.MonkeyPatch
     failure = first_failure()
     assert failure is not None
     assert "after it was recorded" in str(failure)
+
+
+def test_a_retry_that_begins_from_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onward.engine.following.retry_cut", lambda *_, **__: 0)
+    failure = first_failure()
+    assert failure is not None
+    assert "again when it was retried" in str(failure)
+
+
+def test_a_child_that_does_not_tell_its_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onward.runtime.endings.farewell", lambda *_: ())
+    failure = first_failure()
+    assert failure is not None
+    assert "not over after" in str(failure)
+
+
+def test_a_count_that_is_kept_from_an_attempt_that_failed_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exactly = Attempt.__init__
+    noted: dict[tuple[str, str], Noted] = {}
+
+    def carried_over(self: Attempt, *args: Any, **kwargs: Any) -> None:
+        exactly(self, *args, **kwargs)
+        self.noted = noted.setdefault((self.run.uid, self.identity), self.noted)
+
+    monkeypatch.setattr(Attempt, "__init__", carried_over)
+    failure = first_failure()
+    assert failure is not None
+    assert "counted" in str(failure)
 
 
 def test_a_failing_world_fails_in_the_same_way_again(monkeypatch: pytest.MonkeyPatch) -> None:

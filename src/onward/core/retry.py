@@ -64,8 +64,7 @@ class Retry:
         # What was given stays as it was, so that `replace()` does not read microseconds as seconds.
         object.__setattr__(self, "first_delay", first)
         object.__setattr__(self, "most_delay", most)
-        within = None if self.within is None else duration(self.within)
-        object.__setattr__(self, "within_most", within)
+        object.__setattr__(self, "within_most", _within(self.within))
         object.__setattr__(self, "only_names", _names("only", self.only))
         object.__setattr__(self, "never_names", _names("never", self.never))
 
@@ -116,6 +115,15 @@ def _check_attempts(attempts: object) -> None:
         raise BadInput(
             f"retry attempts={attempts!r}", "is not a whole number from 1", "1 means: try once."
         )
+
+
+def _within(given: DurationLike | None) -> Duration | None:
+    if given is None:
+        return None
+    within = duration(given)
+    if within == 0:
+        raise BadInput("retry within=0", "leaves no time for even one attempt", "Allow some.")
+    return within
 
 
 def _check_number(what: str, value: object, least: float, most: float, advice: str) -> None:

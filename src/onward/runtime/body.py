@@ -11,6 +11,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from onward.core.replay import (
+    RECORDS_MOST,
+    RECORDS_WARN,
     Ask,
     Clash,
     Deliver,
@@ -45,6 +47,7 @@ from onward.runtime.effects import EffectCall
 from onward.runtime.routing import step_run
 from onward.runtime.runloop import RunLoop, branch_now
 from onward.runtime.waits import Strays
+from onward.telemetry.events import emit
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.scope import scope_now
 
@@ -110,7 +113,7 @@ class Body:
         """The numbers of signals that it was not handed yet, by the waits that have them."""
         self.retry: Retry | None = None
         """How often its steps are tried, where they say nothing themselves."""
-        self.is_evicted = self._is_begun = False
+        self.is_evicted = self._is_begun = self._is_long = False
         self._draws: dict[tuple[str, str], int] = {}
         self._blame: dict[int, tuple[BaseException, Record]] = {}
         self._replay = replay
@@ -148,7 +151,8 @@ class Body:
     @property
     def has_open_branches(self) -> bool:
         """Say whether tasks or calls of the code are not over."""
-        return bool(self.calls) or any(not task.done() for task in self._loop.tasks)
+        calls = [call for call in self.calls.values() if not _only_listens(call)]
+        return bool(calls) or any(not task.done() for task in self._loop.tasks)
 
     # --- the code asks ---------------------------------------------------------------------------
 
@@ -296,6 +300,7 @@ class Body:
             raise Evicted
         if self.diverged is not None:
             return call  # the run will be parked; nothing more is asked of its history
+        self._check_length(self._replay.length + len(self.calls))
         ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, compare)
         match self._replay.ask(ask):
             case Fresh(identity):
@@ -307,13 +312,7 @@ class Body:
                 self._register(call, identity)
                 self._held[id(ask)] = ask, place_now()
             case Resume(record):
-                call = still_elsewhere(call, record)
-                self._register(call, record.identity)
-                call.take_up(record)
-                if self._replay.live:
-                    self._do(call)
-                else:
-                    self._held[id(ask)] = ask, place_now()
+                call = self._resume(call, ask, record)
             case Joined(identity, record):
                 self._join(call, identity, record)
             case Clash(identity):
@@ -332,6 +331,31 @@ class Body:
         ask = Ask("", call.kind, call.name, None, call.args_hash)
         was = Record(call.identity, 1, None, call.kind, call.name, RecordState.OPEN, args_hash)
         self.diverged = Diverged(Difference.ARGUMENTS, was, ask)
+
+    def _check_length(self, length: int) -> None:
+        """Tell of a history that becomes long, and refuse a call that would make it too long."""
+        if length < RECORDS_WARN or not self._replay.live:
+            return
+        if length >= RECORDS_MOST:
+            raise BadInput(
+                f"run {self.run.id}",
+                f"has {RECORDS_MOST:,} records, and a history can have no more",
+                "Use map for many items, or go on as a new run with onward.continue_as_new",
+            )
+        if not self._is_long:
+            self._is_long = True
+            emit("run.long", self._scope, count=RECORDS_WARN)
+
+    def _resume(self, call: Call, ask: Ask, record: Record) -> Call:
+        """Go on with a call that history has begun, and return it as history knows it."""
+        call = still_elsewhere(call, record)
+        self._register(call, record.identity)
+        call.take_up(record)
+        if self._replay.live:
+            self._do(call)
+        else:
+            self._held[id(ask)] = ask, place_now()
+        return call
 
     def _register(self, call: Call, identity: str) -> None:
         call.identity = identity
@@ -448,3 +472,7 @@ class Body:
         if found is not None:
             self.abandon(found[0])
             self._hand_over(*found)
+
+
+def _only_listens(call: Call) -> bool:
+    return isinstance(call, ChildCall) and call.only_listens

@@ -83,6 +83,11 @@ class ChildCall(Awaited):
         return self._start is not None and bool(self._start.tied)
 
     @property
+    def only_listens(self) -> bool:
+        """Say whether it is about a run that goes on by itself, whoever listens."""
+        return self._start is None and not self.is_tied
+
+    @property
     def has_id(self) -> bool:
         """Say whether the user chose the id of the child, so that it may be taken."""
         return self._start is not None and bool(self._start.id)

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from onward.core.effect import Effect, EffectState, Terms, planned
+from onward.core.effect import START_WITHIN, Effect, EffectState, Terms, planned
 from onward.core.effect import effect_key as key_of
 from onward.core.instant import SECOND
 from onward.core.replay import RecordKind
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.core.replay import Record
     from onward.core.retry import Retry
+    from onward.runtime.notes import Noted
     from onward.store.rows import Claimed, EffectRow
 
 T = TypeVar("T")
@@ -73,12 +74,14 @@ class EffectDefinition:
     settle: Duration = SETTLE
     approve: bool = False
     interval: Duration | None = None
+    start_within: Duration = START_WITHIN
 
     @property
     def terms(self) -> Terms:
         """What its author stated about it."""
         reconciles = self.reconcile is not None
-        return Terms(self.timeout, self.settle, reconciles, self.retry or STEPS)
+        retry = self.retry or STEPS
+        return Terms(self.timeout, self.settle, reconciles, retry, self.start_within)
 
 
 class Sending(NamedTuple):
@@ -125,8 +128,10 @@ class EffectCall(Awaited):
         """Why it is uncertain, if it is."""
         self.has_news = False
         """Whether an operator has spoken since the ledger was last read."""
-        self.has_turn = False
-        """Whether it may be sent now, where the rate is limited."""
+        self.turn: Instant | None = None
+        """From when it may be sent, where the rate is limited and it was given its turn."""
+        self.noted: Noted | None = None
+        """What its handler has noted."""
         self.task: asyncio.Task[None] | None = None
 
     def key(self, run: Claimed) -> str:
@@ -140,9 +145,22 @@ class EffectCall(Awaited):
             self.effect.state is EffectState.PLANNED and not self.effect.approved
         )
 
+    def take_up(self, record: Record) -> None:
+        """Go on where an open record left off: it says if it has its turn."""
+        super().take_up(record)
+        self.turn = record.due
+
+    @property
+    def next_at(self) -> Instant:
+        """When something can be done about it."""
+        return max(self.effect.due or 0, self.turn or 0)
+
     def take_up_row(self, row: EffectRow, effect: Effect) -> None:
         """Go on from what the ledger says; what is sent is what it has, byte for byte."""
         self.effect = effect
+        sent_at = (row.start_by or 0) - self.definition.start_within
+        if self.turn is not None and self.turn <= sent_at:
+            self.turn = None  # a turn is for one send
         self.args = row.args
         self.doubt = row.error
 

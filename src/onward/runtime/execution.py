@@ -102,7 +102,7 @@ class Execution:
         self._alarm: asyncio.TimerHandle | None = None
         # Stopped: nothing more is asked of the body. Gone: it is unwound, and its worker knows.
         self.is_stopped = self._gone = self._pumping = False
-        self._leaving = self._broken = self._reported = False
+        self._leaving = self._broken = self._reported = self._is_stopping = False
         self._is_new = not history
 
     # --- life ------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Execution:
         """Write the outcome of a step; the body is handed it once it is written."""
         if not self.is_wanted(call):
             return
-        notes = partial(self._step_notes, call, noted) if noted else None
+        notes = self.notes_of(call, noted)
         state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
         self._journal.close(call, state, self.pump, payload=payload, error=error, notes=notes)
 
@@ -251,7 +251,13 @@ class Execution:
         if self.is_wanted(call):
             self._journal.fail_attempt(call, error, after, wait)
 
-    def _step_notes(self, call: StepCall, noted: Noted, seq: int) -> NewRecord:
+    def notes_of(
+        self, call: StepCall | EffectCall, noted: Noted | None
+    ) -> Callable[[int], NewRecord] | None:
+        """Return what makes a record of what a call has noted, if it has noted anything."""
+        return partial(self._step_notes, call, noted) if noted else None
+
+    def _step_notes(self, call: StepCall | EffectCall, noted: Noted, seq: int) -> NewRecord:
         kept = self.notes.keep(call.identity, noted, seq)
         return self._journal.note_row(step_notes(call.identity), kept)
 
@@ -301,7 +307,8 @@ class Execution:
 
     def _end_waits(self) -> None:
         cancel = self._mail.take_cancel()
-        if cancel is not None and self._body.cancelled is None:
+        if cancel is not None and not (self._body.cancelled or self._is_stopping):
+            self._is_stopping = True  # the body hears of it when it is written
             wish = CancelCall(CANCEL_IDENTITY)
             kept = endings.keep_stop(endings.read_stop(cancel))
             state = RecordState.SUCCEEDED
@@ -368,7 +375,8 @@ class Execution:
             self._park(Move(state, reason, due=due, seen=self._mail.seen))
 
     def _next_due(self) -> Instant | None:
-        due = self.waits.next_due() if self.waits else None
+        # While it is held no wait comes to its end, however long it is due.
+        due = self.waits.next_due() if self.waits and not self._is_held else None
         if self._body.cancelled is None:
             return due
         grace = endings.grace_ends(self._body.cancelled)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onward.codec import encode_error
+from onward.codec import decode_error, encode_error
 from onward.core.decision import Moved
 from onward.core.effect import (
     Effect,
@@ -28,9 +28,10 @@ from onward.core.effect import (
 from onward.core.lease import Fate
 from onward.core.replay import RecordState
 from onward.engine.effects import as_effect
-from onward.engine.payloads import pack
+from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
 from onward.runtime.effects import EffectCall
+from onward.runtime.telling import tell_effect
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -93,11 +94,12 @@ class Ledger:
         """Go on from a row that another stay of the run, another run or an operator has written."""
         inherits = row.run != self._execution.uid
         if call.effect.state is EffectState.IN_FLIGHT:
-            self._move(call, Lost())  # whoever sent it is gone
+            gone = InterruptedError("its worker was gone before the call had answered")
+            self._move(call, Lost(), error=pack(encode_error(gone)))
         elif inherits and call.effect.state is EffectState.FAILED:
             self._move(call, Inherited())
         elif settled(call.effect):
-            self._close(call, row.result)
+            self._close(call, row.result, row.error)
         else:
             self.go_on(call)
 
@@ -108,8 +110,11 @@ class Ledger:
             self._plan(call)
         elif call.has_news:
             self.look(call)
-        elif call.waits_for_somebody or (effect.due or 0) > self._host.now():
-            call.due = effect.due
+        elif call.waits_for_somebody:
+            call.due = None
+            self._execution.waits.add(call)
+        elif call.next_at > self._host.now():
+            call.due = call.next_at
             self._execution.waits.add(call)
         elif effect.state is EffectState.NEEDS_RECONCILE:
             self._ask(call)
@@ -140,12 +145,12 @@ class Ledger:
         if self._execution.holds_back(call):
             return
         interval = call.definition.interval
-        if interval is not None and not call.has_turn:
+        if interval is not None and call.turn is None:
             self.busy += 1
             turn = self._host.turn(f"effect {call.name}", interval)
             turn.add_done_callback(lambda done: self._turn(call, done))
             return
-        call.has_turn = False
+        call.turn = None
         began = self._host.clock.monotonic()
         failpoint("effect.before")
         intended = advance(call.effect, Sent(), call.definition.terms, now=self._host.now())
@@ -161,17 +166,16 @@ class Ledger:
         if done.cancelled() or done.exception() is not None:
             self._execution.drop()
             return
-        call.has_turn = True
+        call.turn = self._host.now() + done.result()
         if done.result() > 0:
-            call.due = self._host.now() + done.result()
-            self._execution.waits.add(call)
-        else:
-            self._send(call)
+            call.is_kept = False  # parked, its record says when its turn is
+        self.go_on(call)
         self._execution.pump()
 
     def _intended(self, call: EffectCall, began: int) -> None:
         failpoint("effect.intended")
         self.busy += 1
+        call.doubt = None
         frame = window(call.definition.terms, at=began)
         call.task = self._host.send_effect(self._execution, call, frame)
         call.task.add_done_callback(lambda _: self._rested(call))
@@ -186,10 +190,13 @@ class Ledger:
         """Settle an effect that happened; with an error where its result cannot be kept."""
         self._move(call, Returned(), result=result, error=error)
 
-    def not_applied(self, call: EffectCall, after: Duration | None, error: bytes) -> None:
-        """Take note that an effect did not happen."""
+    def not_applied(
+        self, call: EffectCall, after: Duration | None, error: bytes
+    ) -> Duration | None:
+        """Take note that an effect did not happen, and return how long until it is sent again."""
         fact = RaisedNotApplied(after, chance=self._host.chance())
-        self._move(call, fact, error=error)
+        to = self._move(call, fact, error=error)
+        return None if to is None or to.due is None else max(0, to.due - self._host.now())
 
     def lost(self, call: EffectCall, error: bytes) -> None:
         """Take note that nobody knows whether an effect happened."""
@@ -215,13 +222,13 @@ class Ledger:
         *,
         result: bytes | None = None,
         error: bytes | None = None,
-    ) -> None:
+    ) -> Effect | None:
         if self._execution.is_stopped:
-            return
+            return None
         decision = advance(call.effect, fact, call.definition.terms, now=self._host.now())
         if not isinstance(decision, Moved):
             self.look(call)  # somebody else has settled it
-            return
+            return None
         failpoint("effect.replied")
         to = decision.to
         if settled(to):
@@ -229,7 +236,9 @@ class Ledger:
         else:
             then = partial(self.go_on, call)
             call.doubt = error or call.doubt
-        self._write(call, to, then, result=result, error=error or call.doubt)
+        kept = error if to.state is EffectState.APPLIED else error or call.doubt
+        self._write(call, to, then, result=result, error=kept)
+        return to
 
     def _settled(self, call: EffectCall, result: bytes | None, error: bytes | None) -> None:
         failpoint("effect.settled")
@@ -242,7 +251,10 @@ class Ledger:
         may have been faster. Should we die before it, the ledger says the same again.
         """
         state, payload, failed = _outcome(call, call.effect, result, error)
-        self._journal.close(call, state, self._execution.pump, payload=payload, error=failed)
+        notes = self._execution.notes_of(call, call.noted) if failed is None else None
+        self._journal.close(
+            call, state, self._execution.pump, payload=payload, error=failed, notes=notes
+        )
 
     def _write(
         self,
@@ -258,11 +270,16 @@ class Ledger:
         )
 
         def written(fate: Fate) -> None:
+            if self._execution.is_stopped:
+                return  # the run has ended or left: nothing more is sent or written for it
             if fate is Fate.BUSY:
                 self.look(call)
                 return
+            is_new = call.effect.version == 0 or call.effect.state is not to.state
             call.effect = to
             call.is_kept = True
+            if is_new and call.waits_for_somebody:
+                tell_effect(self._host.observer, self._execution.scope, row, self._host.now())
             then()
             self._execution.pump()
 
@@ -273,13 +290,14 @@ def _outcome(
     call: EffectCall, effect: Effect, result: bytes | None, error: bytes | None
 ) -> tuple[RecordState, bytes | None, bytes | None]:
     """Return how the record of a settled effect is closed."""
-    if effect.state is EffectState.APPLIED and error is None:
+    if effect.state is EffectState.APPLIED and (result is not None or error is None):
         return RecordState.SUCCEEDED, result, None
-    if effect.state is EffectState.APPLIED:
+    if effect.state is EffectState.APPLIED:  # its result could not be kept
         return RecordState.FAILED, None, error
     if effect.state is EffectState.SKIPPED:
         return RecordState.FAILED, None, pack(encode_error(EffectSkipped(call.name)))
-    if error is None:
+    # Why it was uncertain once is no reason any more.
+    if error is None or not isinstance(decode_error(unpack(error)), NotApplied):
         why = "it was rejected" if not effect.approved else "it did not happen"
         error = pack(encode_error(NotApplied(f"effect {call.name!r}: {why}")))
     return RecordState.FAILED, None, error

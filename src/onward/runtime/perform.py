@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Failure, Retry
     from onward.runtime.calls import StepCall
     from onward.runtime.definition import Limits
+    from onward.runtime.effects import EffectCall
     from onward.runtime.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
 
@@ -114,7 +115,7 @@ class Performer:
                 attempt.noted.kept((0, 0))  # fails here if it is too much
         except asyncio.CancelledError as stopped:
             attempt.is_stopped = True
-            is_own = call.expired is None and await _stopped_itself(execution, call)
+            is_own = call.expired is None and await stopped_itself(execution, call)
             if call.expired is not None:
                 self._failed(execution, call, attempt, call.expired)
             elif is_own:
@@ -209,8 +210,8 @@ def _expired(call: StepCall, limit: Duration) -> TimedOut:
     return TimedOut(f"step {call.name!r}", show(limit))
 
 
-async def _stopped_itself(execution: Execution, call: StepCall) -> bool:
-    """Say whether a step was stopped by its own code: nobody else wanted it to.
+async def stopped_itself(execution: Execution, call: StepCall | EffectCall) -> bool:
+    """Say whether code was stopped by itself: nobody else wanted it to.
 
     When a loop ends it stops all tasks at once, so it takes a moment to know.
     """

@@ -8,108 +8,183 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onward.codec import encode_error
+from onward.codec import decode_error, encode, encode_error
 from onward.core.effect import Answer
 from onward.core.instant import duration, show
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotApplied, TimedOut
-from onward.runtime.context import body_now
+from onward.runtime.attempt import Attempt
+from onward.runtime.context import body_now, step_now
 from onward.runtime.effects import Applied, Sending, sending_now
+from onward.runtime.perform import stopped_itself
+from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
+    from contextvars import Context
 
     from onward.core.effect import Window
+    from onward.core.instant import Duration
     from onward.core.ports import Clock
     from onward.runtime.effects import EffectCall
     from onward.runtime.execution import Execution
+    from onward.telemetry.observer import Observer, StepOutcome
 
 
 class Sender:
     """Calls the handlers of effects for a worker: async ones on its loop, others in its threads."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, threads: Executor | None, clock: Clock
+        self,
+        loop: asyncio.AbstractEventLoop,
+        threads: Executor | None,
+        clock: Clock,
+        observer: Observer,
     ) -> None:
         self._loop = loop
         self._threads = threads
         self._clock = clock
+        self._observer = observer
         self._context = copy_context()
         self._context.run(body_now.set, None)
 
-    def send(self, execution: Execution, call: EffectCall, window: Window) -> asyncio.Task[None]:
-        """Make the call, if it may still begin by this machine's clock."""
-        context = self._context.copy()
+    def send(
+        self,
+        execution: Execution,
+        call: EffectCall,
+        window: Window,
+        tell: Callable[[bytes], None],
+    ) -> asyncio.Task[None]:
+        """Make the call, if this machine's clock says that it may still begin."""
+        attempt, context = self._begin(execution, call, tell)
         key = call.key(execution.claimed)
         context.run(sending_now.set, Sending(call.name, key, window.send_by, self._clock))
-        return self._loop.create_task(self._send(execution, call, window), context=context)
+        call.noted = attempt.noted
+        if self._observer.steps:
+            self._observer.step_begun(attempt.scope, context)
+        sending = self._send(execution, call, attempt, window)
+        return self._loop.create_task(sending, context=context)
 
-    async def _send(self, execution: Execution, call: EffectCall, window: Window) -> None:
+    def _begin(
+        self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
+    ) -> tuple[Attempt, Context]:
+        """Return a context in which code is part of the run as that of a step is."""
+        number = call.effect.attempt
+        scope = StepScope(execution.scope, call.name, call.identity, number)
+        attempt = Attempt(
+            execution.claimed,
+            call.name,
+            call.identity,
+            number,
+            lambda value: tell(pack(encode(value, path="progress"))),
+            scope,
+        )
+        context = self._context.copy()
+        context.run(step_now.set, attempt)
+        context.run(scope_now.set, scope)
+        return attempt, context
+
+    async def _send(
+        self, execution: Execution, call: EffectCall, attempt: Attempt, window: Window
+    ) -> None:
         ledger = execution.ledger
-        if self._clock.monotonic() > window.start_by:
-            # We slept through it: somebody may have judged this by now, so it is not sent.
-            late = NotApplied(f"effect {call.name!r} was not sent in time", after=0)
-            ledger.not_applied(call, 0, pack(encode_error(late)))
-            return
         try:
-            result = await self._call(call)
+            result = await self._call(call, window)
         except NotApplied as not_applied:
-            after = not_applied.after
-            try:
-                wait = None if after is None else duration(after)
-            except BadInput:  # an impossible wait must not make it uncertain
-                wait = None
-            ledger.not_applied(call, wait, pack(encode_error(not_applied)))
-        except asyncio.CancelledError:
-            raise  # the worker stops: whoever takes the run over finds it in flight
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            again = ledger.not_applied(call, _wait(not_applied), pack(_known(not_applied)))
+            self._ended(attempt, "failed", not_applied, again)
+        except asyncio.CancelledError as stopped:
+            if not await stopped_itself(execution, call):
+                self._ended(attempt, "cancelled")
+                raise  # the worker stops: whoever takes the run over finds it in flight
+            self._lost(execution, call, attempt, stopped)
+        except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - anything else says nothing about outside
-            ledger.lost(call, pack(encode_error(error)))
+            self._lost(execution, call, attempt, error)
         else:
-            self._returned(execution, call, result)
+            self._returned(execution, call, attempt, result)
+        finally:
+            attempt.is_stopped = True
 
-    def _returned(self, execution: Execution, call: EffectCall, result: Any) -> None:
+    def _lost(
+        self, execution: Execution, call: EffectCall, attempt: Attempt, error: BaseException
+    ) -> None:
+        is_late = isinstance(error, TimedOut) and error.__cause__ is not None
+        execution.ledger.lost(call, pack(encode_error(error)))
+        self._ended(attempt, "timed_out" if is_late else "failed", error)
+
+    def _returned(
+        self, execution: Execution, call: EffectCall, attempt: Attempt, result: Any
+    ) -> None:
         try:
             kept = pack(call.definition.shape.encode_result(result))
         except Exception as error:  # noqa: BLE001 - it happened, though its result cannot be kept
             execution.ledger.returned(call, None, pack(encode_error(error)))
+            self._ended(attempt, "failed", error)
         else:
             execution.ledger.returned(call, kept, None)
+            self._ended(attempt, "succeeded")
 
-    async def _call(self, call: EffectCall) -> Any:
+    def _ended(
+        self,
+        attempt: Attempt,
+        outcome: StepOutcome,
+        error: BaseException | None = None,
+        again: Duration | None = None,
+    ) -> None:
+        if self._observer.steps or error is not None:
+            self._observer.step_ended(attempt.scope, outcome, error, again)
+
+    async def _call(self, call: EffectCall, window: Window) -> Any:
+        if self._clock.monotonic() > window.start_by:
+            # We slept through it: somebody may have judged this by now, so it is not sent.
+            raise NotApplied(f"effect {call.name!r} was not sent in time", after=0)
         args, kwargs = call.arguments()
         limit = call.definition.timeout
         try:
             async with asyncio.timeout(limit / 1_000_000) as clock:
                 if call.definition.is_async:
                     return await call.definition.fn(*args, **kwargs)
-                work = partial(copy_context().run, call.definition.fn, *args, **kwargs)
-                return await self._loop.run_in_executor(self._threads, work)
+                return await self._in_thread(partial(call.definition.fn, *args, **kwargs))
         except TimeoutError as error:
             if clock.expired():
                 raise TimedOut(f"effect {call.name!r}", show(limit)) from error
             raise
 
-    def ask(self, execution: Execution, call: EffectCall) -> asyncio.Task[None]:
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        attempt = partial(copy_context().run, _outcome, work)
+        result, error = await self._loop.run_in_executor(self._threads, attempt)
+        if error is not None:
+            raise error
+        return result
+
+    def ask(
+        self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
+    ) -> asyncio.Task[None]:
         """Ask the reconciler what became of a call."""
-        return self._loop.create_task(self._ask(execution, call), context=self._context.copy())
+        _, context = self._begin(execution, call, tell)
+        return self._loop.create_task(self._ask(execution, call), context=context)
 
     async def _ask(self, execution: Execution, call: EffectCall) -> None:
         answer, result = Answer.UNKNOWN, None
         try:
             said = await self._reconcile(execution, call)
             if isinstance(said, Applied):
-                answer = Answer.APPLIED
                 result = pack(call.definition.shape.encode_result(said.result))
+                answer = Answer.APPLIED
             elif isinstance(said, NotApplied) or said is NotApplied:
                 answer = Answer.NOT_APPLIED
         except NotApplied:
             answer = Answer.NOT_APPLIED
         except asyncio.CancelledError:
+            if not await stopped_itself(execution, call):
+                raise
+        except (KeyboardInterrupt, GeneratorExit):
             raise
-        except Exception:  # noqa: BLE001 - one that fails does not know
-            answer, result = Answer.UNKNOWN, None
+        except BaseException:  # noqa: BLE001 - one that fails does not know
+            answer = Answer.UNKNOWN
         execution.ledger.answered(call, answer, result)
 
     async def _reconcile(self, execution: Execution, call: EffectCall) -> Any:
@@ -120,6 +195,30 @@ class Sender:
         async with asyncio.timeout(call.definition.timeout / 1_000_000):
             if inspect.iscoroutinefunction(reconcile):
                 return await reconcile(*args, **kwargs)
-            work = partial(copy_context().run, reconcile, *args, **kwargs)
-            said = await self._loop.run_in_executor(self._threads, work)
+            said = await self._in_thread(partial(reconcile, *args, **kwargs))
             return await said if inspect.isawaitable(said) else said
+
+
+def _wait(error: NotApplied) -> Duration | None:
+    try:
+        return None if error.after is None else duration(error.after)
+    except BadInput:  # an impossible wait must not make it uncertain
+        return None
+
+
+def _known(error: NotApplied) -> Any:
+    """Return the error as the body gets it: a `NotApplied`, whatever of its type is known there."""
+    kept = encode_error(error)
+    if not isinstance(decode_error(kept), NotApplied):
+        plain = NotApplied(f"{type(error).__qualname__}: {error}")
+        plain.__cause__ = error
+        kept = encode_error(plain)
+    return kept
+
+
+def _outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """Do it in a thread; its error is returned, for a future does not take every one."""
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
+        return None, error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.codec import decode_error
+from onward.codec import decode_error, read_error
+from onward.core.effect import EffectState
 from onward.core.replay import RecordKind
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import unpack
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
-    from onward.store.rows import Claimed, Move
+    from onward.store.rows import Claimed, EffectWrite, Move
     from onward.telemetry.observer import Observer
 
 NAMED_MOST = 10
@@ -57,6 +58,18 @@ def tell_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
     if missed:
         emit("run.unread", scope, count=len(missed), unread=", ".join(missed[:NAMED_MOST]))
     return bool(missed)
+
+
+def tell_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Instant) -> None:
+    """Tell that an effect waits for somebody, whatever else its run can still do."""
+    if row.state == EffectState.PLANNED:
+        reason, message = Reason.APPROVAL, f"effect {row.name!r} waits for approval"
+    else:
+        reason, message = Reason.RECONCILIATION, f"nobody knows if effect {row.name!r} happened"
+        if row.error is not None:
+            why = read_error(unpack(row.error))
+            message += f": {why.type}: {why.message}"
+    observer.effect_waits(scope, row.name, row.key, reason, at=at, message=message)
 
 
 def tell_crasher(observer: Observer, run: Claimed, worker: str, at: Instant) -> None:

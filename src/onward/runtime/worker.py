@@ -183,11 +183,11 @@ class Worker:
         self, execution: Execution, call: EffectCall, window: Window
     ) -> asyncio.Task[None]:
         """Start to make the call of an effect."""
-        return self._sender.send(execution, call, window)
+        return self._sender.send(execution, call, window, partial(self.progress, execution))
 
     def ask_effect(self, execution: Execution, call: EffectCall) -> asyncio.Task[None]:
         """Start to ask the reconciler of an effect."""
-        return self._sender.ask(execution, call)
+        return self._sender.ask(execution, call, partial(self.progress, execution))
 
     def progress(self, execution: Execution, value: bytes) -> None:
         """Let others see how far a run is; from any thread."""
@@ -223,8 +223,13 @@ class Worker:
 
     def ended(self, execution: Execution, end: End) -> None:
         """Take note that a run left this worker's hands."""
-        if self.running.pop(execution.uid, None) is not None:
+        current = self.running.get(execution.uid)
+        if current is not None:
             tell_left(self.observer, execution.scope, execution.move, self.now())
+        if current is not execution:  # it came back to us before we heard that it had left
+            execution.evict()
+            return
+        del self.running[execution.uid]
         assert self._ear is not None
         self._ear.subjects.discard(run_subject(execution.uid))
         if end is End.PARKED and not self._stopping:
@@ -257,7 +262,7 @@ class Worker:
         self._performer = Performer(
             self._loop, threads, self._chance, self._limits, self.now, self.observer
         )
-        self._sender = Sender(self._loop, threads, self._clock)
+        self._sender = Sender(self._loop, threads, self._clock, self.observer)
         self._board = ProgressBoard(self._store, self.id, self._loop)
         self._set_time(await self._store.now())
         await self._store.take_lease(self.id, self._options.lease)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from uuid import uuid4
 
 from onward.codec import check_id, signature_of
+from onward.core.effect import START_WITHIN
 from onward.core.instant import duration
 from onward.errors import BadInput, NotInBody
+from onward.runtime.body import Evicted
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import check_name
 from onward.runtime.effects import SETTLE, TIMEOUT, EffectDefinition, check_key, sending_now
@@ -136,9 +138,8 @@ async def _settled(asked: asyncio.Future[Any]) -> Any:
             await asyncio.wait([asked])
         except asyncio.CancelledError as error:
             stopped = error
-    if stopped is not None:
-        if not asked.cancelled():
-            asked.exception()  # nobody else will look at it
+    failure = None if asked.cancelled() else asked.exception()
+    if stopped is not None and not isinstance(failure, Evicted):
         raise stopped
     return asked.result()
 
@@ -153,6 +154,7 @@ def effect(
     retry: Retry | None = None,
     timeout: DurationLike | None = None,
     settle: DurationLike | None = None,
+    start_within: DurationLike | None = None,
     approve: bool = False,
     rate: str | None = None,
 ) -> _Decorator: ...
@@ -167,6 +169,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     retry: Retry | None = None,
     timeout: DurationLike | None = None,
     settle: DurationLike | None = None,
+    start_within: DurationLike | None = None,
     approve: bool = False,
     rate: str | None = None,
 ) -> Any:
@@ -185,6 +188,8 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         timeout: How long one call may take; by default 30 s. One that is not async must state it,
             and must see to it itself.
         settle: How long after its time limit a call may still take effect; by default 10 s.
+        start_within: How long after the ledger has it a call may still begin; by default 15 s. A
+            worker that is slower does not send.
         approve: Let an operator approve each call, with its exact arguments, before it is sent.
         rate: How often it may be sent: "10/m", "1/5s", "100/h"; sends are spaced evenly.
 
@@ -199,6 +204,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     """
     if fn is None:
         given = {"reconcile": reconcile, "retry": retry, "timeout": timeout, "settle": settle}
+        given |= {"start_within": start_within}
         return partial(effect, name=name, approve=approve, rate=rate, **cast("Any", given))
     is_async = inspect.iscoroutinefunction(fn)
     if not is_async and timeout is None:
@@ -218,6 +224,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         SETTLE if settle is None else duration(settle),
         approve,
         None if rate is None else _interval(rate),
+        START_WITHIN if start_within is None else duration(start_within),
     )
     registered.setdefault(definition.name, []).append(definition)
     return Effect(definition)

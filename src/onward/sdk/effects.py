@@ -30,7 +30,7 @@ class EffectInfo(NamedTuple):
         run: The id of its run.
         state: planned, in_flight, applied, failed, needs_reconcile, indeterminate or skipped.
         arguments: What was or will be sent, as plain data.
-        why: Why it is uncertain, if it is.
+        why: Why it is uncertain or did not happen, or why its result could not be kept.
         sent_at: When it was last sent, at the latest.
         judged_from: From when "not applied" counts: until then a frozen worker may still send.
         asked_at: When it is sent or asked about again by itself.
@@ -176,7 +176,7 @@ class Effects:
             row.asks,
             row.state == "planned" and not row.approved,
             bool(row.reconciles),
-            None if row.error is None else _said(row.error),
+            _why(row),
             None if row.result is None else decode(unpack(row.result)),
             _time(row.start_by),
             _time(row.settle_until),
@@ -191,8 +191,10 @@ class Effects:
         )
 
 
-def _said(error: bytes) -> str:
-    failure = read_error(unpack(error))
+def _why(row: EffectRow) -> str | None:
+    if row.error is None or row.result is not None:  # with a result, nothing is uncertain any more
+        return None
+    failure = read_error(unpack(row.error))
     return f"{failure.type}: {failure.message}"
 
 

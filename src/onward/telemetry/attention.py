@@ -32,18 +32,14 @@ CLOSE_SECONDS = 5.0
 """How long an app that closes lets the callback go on."""
 
 CALLING = {
-    RunState.PAUSED: frozenset(
-        {
-            Reason.APPROVAL,
-            Reason.DIVERGENCE,
-            Reason.INTERNAL,
-            Reason.PRECONDITION,
-            Reason.RECONCILIATION,
-        }
-    ),
+    RunState.PAUSED: frozenset({Reason.DIVERGENCE, Reason.INTERNAL, Reason.PRECONDITION}),
     RunState.FAILED: frozenset({Reason.CRASHED, Reason.INTERNAL}),
 }
-"""What somebody is called for. Not for what comes back by itself, nor for what they did."""
+"""What somebody is called for. Not for what comes back by itself, nor for what they did.
+
+For an effect that waits for approval or a verdict they are called when it begins to, not when its
+run has nothing else to do.
+"""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,10 +52,12 @@ class Attention:
         run_id: The user's id of the run.
         uid: Its key.
         workflow: The name of its workflow.
-        why: The reason: `approval`, `divergence`, `precondition` or `reconciliation` if it is
-            paused, `crashed` or `internal` if it failed.
+        why: The reason: `approval` or `reconciliation` if an effect of it waits for somebody,
+            `divergence`, `precondition` or `internal` if it is paused, `crashed` or `internal` if
+            it failed.
         message: What happened. It may quote data of the run.
         at: When.
+        effect: The id of the effect that waits, if one does.
     """
 
     run_id: str
@@ -68,6 +66,7 @@ class Attention:
     why: str
     message: str
     at: datetime
+    effect: str | None = None
 
 
 OnAttention: TypeAlias = "Callable[[Attention], Awaitable[object] | object]"
@@ -78,10 +77,12 @@ def calls_for_attention(state: RunState, reason: Reason | None) -> bool:
     return reason in CALLING.get(state, ())
 
 
-def attention(scope: RunScope, why: Reason, message: str, at: Instant) -> Attention:
+def attention(
+    scope: RunScope, why: Reason, message: str, at: Instant, *, effect: str | None = None
+) -> Attention:
     """Return what the callback is told."""
     when = _EPOCH + timedelta(microseconds=at)
-    return Attention(scope.run, scope.uid, scope.workflow, why.value, message, when)
+    return Attention(scope.run, scope.uid, scope.workflow, why.value, message, when, effect)
 
 
 class AttentionLine:

@@ -48,6 +48,11 @@ EVENTS: dict[str, Event] = {
         logging.WARNING,
         _RUN + "goes on, but did not ask in turn for %(count)s calls of its history: %(unread)s",
     ),
+    "run.long": _event(
+        "run",
+        logging.WARNING,
+        _RUN + "has more than %(count)s records: use map for many items, or continue_as_new",
+    ),
     "run.succeeded": _event("run", logging.INFO, _RUN + "succeeded"),
     "run.failed": _event("run", logging.ERROR, _RUN + "failed: %(reason)s %(error)s"),
     "run.cancelled": _event("run", logging.INFO, _RUN + "is cancelled"),
@@ -58,6 +63,11 @@ EVENTS: dict[str, Event] = {
     ),
     "step.failed": _event("step", logging.WARNING, _STEP + "failed: %(error)s"),
     "step.cancelled": _event("step", logging.DEBUG, _STEP + "was not waited for"),
+    "effect.waits": _event(
+        "effect",
+        logging.WARNING,
+        "effect %(effect)s of run %(run)s waits for somebody: %(reason)s, %(key)s",
+    ),
     "worker.ready": _event("worker", logging.INFO, "worker %(worker)s is ready"),
     "worker.left": _event("worker", logging.INFO, "worker %(worker)s has left"),
     "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),

@@ -119,6 +119,29 @@ class Observer:
             retry_in: How long until the next attempt; None means that there is none.
         """
 
+    # --- effects ---------------------------------------------------------------------------------
+
+    def effect_waits(
+        self,
+        scope: RunScope,
+        effect: str,
+        key: str,
+        reason: Reason,
+        *,
+        at: Instant,
+        message: str,
+    ) -> None:
+        """An effect waits for somebody, though its run may go on with something else.
+
+        Args:
+            scope: The run.
+            effect: The name of the effect.
+            key: Its id.
+            reason: `approval` or `reconciliation`.
+            at: When.
+            message: What a human is to read.
+        """
+
     # --- workers ---------------------------------------------------------------------------------
 
     def worker_ready(self, worker: str) -> None:

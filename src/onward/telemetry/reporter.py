@@ -188,6 +188,23 @@ class Reporter(Observer):
     def _since(self, begun: int | None) -> float:
         return 0.0 if begun is None else (self._clock.monotonic() - begun) / SECOND
 
+    # --- effects ---------------------------------------------------------------------------------
+
+    def effect_waits(
+        self,
+        scope: RunScope,
+        effect: str,
+        key: str,
+        reason: Reason,
+        *,
+        at: Instant,
+        message: str,
+    ) -> None:
+        """An effect waits for somebody."""
+        emit("effect.waits", scope, effect=effect, key=key, reason=reason.value)
+        if self._line is not None:
+            self._line.put(attention(scope, reason, message, at, effect=key))
+
     # --- workers ---------------------------------------------------------------------------------
 
     def worker_ready(self, worker: str) -> None:

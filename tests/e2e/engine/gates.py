@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from onward import step, workflow
+from onward import Applied, NotApplied, effect, effect_key, step, workflow
 from tests.e2e.engine.outside import VARIABLE, note
 from tests.e2e.engine.shapes import (
     branch,
@@ -66,6 +66,22 @@ async def everything(name: str) -> list[object]:
     pair = await asyncio.gather(double_in_a_thread(1), double_at_the_third_attempt(2))
     slow = await branch(3)
     return [pair, slow, await go.wait(), await pass_gate(name), await double(4)]
+
+
+async def find_payment(cents: int, *, key: str) -> Applied[int] | NotApplied:
+    return Applied(cents) if gate(f"paid.{key}").exists() else NotApplied()
+
+
+@effect(reconcile=find_payment, timeout="200ms", settle="100ms", start_within="1s")
+async def pay(cents: int) -> int:
+    with gate(f"paid.{effect_key()}").open("a") as receipt:
+        receipt.write(f"{cents}\n")
+    return cents
+
+
+@workflow
+async def paying(cents: int) -> int:
+    return await pay(cents) + await double(cents)
 
 
 @workflow

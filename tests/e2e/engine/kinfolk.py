@@ -31,7 +31,7 @@ async def small(n: int) -> int:
 
 @workflow
 async def middle(n: int) -> list[int]:
-    return await asyncio.gather(small(n), small(n + 1))
+    return list(await asyncio.gather(small(n), small(n + 1)))
 
 
 @workflow
@@ -65,7 +65,7 @@ def comes_to(n: int) -> list[Any]:
     ]
 
 
-RUNS = 1 + 1 + 1 + 3 + 4 + 4 + 2 + 1 + 2
+RUNS = 1 + 1 + 1 + 3 + 4 + 4 + 1 + 2
 """How many runs there are: household, started, named, middle with two, chunks, and so on."""
 
 

@@ -100,6 +100,21 @@ async def nested(n: int) -> list[Any]:
     return list(await asyncio.gather(branch(n), inner))
 
 
+@workflow
+async def fourfold(n: int) -> int:
+    return await double(await double(n))
+
+
+@workflow
+async def related(n: int) -> list[int]:
+    """Have children, start a run, map a step and send one elsewhere."""
+    started = await onward.start(fourfold, n)
+    children = await asyncio.gather(fourfold(n + 1), fourfold(n + 2))
+    mapped = await double.map([n, n + 1, n + 2], limit=2)
+    sent = await double.options(queue="default")(n)
+    return [*children, *mapped, sent, await started.result()]
+
+
 async def branch(n: int) -> int:
     n = await double(n)
     await asyncio.sleep(0.1)
@@ -123,5 +138,6 @@ SHAPES = (
     Shape(signalled, lambda n: n * 2 + SIGNAL),
     Shape(retried, lambda n: n * 4),
     Shape(threaded, lambda n: [(n + i) * 2 for i in range(3)]),
+    Shape(related, lambda n: [4 * n + 4, 4 * n + 8, 2 * n, 2 * n + 2, 2 * n + 4, 2 * n, 4 * n]),
     Shape(nested, lambda n: [n * 4, [(n + 1) * 4, [(n + 2) * 2, (n + 3) * 4]]]),
 )

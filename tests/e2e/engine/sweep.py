@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onward import App
 from onward.store import open_store
-from tests.e2e.engine.gates import everything, gate
+from tests.e2e.engine.gates import everything, gate, paying
 from tests.e2e.engine.outside import deeds
 from tests.e2e.engine.shapes import SIGNAL, go
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS, SHORT_LEASE
@@ -26,6 +26,7 @@ WORKER_POINTS = tuple(
     for name in ("claim", "commit", "deliver", "finish", "park", "release", "renew", "step")
     for side in SIDES
 )
+EFFECT_POINTS = tuple(f"effect.{place}" for place in ("before", "intended", "replied", "settled"))
 MIGRATION_POINTS = tuple(f"migrate.{side}" for side in SIDES)
 
 HELD = ("release", "renew")
@@ -67,6 +68,22 @@ async def a_worker_dies(crew: Crew, point: str, hit: int = 1) -> None:
         await witness.look()
         again = {(d.identity, d.attempt) for d in deeds(crew.log) if d.pid != victim.pid}
         assert again & recorded == set(), "a recorded step was done again"
+
+
+async def a_worker_dies_paying(crew: Crew, point: str, hit: int = 1) -> None:
+    """Kill the worker of a run while it sends an effect; it is sent once all the same."""
+    async with open_store(crew.url) as store, App(crew.url) as app:
+        witness = Witness(store)
+        run = await app.start(paying, 100)
+        victim = crew.launch(*SHORT_LEASE, failpoints=f"{point}=kill@{hit}")
+        await killed(victim, point)
+        await witness.look()
+        await crew.worker(*SHORT_LEASE)
+
+        assert await run.result(timeout=PATIENCE_SECONDS) == 300
+        await witness.look()
+        receipts = [file.read_text() for file in crew.log.parent.glob(f"{crew.log.name}.paid.*")]
+        assert receipts == ["100\n"], "it was sent again, or not at all"
 
 
 async def a_client_dies(crew: Crew, point: str, hit: int = 1, count: int = 3) -> None:

@@ -17,11 +17,13 @@ from tests.e2e.engine.sweep import killed
 from tests.e2e.engine.witness import Witness
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onward import Run
     from onward.store import Store
     from tests.e2e.engine.supervisor import Crew
 
-LIVES_MOST = 40
+LIVES_MOST = 12
 
 
 async def recorded(store: Store, witness: Witness) -> set[tuple[str, str, int]]:
@@ -31,13 +33,14 @@ async def recorded(store: Store, witness: Witness) -> set[tuple[str, str, int]]:
     return {(row.run, row.identity, row.attempt) for row in rows if row.state != "open"}
 
 
-async def die_again_and_again(crew: Crew, store: Store, run: Run[Any], point: str) -> int:
+async def die_again_and_again(
+    crew: Crew, store: Store, run: Run[Any], point: str, times: Sequence[int]
+) -> int:
     """Let one worker after another die at a point, until the run is over; count the dead."""
     witness = Witness(store)
-    hits = itertools.cycle((5, 9, 3, 13, 7))
-    for life in range(LIVES_MOST):
+    for life, hit in zip(range(LIVES_MOST), itertools.cycle(times), strict=False):
         before = await recorded(store, witness)
-        worker = crew.launch(*SHORT_LEASE, "--slots", "2", failpoints=f"{point}=kill@{next(hits)}")
+        worker = crew.launch(*SHORT_LEASE, "--slots", "2", failpoints=f"{point}=kill@{hit}")
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not (worker.is_over or await run.state() == "succeeded"):  # noqa: ASYNC110 - see
                 await asyncio.sleep(0.02)
@@ -56,7 +59,7 @@ async def test_a_family_whose_workers_are_killed_repeats_no_finished_child_step_
     async with open_store(crew.url) as store, App(crew.url) as app:
         run = await app.start(household, 4)
 
-        deaths = await die_again_and_again(crew, store, run, "commit.after")
+        deaths = await die_again_and_again(crew, store, run, "commit.after", (30, 45, 35))
 
         assert await run.result(timeout=1) == comes_to(4)
         assert deaths >= 2, "hardly anybody was killed"
@@ -71,7 +74,7 @@ async def test_a_map_whose_workers_are_killed_repeats_no_finished_item(crew: Cre
     async with open_store(crew.url) as store, App(crew.url) as app:
         run = await app.start(long_list, 80)
 
-        deaths = await die_again_and_again(crew, store, run, "commit.before")
+        deaths = await die_again_and_again(crew, store, run, "commit.before", (14, 11, 18))
 
         assert await run.result(timeout=1) == 25 * sum(range(80))
         assert deaths >= 2, "hardly anybody was killed"

@@ -10,11 +10,13 @@ from onward.telemetry.failpoints import FAILPOINTS
 from tests.e2e.engine.supervisor import Crew
 from tests.e2e.engine.sweep import (
     CLIENT_POINTS,
+    EFFECT_POINTS,
     MIGRATION_POINTS,
     WORKER_POINTS,
     a_client_dies,
     a_process_dies_migrating,
     a_worker_dies,
+    a_worker_dies_paying,
 )
 
 if TYPE_CHECKING:
@@ -27,12 +29,18 @@ LATER = {"commit.before": 5, "commit.after": 5, "step.before": 3, "step.after": 
 
 
 def test_every_failpoint_is_swept() -> None:
-    assert {*WORKER_POINTS, *CLIENT_POINTS, *MIGRATION_POINTS} == set(FAILPOINTS)
+    swept = {*WORKER_POINTS, *EFFECT_POINTS, *CLIENT_POINTS, *MIGRATION_POINTS}
+    assert swept == set(FAILPOINTS)
 
 
 @pytest.mark.parametrize("point", WORKER_POINTS)
 async def test_a_worker_that_dies_at(point: str, crew: Crew) -> None:
     await a_worker_dies(crew, point, LATER.get(point, 1))
+
+
+@pytest.mark.parametrize("point", EFFECT_POINTS)
+async def test_a_worker_that_sends_an_effect_and_dies_at(point: str, crew: Crew) -> None:
+    await a_worker_dies_paying(crew, point)
 
 
 @pytest.mark.parametrize("point", CLIENT_POINTS)

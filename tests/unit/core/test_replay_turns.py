@@ -123,6 +123,15 @@ def test_positions_go_on_where_history_ended() -> None:
     assert [replay.take_position(), replay.take_position()] == [5, 6]
 
 
+def test_a_history_is_as_long_as_the_positions_that_were_handed_out() -> None:
+    replay = Replay([a_record(":a#1", 4)])
+    assert replay.length == 4
+
+    replay.take_position()
+
+    assert replay.length == 5
+
+
 def test_a_position_that_is_in_history_is_not_handed_out() -> None:
     replay = Replay()
     replay.ask(a_step("a"))

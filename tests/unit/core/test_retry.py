@@ -104,6 +104,9 @@ def test_a_wait_that_cannot_be_asked_for_is_a_bug(attempt: int, chance: float) -
         ({"only": (int,)}, "int"),
         ({"only": (3,)}, "a int"),
         ({"never": ""}, "a str"),
+        ({"within": 0}, "within=0"),
+        ({"within": -1}, "-1"),
+        ({"within": "soon"}, "'soon'"),
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused(options: dict[str, Any], named: str) -> None:
@@ -117,6 +120,7 @@ def test_policies_are_equal_when_they_decide_alike() -> None:
     )
     assert Retry(first="1s") != Retry(first="2s")
     assert Retry(never=Flaky) != Retry()
+    assert Retry(within="60s") == Retry(within=timedelta(minutes=1)) != Retry()
     assert hash(Retry(first=1)) == hash(Retry())
 
 
@@ -126,7 +130,8 @@ def test_a_policy_changed_in_one_thing_keeps_its_waits() -> None:
 
 def test_a_policy_shows_what_was_given() -> None:
     assert repr(Retry(first="2s")) == (
-        "Retry(attempts=3, first='2s', factor=2.0, most='1m', jitter=0.1, only=(), never=())"
+        "Retry(attempts=3, first='2s', factor=2.0, most='1m', jitter=0.1, only=(), never=(), "
+        "within=None)"
     )
 
 
@@ -165,6 +170,36 @@ def test_a_policy_decides_by_error_and_attempt(
 
 def test_chance_lengthens_the_wait_that_was_decided() -> None:
     assert decide(STEPS, 1, failure(Flaky), chance=1.0) == Again(SECOND + SECOND // 10)
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "error", "answer"),
+    [
+        (0, failure(Flaky), Again(SECOND)),
+        (8 * SECOND, failure(Flaky), Again(SECOND)),
+        (9 * SECOND, failure(Flaky), GiveUp(Why.TOO_LATE)),
+        (11 * SECOND, failure(Flaky), GiveUp(Why.TOO_LATE)),
+        (0, failure(Flaky, retryable=True, after=10 * SECOND), GiveUp(Why.TOO_LATE)),
+        (9 * SECOND, failure(Flaky, retryable=True, after=7), Again(7)),
+        (11 * SECOND, failure(Flaky, fatal=True), GiveUp(Why.FATAL)),
+    ],
+)
+def test_an_attempt_that_would_begin_after_the_time_for_all_is_not_made(
+    elapsed: int, error: Failure, answer: Again | GiveUp
+) -> None:
+    policy = Retry(attempts=None, within="10s")
+
+    assert decide(policy, 1, error, chance=0.0, elapsed=elapsed) == answer
+
+
+@given(st.integers(1, 50), st.floats(0, 1), st.integers(0, 100 * SECOND))
+def test_what_is_tried_again_begins_in_time(attempt: int, chance: float, elapsed: int) -> None:
+    answer = decide(Retry(attempts=None, within="50s"), attempt, Failure(), chance, elapsed)
+
+    if isinstance(answer, Again):
+        assert elapsed + answer.after < 50 * SECOND
+    else:
+        assert answer == GiveUp(Why.TOO_LATE)
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from onward.telemetry.attention import OnAttention
 
 CALLED_FOR = {
-    (RunState.PAUSED, Reason.APPROVAL),
     (RunState.PAUSED, Reason.DIVERGENCE),
     (RunState.PAUSED, Reason.INTERNAL),
     (RunState.PAUSED, Reason.PRECONDITION),
-    (RunState.PAUSED, Reason.RECONCILIATION),
     (RunState.FAILED, Reason.CRASHED),
     (RunState.FAILED, Reason.INTERNAL),
 }

@@ -57,6 +57,7 @@ class Terms(Value):
     settle: Duration = 10 * SECOND
     reconciles: bool = False
     retry: Retry = STEPS
+    start_within: Duration = START_WITHIN
 
 
 def settled(effect: Effect) -> bool:
@@ -78,5 +79,5 @@ class Window(Value):
 
 def window(terms: Terms, *, at: Instant) -> Window:
     """Return the window of a send whose intent is written at `at`, on whichever clock."""
-    start_by = at + START_WITHIN
+    start_by = at + terms.start_within
     return Window(start_by, start_by + terms.timeout, start_by + terms.timeout + terms.settle)

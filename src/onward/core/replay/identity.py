@@ -18,9 +18,8 @@ ROOT = ""
 
 _ESCAPES = {ord(mark): f"%{ord(mark):02X}" for mark in "%:#=.@~"}
 
-
 _PART_MOST = 100
-"""How many characters of a text an identity holds: it is a key in the database, which has a limit."""
+"""How many characters of a text an identity holds: databases take no key of any length."""
 
 
 def escaped(text: str) -> str:
@@ -28,7 +27,7 @@ def escaped(text: str) -> str:
     whole = text if text.isalnum() else text.translate(_ESCAPES)
     if len(whole) <= _PART_MOST:
         return whole
-    return f"{whole[: _PART_MOST // 2]}~{digest(text)}"
+    return f"{whole[: _PART_MOST // 2]}%-{digest(text)}"  # no escape begins like that
 
 
 def keyed(name: str, key: str) -> str:

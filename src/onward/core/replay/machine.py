@@ -172,6 +172,11 @@ class Replay:
 
     # --- the owner writes -----------------------------------------------------------------------
 
+    @property
+    def length(self) -> int:
+        """How many positions history has, those included that are taken and not yet written."""
+        return self._taken
+
     def take_position(self) -> int:
         """Return the position for the next record that closes a call; each is used in turn."""
         self._taken += 1

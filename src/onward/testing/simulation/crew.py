@@ -82,7 +82,8 @@ class Crew:
     def _make(self, process: Process) -> tuple[Store, Worker]:
         draw = Draw(self._seed, process.name)
         store = self._memory.store(process, self._clock, draw)
-        workflows = [each.definition for each in (*KINDS.values(), *HELPERS)]
+        workflows = [each.definition for each in KINDS.values()]
+        workflows += [each.definition for each in HELPERS]
         registry = Registry(workflows, [each.definition for each in STEPS])
         options = Options(slots=self._plan.slots, warm=self._plan.warm)
         ports = Ports(self._clock, draw, None, lambda: store, "simulated", self._born)

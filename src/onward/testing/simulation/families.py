@@ -7,7 +7,7 @@ parents and children say the same of how a child ended, the witness sees to.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
 from onward.core.retry import Retry
@@ -163,11 +163,11 @@ FAMILIES: dict[str, Workflow[[], list[str]]] = {
     each.name: each
     for each in (family, starter, batch, dispatch, ledger, hurry, stumble, clan, doom)
 }
-KINDS: dict[str, Workflow[[], list[str]]] = {**ERRANDS, **FAMILIES, rounds.name: rounds}  # type: ignore[dict-item] # its argument has a default
+KINDS: dict[str, Workflow[[], list[str]]] = {**ERRANDS, **FAMILIES, rounds.name: rounds}
 """All that a client may ask for, by name."""
 
 HELPERS = (child, middle, lingerer)
-STEPS: tuple[Step[..., object], ...] = (fetch, use, count, trial, haste, tally)
+STEPS: tuple[Step[..., Any], ...] = (fetch, use, count, trial, haste, tally)
 
 OPTIONS = {
     hurry.name: StartOptions(deadline=DEADLINE_SECONDS * SECOND),

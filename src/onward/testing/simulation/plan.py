@@ -69,6 +69,8 @@ class Plan:
     stops: tuple[Stop, ...] = ()
     outages: tuple[Outage, ...] = ()
     jumps: tuple[Jump, ...] = ()
+    pauses: float = 0.0
+    """How many of the runs somebody pauses for a while."""
 
 
 def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
@@ -93,6 +95,7 @@ def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
             Jump(draw.upto(TROUBLE_SECONDS), draw.one_of((-20.0, -1.0, 20.0)))
             for _ in range(draw.one_of((0, 0, 1)))
         ),
+        pauses=draw.one_of((0.0, 0.5)),
     )
 
 

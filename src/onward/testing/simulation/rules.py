@@ -38,6 +38,7 @@ class RunSeen(NamedTuple):
     parent_identity: str | None = None
     tied: int = 0
     follows: str | None = None
+    link: str | None = None
 
 
 class RecordSeen(NamedTuple):
@@ -171,7 +172,10 @@ def _is_copied(after: View, record: RecordSeen) -> bool:
 
 
 def broken_families(view: View) -> Iterator[str]:
-    """Yield what is wrong between parents and children, once all runs are over."""
+    """Yield what is wrong between runs that have to do with each other, once all are over."""
+    for run in view.runs.values():
+        if run.link == "retry_of":
+            yield from _redone(view, run)
     firsts: dict[tuple[str, str], str] = {}
     lasts = {run.follows: run for run in view.runs.values() if run.follows is not None}
     for run in view.runs.values():
@@ -185,6 +189,15 @@ def broken_families(view: View) -> Iterator[str]:
         while last.uid in lasts:
             last = lasts[last.uid]
         yield from _disagree(view, run, last)
+
+
+def _redone(view: View, run: RunSeen) -> Iterator[str]:
+    """Yield what a retry has done again though it was finished."""
+    for (uid, identity, attempt), old in view.records.items():
+        if uid == run.follows and old.state == "succeeded" and old.seq is not None:
+            new = view.records.get((run.uid, identity, attempt))
+            if new is not None and new.payload != old.payload:
+                yield f"{run.id} did {identity} again when it was retried"
 
 
 def _disagree(view: View, child: RunSeen, last: RunSeen) -> Iterator[str]:

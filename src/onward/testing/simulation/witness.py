@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.core.replay import CANCEL_IDENTITY
 from onward.core.run import TERMINAL
+from onward.runtime.endings import GRACE
 from onward.store.invariants import violated
 from onward.store.sqlite.connection import DIALECT
 from onward.testing.simulation.rules import (
@@ -36,7 +38,8 @@ _STATEMENTS = {
     "witness_changes": "SELECT total_changes()",
     "witness_runs": """
         SELECT r.uid, r.id, r.state, r.reason, r.due, r.worker, r.fence, r.inbox, r.crashes,
-               d.result, d.error, r.parent, r.parent_identity, r.tied, r.follows
+               d.result, d.error, r.parent, r.parent_identity, r.tied, r.follows,
+               r.link
         FROM onward_run r JOIN onward_run_data d USING (namespace, uid) ORDER BY r.uid""",
     "witness_records": """
         SELECT run, identity, attempt, seq, kind, state, due, message, payload, error, closed_at
@@ -108,6 +111,13 @@ class Witness:
         """Return the recorded results of all steps of a run."""
         steps = [r for r in self._seen.records.values() if (r.run, r.kind) == (uid, "step")]
         return [step.payload for step in steps if step.payload is not None]
+
+    def is_out_of_grace(self, uid: str) -> bool:
+        """Say whether a run was cancelled so long ago that its cleanup may have been cut short."""
+        cancel = self._seen.records.get((uid, CANCEL_IDENTITY, 1))
+        if cancel is None or cancel.closed_at is None:
+            return False
+        return cancel.closed_at + GRACE <= self._seen.now
 
     def look_back(self) -> None:
         """Look at all families, now that every run is over."""

@@ -108,7 +108,8 @@ class Simulation:
         trouble = asyncio.create_task(self._trouble(), name="trouble")
         process = Process("client")
         store = self._memory.store(process, self.clock, Draw(self.seed, "client"))
-        client = Client(process, store, self.witness, Draw(self.seed, "wishes"))
+        wishes = Draw(self.seed, "wishes")
+        client = Client(process, store, self.witness, wishes, self.plan.pauses)
         errands = self._loop.task_of(process, client.send_all(self.plan.errands), name="client")
         await asyncio.wait([errands], timeout=PATIENCE_SECONDS)
         if not errands.done():

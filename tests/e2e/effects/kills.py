@@ -1,0 +1,194 @@
+"""Workers die at every point around a send; the outside says what really happened."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onward import App
+from onward.errors import VerdictRefused
+from onward.store import open_store
+from tests.e2e.effects.orders import comes_to, three_orders
+from tests.e2e.effects.sink import POINTS as SINK_POINTS
+from tests.e2e.engine.supervisor import PATIENCE_SECONDS, SHORT_LEASE
+from tests.e2e.engine.sweep import killed
+from tests.e2e.engine.witness import Witness
+
+if TYPE_CHECKING:
+    from onward import Run
+    from onward.sdk.effects import EffectInfo
+    from onward.store import Store
+    from tests.e2e.effects.sink import Sink
+    from tests.e2e.engine.supervisor import Crew, Process
+
+EFFECT_POINTS = ("effect.before", "effect.intended", "effect.replied", "effect.settled")
+POINTS = (*EFFECT_POINTS, *SINK_POINTS, "commit.before", "commit.after")
+PROMISES = ("blind", "traced", "keyed")
+LATER = {"commit.before": 5, "commit.after": 5}
+"""The first writes of a worker are its lease and its registration; these are for its run."""
+
+UNCERTAIN = ("in_flight", "needs_reconcile", "indeterminate")
+HITS_MOST = 4
+AT_A_TIME = 5
+PAUSE_SECONDS = 0.15
+
+
+class Tally(NamedTuple):
+    """What was gone through."""
+
+    kind: str
+    runs: int
+    kills: int
+    effects: int
+    sends: int
+    sent_again: int
+    applied: int
+    verdicts: int
+
+
+class Siege:
+    """Runs that send effects of one kind while workers die."""
+
+    def __init__(self, crew: Crew, sink: Sink, store: Store, app: App, kind: str) -> None:
+        self._crew = crew
+        self._sink = sink
+        self._app = app
+        self._kind = kind
+        self._witness = Witness(store)
+        self._runs: list[Run[Any]] = []
+        self._verdicts = 0
+        self._kills = 0
+
+    async def start(self) -> None:
+        """Start another run."""
+        name = f"{self._kind}-{len(self._runs)}"
+        self._runs.append(await self._app.start(three_orders.options(id=name), self._kind, name))
+
+    def launch(self, point: str, hit: int, *options: str) -> Process:
+        """Start a worker that dies at a point."""
+        if point not in SINK_POINTS:
+            armed = f"{point}=kill@{hit}"
+            return self._crew.launch(*SHORT_LEASE, *options, failpoints=armed)
+        worker = self._crew.launch(*SHORT_LEASE, *options)
+        self._sink.arm(worker.pid, point, hit=hit)
+        return worker
+
+    async def buried(self, worker: Process, point: str) -> None:
+        """Wait until a worker has died at a point, and look at what it left."""
+        await killed(worker, point)
+        self._kills += 1
+        await self._witness.look()
+        await self.see_nothing_hidden()
+
+    async def see_nothing_hidden(self) -> None:
+        """See that what was sent is in the ledger, and listed as long as nobody knows of it."""
+        sent = self._sink.entries("sent")
+        listed = {effect.id for effect in await pending(self._app)}
+        for key in {entry.key for entry in sent}:
+            effect = await self._app.effects.get(key)
+            assert effect.state != "planned", f"{key} was sent, but never intended"
+            if effect.state in UNCERTAIN:
+                assert key in listed, f"{key} is uncertain, and nobody sees it"
+            assert sum(entry.key == key for entry in sent) <= effect.attempt
+
+    async def speak(self) -> None:
+        """Give verdicts where nothing else can tell."""
+        if self._kind == "blind":
+            self._verdicts += await judge(self._app, self._sink)
+
+    async def end(self) -> Tally:
+        """Let one worker live, say what must be said, and hold the ends against the outside."""
+        await self._crew.worker(*SHORT_LEASE)
+        async with asyncio.timeout(3 * PATIENCE_SECONDS):
+            ends = asyncio.gather(*(run.result() for run in self._runs))
+            while not ends.done():
+                await self.speak()
+                await asyncio.wait([ends], timeout=0.1)
+        assert await ends == [comes_to(run.id) for run in self._runs]
+        assert await pending(self._app) == []
+        await self._witness.look()
+        return await self._tally()
+
+    async def _tally(self) -> Tally:
+        keys = []
+        for run in self._runs:
+            for effect in await self._app.effects.of(run.id):
+                assert effect.state == "applied"
+                assert self._sink.times("applied", effect.id) == 1, f"{effect} was not applied once"
+                assert 1 <= self._sink.times("sent", effect.id) <= effect.attempt
+                keys.append(effect.id)
+        assert len(keys) == len(set(keys)) == 3 * len(self._runs)
+        sends, applied = (len(self._sink.entries(what)) for what in ("sent", "applied"))
+        assert applied == len(keys), "something was applied that nobody knows of"
+        again = sends - len(keys)
+        runs = len(self._runs)
+        return Tally(
+            self._kind, runs, self._kills, len(keys), sends, again, applied, self._verdicts
+        )
+
+
+async def pending(app: App) -> list[EffectInfo]:
+    """Return all effects that are not settled."""
+    found: list[EffectInfo] = []
+    while page := await app.effects.pending(after=found[-1].id if found else ""):
+        found += page
+    return found
+
+
+async def judge(app: App, sink: Sink) -> int:
+    """Say of every effect that nobody knows of what the outside says; return how many it were."""
+    given = 0
+    for effect in await pending(app):
+        if effect.state != "indeterminate":
+            continue
+        happened = sink.times("applied", effect.id) > 0
+        result = f"{effect.arguments['order']} done" if happened else None
+        try:
+            await app.effects.resolve(
+                effect.id,
+                "applied" if happened else "not_applied",
+                result=result,
+                reason="the sink says so",
+                version=effect.version,
+            )
+        except VerdictRefused:
+            continue  # it is too early to say that it did not happen
+        given += 1
+    return given
+
+
+async def die_at_every_point(crew: Crew, sink: Sink, kind: str) -> Tally:
+    """Let a worker die at each point, some at a time, then one that lives end all runs."""
+    async with open_store(crew.url) as store, App(crew.url) as app:
+        siege = Siege(crew, sink, store, app, kind)
+        for first in range(0, len(POINTS), AT_A_TIME):
+            # None has more than one run, so that there is one left for each.
+            doomed = []
+            for point in POINTS[first : first + AT_A_TIME]:
+                await siege.start()
+                doomed.append((siege.launch(point, LATER.get(point, 1), "--slots", "1"), point))
+            for worker, point in doomed:
+                await siege.buried(worker, point)
+        return await siege.end()
+
+
+async def die_at_random_points(crew: Crew, sink: Sink, kind: str, kills: int, seed: int) -> Tally:
+    """Let so many workers die, some at a time, each at a point that the seed decides."""
+    chance = random.Random(seed)
+    async with open_store(crew.url) as store, App(crew.url) as app:
+        siege = Siege(crew, sink, store, app, kind)
+        for left in range(kills, 0, -AT_A_TIME):
+            doomed = []
+            for _ in range(min(left, AT_A_TIME)):
+                point = chance.choice(POINTS)
+                hit = LATER.get(point, 1) + chance.randrange(HITS_MOST)
+                doomed.append((siege.launch(point, hit, "--slots", "3"), point))
+            async with asyncio.timeout(3 * PATIENCE_SECONDS):
+                while not all(worker.is_over for worker, _ in doomed):
+                    await siege.start()
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    await siege.speak()
+            for worker, point in doomed:
+                await siege.buried(worker, point)
+        return await siege.end()

@@ -1,0 +1,97 @@
+"""Workflows that send effects to the sink, of each kind that makes a difference after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from onward import (
+    Applied,
+    Effect,
+    NotApplied,
+    Retry,
+    Unknown,
+    effect,
+    effect_key,
+    workflow,
+)
+from onward.errors import EffectSkipped
+from tests.e2e.effects.sink import ask
+
+OFTEN = Retry(attempts=20, first="20ms", factor=1, most="20ms")
+"""For machines so busy that a send begins too late, and is not made."""
+
+
+async def send(order: str, *, honours: bool) -> str:
+    """Send an order under its key, like a handler that has asked for the key right before."""
+    key = effect_key()
+    await ask(do="announce")
+    answer: str = await ask(do="apply", key=key, order=order, honours=honours)
+    return answer
+
+
+async def look_up(order: str, *, key: str) -> Applied[str] | NotApplied | Unknown:
+    """Ask the sink what became of an order."""
+    told = await ask(do="find", key=key)
+    if told["is_away"]:
+        return Unknown()
+    return NotApplied() if told["found"] is None else Applied(told["found"])
+
+
+async def send_it_again(order: str, *, key: str) -> NotApplied:
+    """Look nothing up: the sink knows the key, and takes nothing twice."""
+    return NotApplied()
+
+
+@effect(retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+async def blind(order: str) -> str:
+    return await send(order, honours=False)
+
+
+@effect(reconcile=look_up, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+async def traced(order: str) -> str:
+    return await send(order, honours=False)
+
+
+@effect(reconcile=send_it_again, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+async def keyed(order: str) -> str:
+    return await send(order, honours=True)
+
+
+@effect(reconcile=send_it_again, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+async def careless(order: str) -> str:
+    """Be sent again without proof, to a sink that does not know keys: a mistake of its author."""
+    return await send(order, honours=False)
+
+
+@effect(reconcile=look_up, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+async def careful(order: str) -> str:
+    """Ask for the key at the last moment, after whatever may take long."""
+    await ask(do="announce")
+    answer: str = await ask(do="apply", key=effect_key(), order=order, honours=False)
+    return answer
+
+
+KINDS: dict[str, Effect[[str], str]] = {
+    each.name: each for each in (blind, traced, keyed, careless, careful)
+}
+
+
+@workflow
+async def one_order(kind: str, name: str) -> str:
+    try:
+        return await KINDS[kind](name)
+    except EffectSkipped:
+        return f"{name} skipped"
+
+
+@workflow
+async def three_orders(kind: str, name: str) -> list[str]:
+    give = KINDS[kind]
+    first = await give(f"{name}/a")
+    return [first, *await asyncio.gather(give(f"{name}/b"), give(f"{name}/c"))]
+
+
+def comes_to(name: str) -> list[Any]:
+    """Return what `three_orders` must come to."""
+    return [f"{name}/{part} done" for part in "abc"]

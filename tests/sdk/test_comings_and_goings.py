@@ -1,0 +1,54 @@
+"""A run that leaves its worker and is back before the worker has heard of that."""
+
+from __future__ import annotations
+
+import asyncio
+
+from onward import App, Signal, step, workflow
+from onward.runtime.execution import End
+from tests.sdk.watching import until, until_state, working
+
+call_back = Signal("call back", str)
+gates: list[asyncio.Event] = []
+
+
+@step
+async def goes_through_a_gate() -> None:
+    gates.append(asyncio.Event())
+    await gates[-1].wait()
+
+
+@workflow
+async def comes_and_goes() -> str:
+    await call_back.wait()
+    await goes_through_a_gate()
+    return await call_back.wait()
+
+
+async def test_old_news_of_a_run_do_not_take_it_from_the_worker_that_has_it_again(app: App) -> None:
+    gates.clear()
+    async with working(app) as worker:
+        run = await app.start(comes_and_goes)
+        await until_state(run, "waiting")
+
+        async def is_warm() -> bool:
+            return run.uid in worker._warm._kept
+
+        await until(is_warm)
+        old = worker._warm._kept.pop(run.uid)  # so it does not come back from there
+        await run.signal(call_back, "a")
+
+        async def is_at_the_gate() -> bool:
+            return bool(gates)
+
+        await until(is_at_the_gate)
+        new = worker.running[run.uid]
+        assert new is not old
+
+        worker.ended(old, End.PARKED)
+
+        assert worker.running[run.uid] is new
+        assert run.uid not in worker._warm._kept
+        gates[0].set()
+        await run.signal(call_back, "b")
+        assert await run.result(timeout="10s") == "b"
