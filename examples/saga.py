@@ -1,51 +1,67 @@
-"""An order as a saga: what was done is undone, in reverse, when a later step fails.
+"""An order as a saga: what was done is undone, in reverse, when a later part fails.
 
 python examples/saga.py
 
-Kill it where you like and start it again: an order goes on where it was, forwards or backwards, and
-no step that was recorded is done twice. To begin anew, delete saga.db.
+Each part is an effect, forwards and backwards: if an answer gets lost, it is looked up what became
+of the call, and nothing is done or undone twice. Kill it where you like and start it again: it goes
+on where it was. To begin anew, delete saga.db and saga.world.
 """
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
 
-from onward import App, Fatal, Retry, StepFailed, step, workflow
+from onward import App, Applied, NotApplied, Retry, effect, effect_key, workflow
+
+WORLD = Path("saga.world")  # what the shop, the bank and the shipper have done, with its keys
 
 
-def tell(text: str) -> None:
+def do(text: str) -> None:
+    time.sleep(0.3)  # stands for a call over the network
+    with WORLD.open("a") as world:
+        world.write(f"{effect_key()} {text}\n")  # they note it under the key that we give
     print(f"    {text}", flush=True)
 
 
-@step
-async def reserve(order: str, item: str) -> None:
-    await asyncio.sleep(0.3)  # stands for a call over the network
-    tell(f"{order}: reserved a {item}")
+# Finds out what became of a call: one reconciler serves all effects here.
+def look_up(*_: Any, key: str) -> Applied[None] | NotApplied:
+    found = [line for line in WORLD.read_text().splitlines() if line.startswith(key)]
+    print(f"    looked up: {found[0].partition(' ')[2] if found else 'nothing'}", flush=True)
+    return Applied(None) if found else NotApplied()
 
 
-@step
-async def release(order: str, item: str) -> None:
-    tell(f"{order}: released the {item}")
+# With these times a call that is proven not to have happened is made again after 4 seconds.
+careful = effect(reconcile=look_up, timeout="2s", settle="1s", start_within="1s")
 
 
-@step
-async def charge(order: str, cents: int) -> str:
-    await asyncio.sleep(0.3)
-    tell(f"{order}: charged {cents} cents")
-    return f"receipt for {order}"
+@careful
+def reserve(order: str, item: str) -> None:
+    do(f"{order}: reserved a {item}")
 
 
-@step
-async def refund(order: str, receipt: str) -> None:
-    tell(f"{order}: gave the money back against the {receipt}")
+@careful
+def release(order: str, item: str) -> None:
+    do(f"{order}: released the {item}")
 
 
-@step(retry=Retry(attempts=3, first="200ms"))
-async def ship(order: str, country: str) -> str:
-    await asyncio.sleep(0.3)
+@careful
+def charge(order: str, cents: int) -> None:
+    do(f"{order}: charged {cents} cents")
+
+
+@careful
+def refund(order: str, cents: int) -> None:
+    do(f"{order}: gave {cents} cents back")
+    raise ConnectionError("the bank's answer got lost")  # done, but nobody here knows: look it up
+
+
+@careful
+def ship(order: str, country: str) -> None:
     if country == "Atlantis":
-        raise Fatal("no ship goes to Atlantis")  # not tried again; anything else would be
-    tell(f"{order}: shipped to {country}")
-    return f"parcel of {order}"
+        raise NotApplied("no ship goes to Atlantis")  # nothing happened, and that is for sure
+    do(f"{order}: shipped to {country}")
 
 
 @workflow
@@ -54,13 +70,13 @@ async def buy(order: str, item: str, cents: int, country: str) -> str:
         async with AsyncExitStack() as undo:  # calls what is pushed, last first, when it is left
             await reserve(order, item)
             undo.push_async_callback(release, order, item)
-            receipt = await charge(order, cents)
-            undo.push_async_callback(refund, order, receipt)
-            parcel = await ship(order, country)
+            await charge(order, cents)
+            undo.push_async_callback(refund, order, cents)
+            await ship.options(retry=Retry(attempts=1))(order, country)
             undo.pop_all()  # all is well: keep everything
-    except StepFailed as failed:  # a run that is cancelled is undone too, and ends as cancelled
-        return f"called off: {failed.message}"
-    return f"{parcel} is on its way"
+    except NotApplied as error:  # a run that is cancelled is undone too, and ends as cancelled
+        return f"called off: {error}"
+    return "on its way"
 
 
 async def main() -> None:
@@ -73,4 +89,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    WORLD.touch()
     asyncio.run(main())

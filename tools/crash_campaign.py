@@ -1,7 +1,8 @@
-"""The long crash campaign: the scenarios of `tests/e2e/engine` with big counts.
+"""The long crash campaign: the scenarios of `tests/e2e` with big counts.
 
     python -m tools.crash_campaign                          # all of it, on both stores
     python -m tools.crash_campaign --runs 5000 --kills 2000 --seed 7 --only kills --store sqlite
+    python -m tools.crash_campaign --only effects --kills 500
 
 It stops at the first thing that is not as promised, and names the seed or the point.
 """
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onward.testing.postgres import PostgresServer
+from tests.e2e.effects.kills import PROMISES, die_at_random_points
+from tests.e2e.effects.sink import Sink
 from tests.e2e.engine.kills import kill_at_random
 from tests.e2e.engine.outside import VARIABLE
 from tests.e2e.engine.supervisor import Crew
@@ -93,6 +96,21 @@ def kills(ground: Ground, runs: int, number: int, seed: int) -> None:
     print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
 
 
+def effects(ground: Ground, number: int, seed: int) -> None:
+    """Kill workers around their sends, a share for each kind of effect."""
+    for place, kind in enumerate(PROMISES):
+        share = number // len(PROMISES) + (place < number % len(PROMISES))
+        began = time.monotonic()
+        with (
+            ground.crew() as crew,
+            Sink(crew.log.with_name("sink.ledger")) as sink,
+            telling(f"{ground.name}: {kind} effects, seed {seed}"),
+        ):
+            tally = asyncio.run(die_at_random_points(crew, sink, kind, share, seed))
+        seconds = time.monotonic() - began
+        print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
+
+
 @contextmanager
 def telling(what: str) -> Iterator[None]:
     """Say what was being tried, if it fails."""
@@ -109,12 +127,13 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--hits", type=int, default=3, help="passes of a point to die at")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--only", choices=["sweep", "kills"])
+    parser.add_argument("--only", choices=["sweep", "kills", "effects"])
     parser.add_argument("--store", choices=["sqlite", "postgres"])
     wanted = parser.parse_args()
     parts: dict[str, Callable[[Ground], None]] = {
         "sweep": lambda ground: sweep(ground, wanted.hits),
         "kills": lambda ground: kills(ground, wanted.runs, wanted.kills, wanted.seed),
+        "effects": lambda ground: effects(ground, wanted.kills, wanted.seed),
     }
     with PostgresServer.start() as server:
         for ground in (Ground("sqlite", None), Ground("postgres", server)):

@@ -76,29 +76,90 @@ def test_a_saga_undoes_what_it_did_last_first(run: Run) -> None:
     assert [line.strip() for line in said if "order-2" in line] == [
         "order-2: reserved a shell",
         "order-2: charged 900 cents",
-        "order-2: gave the money back against the receipt for order-2",
+        "order-2: gave 900 cents back",
+        "looked up: order-2: gave 900 cents back",
         "order-2: released the shell",
         "order-2: called off: no ship goes to Atlantis",
     ]
-    assert "order-1: parcel of order-1 is on its way" in said
+    assert "order-1: on its way" in said
 
 
 @pytest.mark.timeout(2 * SECONDS_MOST)
-def test_a_saga_that_is_killed_goes_on_and_repeats_no_recorded_step(
-    run: Run, tmp_path: Path
+@pytest.mark.parametrize("words", ["order-1: charged", "order-2: gave"])
+def test_a_saga_that_is_killed_goes_on_and_does_nothing_twice(
+    run: Run, tmp_path: Path, words: str
 ) -> None:
-    kill_when_it_says("order-1: charged", "saga", tmp_path)
+    kill_when_it_says(words, "saga", tmp_path)
     after = run("saga")
-    assert "order-1: parcel of order-1 is on its way" in after
+    assert "order-1: on its way" in after
     assert "order-2: called off: no ship goes to Atlantis" in after
-    assert "order-1: reserved" not in after  # it was on record before the charge began
+    assert "order-1: reserved" not in after  # it was settled before the charge began
+    done = [line.partition(" ")[2] for line in (tmp_path / "saga.world").read_text().splitlines()]
+    assert sorted(done) == [
+        "order-1: charged 2500 cents",
+        "order-1: reserved a teapot",
+        "order-1: shipped to Peru",
+        "order-2: charged 900 cents",
+        "order-2: gave 900 cents back",
+        "order-2: released the shell",
+        "order-2: reserved a shell",
+    ]
 
 
 def test_a_saga_that_is_over_is_not_done_again(run: Run) -> None:
     run("saga")
-    assert run("saga") == (
-        "order-1: parcel of order-1 is on its way\norder-2: called off: no ship goes to Atlantis\n"
-    )
+    assert run("saga") == ("order-1: on its way\norder-2: called off: no ship goes to Atlantis\n")
+
+
+def test_a_payment_whose_answer_is_lost_is_found_and_made_once(run: Run) -> None:
+    assert run("payment").splitlines() == [
+        "    charging Ada's card",
+        "    charging Ada's card",
+        "    gateway: the card is charged",
+        "    asking the gateway: were 2500 cents taken from Ada's card?",
+        "teapot is packed, charge 1: 2500 cents from Ada's card",
+        "the ledger: charge was sent 2 times, and is applied",
+        "the gateway's books: 1 charge",
+    ]
+
+
+@pytest.mark.timeout(2 * SECONDS_MOST)
+@pytest.mark.parametrize(
+    ("words", "sends"), [("the card is charged", 0), ("charging Ada's card", 1)]
+)
+def test_a_payment_that_is_killed_is_made_once(
+    run: Run, tmp_path: Path, words: str, sends: int
+) -> None:
+    kill_when_it_says(words, "payment", tmp_path)
+    after = run("payment")
+    assert after.endswith("\nthe gateway's books: 1 charge\n")
+    assert ("    charging" in after) == (sends > 0)  # sent again only if it had not arrived
+
+
+def test_a_webhook_that_nobody_knows_about_does_what_the_operator_says(run: Run) -> None:
+    said = run("webhook").splitlines()
+    assert Counter(line for line in said if "sending" in line) == {
+        "    sending 'order 7 is paid' to the warehouse": 1,
+        "    sending 'order 7 is paid' to the bank": 2,  # after the verdict that it got nothing
+        "    sending 'order 7 is paid' to the museum": 1,
+    }
+    assert [line for line in said if not line.startswith((" ", "operator"))] == [
+        "the warehouse has it, says Ada",
+        "the bank said thanks",
+        "the museum may or may not know",
+    ]
+
+
+def test_a_mail_goes_out_as_it_was_approved_or_not_at_all(run: Run) -> None:
+    assert run("mail_approval").splitlines() == [
+        "may this go out? Dear Ada, your teapot is on its way.",
+        "    mail to Ada: Dear Ada, your teapot is on its way.",
+        "Ada has mail",
+        "the ledger: approve by Joan, 'reads well'",
+        "may this go out? Dear Grace, we owe you one million.",
+        "Grace gets no mail",
+        "the ledger: reject by Joan, 'we do not'",
+    ]
 
 
 def test_a_batch_has_a_result_for_every_item(run: Run) -> None:

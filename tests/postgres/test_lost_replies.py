@@ -8,8 +8,10 @@ import pytest
 
 from onward.errors import Unavailable
 from onward.store import open_store
+from onward.store.commit import Commit
 from onward.store.invariants import check
 from onward.store.postgres import pool
+from onward.store.rows import NewRecord
 from onward.testing.proxy import LossyProxy
 from tests.postgres.builders import WORKER, a_run, claimed, wanted
 from tests.postgres.contents import contents, undisturbed
@@ -44,6 +46,20 @@ async def test_a_reply_that_is_lost_again_and_again_costs_no_more(postgres_url: 
             proxy.drop_reply_after_commit(write.sql.encode())
         assert await write.call(store) == await write.call(store) == "done"
         assert await check(store) == []
+
+
+async def test_a_commit_whose_reply_was_lost_is_told_with_the_time_it_was_written_at(
+    postgres_url: str,
+) -> None:
+    async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
+        run = (await claimed(store, "r"))["r"]
+        fault = proxy.drop_reply_after_commit(STATEMENTS["record"].sql.encode())
+        record = NewRecord(run.uid, ":a#1", 1, 1, "step", "a", "succeeded")
+        outcome = await store.writer(WORKER).commit(Commit(run.uid, run.fence, (record,)))
+
+        assert fault.happened.is_set()
+        [row] = (await store.history([run.uid]))[run.uid]
+        assert row.closed_at == outcome.at
 
 
 async def test_runs_whose_claim_was_not_answered_come_back_through_the_audit(

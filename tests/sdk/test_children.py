@@ -11,18 +11,19 @@ import onward
 from onward import Retry, Signal, register_error, step, workflow
 from onward.codec import StepFailed
 from onward.errors import Conflict, NotInBody, RunCancelled, RunFailed, Unencodable
-from tests.sdk.families import appears, children, is_in, rests, until
+from tests.sdk.families import appears, asks_for, children, is_in, rests, until
 
 if TYPE_CHECKING:
     from onward import App
 
 answer = Signal("answer", int)
+farewell = Signal("farewell", int)
 SOON = Retry(attempts=3, first="1ms")
 ONCE = Retry(attempts=1)
 
 
 @register_error
-class OutOfStock(Exception):
+class PearsSoldOut(Exception):
     """An error that comes back as itself."""
 
 
@@ -61,7 +62,7 @@ async def ask(extra: int) -> int:
 @workflow
 async def go_wrong(how: str) -> None:
     if how == "registered":
-        raise OutOfStock("no more pears", 7)
+        raise PearsSoldOut("no more pears", 7)
     if how == "wrapped":
         raise RunFailed("other", "logic", "an error of ours, about another run")
     raise KeyError("pear")
@@ -110,7 +111,7 @@ async def test_a_falsy_result_of_a_child_is_a_result(app: App) -> None:
 async def see_error(how: str) -> list[str]:
     try:
         await go_wrong(how)
-    except OutOfStock as error:
+    except PearsSoldOut as error:
         return ["registered", *map(str, error.args)]
     except RunFailed as error:
         cause = error.__cause__
@@ -298,6 +299,46 @@ async def test_a_retried_parent_may_use_the_id_of_a_child_again_that_ended_with_
         assert await run.result(timeout="10s") == [5, "pear"]
         assert await children(app, run) == [("ask", "cancelled")]
         await rests(app)
+
+
+@workflow
+async def hang_on() -> int:
+    try:
+        return await answer.wait()
+    finally:
+        await farewell.wait()
+
+
+@workflow
+async def fail_beside_one_who_hangs_on(name: str) -> list[Any]:
+    async with asyncio.TaskGroup() as group:
+        hanging = group.create_task(hang_on.options(id="hanging on")())
+        await onward.sleep("20ms")
+        other = await fail_at_first(name)
+    return [hanging.result(), other]
+
+
+async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_worker(
+    app: App,
+) -> None:
+    async with app:
+        async with asyncio.timeout(10), app.worker():
+            run = await app.start(fail_beside_one_who_hangs_on.options(retry=SOON), "pear")
+            elder = await appears(app, "hanging on")
+            await asks_for(elder, "farewell")
+            await asks_for(await app.get(run.id), "hang_on")
+        async with app.worker():
+            await app.signal(elder.uid, farewell, 1)
+
+            async def is_replaced() -> bool:
+                child = await app._store.newest("hanging on")
+                return child.uid != elder.uid and child.state == "waiting"
+
+            await until(is_replaced)
+            await app.signal("hanging on", answer, 4)
+            await app.signal("hanging on", farewell, 1)
+            assert await run.result(timeout="10s") == [4, "pear"]
+            await rests(app)
 
 
 # --- options --------------------------------------------------------------------------------------

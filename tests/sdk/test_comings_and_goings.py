@@ -49,6 +49,35 @@ async def test_old_news_of_a_run_do_not_take_it_from_the_worker_that_has_it_agai
 
         assert worker.running[run.uid] is new
         assert run.uid not in worker._warm._kept
+        assert old._body.is_evicted
         gates[0].set()
+        await run.signal(call_back, "b")
+        assert await run.result(timeout="10s") == "b"
+
+
+async def test_a_body_that_another_takes_the_place_of_is_unwound(app: App) -> None:
+    gates.clear()
+    async with working(app) as worker:
+        run = await app.start(comes_and_goes)
+        await until_state(run, "waiting")
+
+        async def is_warm() -> bool:
+            return run.uid in worker._warm._kept
+
+        await until(is_warm)
+        old = worker._warm._kept.pop(run.uid)
+        await run.signal(call_back, "a")
+
+        async def is_at_the_gate() -> bool:
+            return bool(gates)
+
+        await until(is_at_the_gate)
+        worker._warm.keep(old)  # the news that it had parked come only now
+        gates[0].set()
+
+        async def is_unwound() -> bool:
+            return old._body.is_evicted
+
+        await until(is_unwound)
         await run.signal(call_back, "b")
         assert await run.result(timeout="10s") == "b"

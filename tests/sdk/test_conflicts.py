@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Literal
 
 import pytest
 
@@ -70,7 +71,9 @@ async def test_a_rejection_says_how_the_run_stands(app: App, state: str) -> None
 
 
 @pytest.mark.parametrize("policy", ["return", "reject"])
-async def test_other_arguments_are_a_conflict_unless_they_replace(app: App, policy: str) -> None:
+async def test_other_arguments_are_a_conflict_unless_they_replace(
+    app: App, policy: Literal["return", "reject"]
+) -> None:
     async with app:
         await app.start(visit.options(id="v"), "ada")
 
@@ -80,10 +83,9 @@ async def test_other_arguments_are_a_conflict_unless_they_replace(app: App, poli
             await app.start(guest.options(id="v", on_conflict=policy), "ada")
 
 
-async def test_an_unknown_policy_is_refused(app: App) -> None:
-    async with app:
-        with pytest.raises(BadInput, match="return, reject, replace"):
-            await app.start(visit.options(id="v", on_conflict="merge"), "ada")
+async def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(BadInput, match="return, reject, replace"):
+        visit.options(id="v", on_conflict="merge")  # type: ignore[arg-type] # a checker sees it too
 
 
 async def test_a_delayed_run_is_replaced_before_it_ever_starts(app: App) -> None:

@@ -12,6 +12,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import BadInput, RunCancelled
+from tests.sdk.deploys import deployed
 from tests.sdk.watching import ends, until, until_state, working
 
 late: Counter[str] = Counter()
@@ -239,3 +240,49 @@ def test_a_malformed_duration_is_refused_and_quoted(bad: str) -> None:
         quick.options(delay=bad)
     with pytest.raises(ValueError, match=bad or "''"):
         quick.options(deadline=bad)
+
+
+# --- where no code fits ---------------------------------------------------------------------------
+
+
+@step
+async def numbered(number: int) -> int:
+    return number
+
+
+async def before_the_change() -> str:
+    await numbered(1)
+    return await never.wait()
+
+
+async def after_the_change() -> str:
+    await numbered(2)
+    return await never.wait()
+
+
+async def test_a_run_that_no_code_fits_does_not_outlive_its_deadline(app: App, url: str) -> None:
+    old, new = (deployed(each, name="changed") for each in (before_the_change, after_the_change))
+    async with app:
+        async with working(app, workflows=[old]):
+            run = await app.start(old.options(deadline="1s"))
+            await until_state(run, "waiting")
+        async with working(app, workflows=[new]):
+            await run.signal("look", "up")
+            await until_state(run, "paused", "timed_out")
+            await until_state(run, "timed_out")
+            await ends(app, url, run, "timed_out", "deadline")
+
+
+async def test_a_run_that_no_code_fits_is_replaced(app: App) -> None:
+    old, new = (deployed(each, name="changed") for each in (before_the_change, after_the_change))
+    async with app:
+        async with working(app, workflows=[old]):
+            run = await app.start(old.options(id="a"))
+            await until_state(run, "waiting")
+        async with working(app, workflows=[new, quick]):
+            await run.signal("look", "up")
+            await until_state(run, "paused")
+
+            second = await app.start(quick.options(id="a", on_conflict="replace"))
+
+            assert len(await second.result(timeout="10s")) == 2

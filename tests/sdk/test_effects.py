@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -464,7 +465,7 @@ async def test_a_worker_that_leaves_gives_an_effect_back_as_uncertain(app: App) 
         async with app.worker() as worker:
             run = await app.start(hangs)
             await effect_of(app, run, "in_flight")
-            worker._options = worker._options.__class__(drain=1)
+            worker._options = replace(worker._options, drain=1)
         [info] = await app.effects.of(run.id)
         assert info.state == "in_flight"
         async with working(app):

@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import BadInput, Conflict, NotFound, RunOver, Unencodable
-from tests.sdk.watching import steps_of, until, until_state, working
+from tests.sdk.watching import FALSY, steps_of, until, until_state, working
 
 made: Counter[str] = Counter()
 letter = Signal("letter", str)
@@ -97,15 +97,14 @@ async def pass_on() -> list[Any]:
     return [first, await anything("second")]
 
 
-@pytest.mark.parametrize("value", [None, False, 0, "", [], {}])
-async def test_a_result_can_be_edited_to_a_falsy_one(app: App, value: object) -> None:
+async def test_a_result_can_be_edited_to_a_falsy_one(app: App) -> None:
     async with working(app):
         await (await app.start(pass_on.options(id="p"))).result(timeout="10s")
+        for value in FALSY:
+            fork = await app.fork("p", "anything", result=value)
 
-        fork = await app.fork("p", "anything", result=value)
-
-        assert await fork.result(timeout="10s") == [value, "second"]
-        assert made == {"first": 1, "second": 2}
+            assert await fork.result(timeout="10s") == [value, "second"]
+        assert made == {"first": 1, "second": 1 + len(FALSY)}
 
 
 async def test_an_edited_result_must_fit_the_step(app: App) -> None:

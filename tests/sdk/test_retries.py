@@ -63,6 +63,10 @@ def error_of(kind: str) -> BaseException:
             return Stubborn("stubborn")
         case "retryable":
             return Retryable("later")
+        case "fatal in a group":
+            return ExceptionGroup("both", [Shaky("shaky"), ExceptionGroup("one", [Fatal("no")])])
+        case "shaky in a group":
+            return ExceptionGroup("both", [Shaky("shaky"), Refused("refused")])
         case _:
             return LookupError(kind)
 
@@ -129,6 +133,8 @@ KINDS = [
     ("retryable", "only OSError", 3),
     ("fatal", "all", 1),
     ("stubborn", "all", 1),
+    ("fatal in a group", "all", 1),
+    ("shaky in a group", "all", 3),
 ]
 
 
@@ -155,7 +161,7 @@ async def test_they_decide_it_for_a_run_as_a_whole_whose_policy_was_stored(
         for kind, policy, count in KINDS:
             Tries.made = 0
             run = await app.start(failing.options(retry=POLICIES[policy]), kind)
-            with pytest.raises((RunFailed, Refused)):
+            with pytest.raises((RunFailed, Refused, ExceptionGroup)):
                 await run.result(timeout="10s")
             assert Tries.made == count, (kind, policy)
 

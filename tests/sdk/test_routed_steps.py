@@ -211,6 +211,45 @@ async def test_a_sent_step_with_a_key_is_found_by_it(app: App) -> None:
         assert names == ["far=k0", "far=k1", "far=k2"]
 
 
+@step(queue="far")
+async def slowly(name: str) -> str:
+    Seen.told.append(name)
+    while not Seen.now:  # noqa: ASYNC110 - a test lets it go
+        await asyncio.sleep(0.002)
+    return name
+
+
+@workflow
+async def waits_long(name: str) -> str:
+    return await slowly(name)
+
+
+async def test_a_worker_that_leaves_repeats_no_step_that_is_done_elsewhere(app: App) -> None:
+    async with app, app.worker(queues=["far"]):
+        async with app.worker():
+            run = await app.start(waits_long, "a")
+            await until(lambda: Seen.told == ["a"])
+        async with app.worker():
+            Seen.now = 1
+            assert await run.result(timeout="10s") == "a"
+        assert Seen.told == ["a"]
+        await is_sound(app)
+
+
+async def test_a_step_whose_worker_leaves_is_done_by_another(app: App) -> None:
+    async with app, app.worker():
+        async with app.worker(queues=["far"]) as worker:
+            object.__setattr__(worker._options, "drain", 10_000)
+            run = await app.start(waits_long, "a")
+            await until(lambda: Seen.told == ["a"])
+        async with app.worker(queues=["far"]):
+            Seen.now = 1
+            assert await run.result(timeout="10s") == "a"
+        assert Seen.told == ["a", "a"]
+        assert [row.attempt for row in await run.history()] == [1]
+        await is_sound(app)
+
+
 # --- cancels --------------------------------------------------------------------------------------
 
 
@@ -322,10 +361,11 @@ async def crowd_by_options(count: int, limit: int) -> int:
     return sum(await asyncio.gather(*(limited(n) for n in range(count))))
 
 
-async def test_a_limit_holds_over_all_workers_and_runs(app: App) -> None:
+async def test_a_limit_holds_over_all_workers_and_runs(app: App, url: str) -> None:
     async with app, AsyncExitStack() as stack:
         for _ in range(3):
-            await stack.enter_async_context(app.worker())
+            other = app if url == ":memory:" else App(url)
+            await stack.enter_async_context(other.worker())
         runs = [await app.start(crowd, 8) for _ in range(2)]
 
         assert [await run.result(timeout="20s") for run in runs] == [28, 28]

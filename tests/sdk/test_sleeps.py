@@ -116,9 +116,30 @@ async def test_a_short_sleep_takes_at_least_its_time(app: App, seconds: float) -
 
 
 @pytest.mark.parametrize("bad", ["soon", -1, float("inf"), float("nan"), "2000000d", True])
-async def test_a_sleep_that_cannot_be_meant_fails_at_the_line(memory: App, bad: Any) -> None:
+async def test_a_sleep_that_cannot_be_meant_fails_at_the_line(bad: Any) -> None:
     with pytest.raises(BadInput):
         await onward.sleep(bad)
+
+
+@workflow
+async def asleep_for_ever(seconds: float, *, limit: bool) -> str:
+    try:
+        if limit:
+            async with asyncio.timeout(seconds):
+                await number.wait()
+        await asyncio.sleep(seconds)
+    except BadInput:
+        return "refused"
+    return "not reached"
+
+
+@pytest.mark.parametrize("seconds", [1e11, 1e13, 1e300])
+@pytest.mark.parametrize("limit", [False, True])
+async def test_a_sleep_beyond_all_dates_is_refused_at_the_line(
+    memory: App, seconds: float, limit: bool
+) -> None:
+    async with memory, memory.worker():
+        assert await memory.run(asleep_for_ever, seconds, limit=limit) == "refused"
 
 
 async def test_a_time_without_a_zone_is_refused() -> None:

@@ -297,10 +297,10 @@ async def wait_for_retries() -> str:
 async def test_a_child_that_waits_to_be_retried_is_still_tied(app: App) -> None:
     async with app, app.worker():
         run = await app.start(wait_for_retries)
-        first = await appears(app, "retried")
+        await appears(app, "retried")
 
         async def is_to_be_retried() -> bool:
-            return (await app.get("retried")).uid != first.uid
+            return (await app._store.newest("retried")).attempt == 2
 
         await until(is_to_be_retried)
         await run.cancel()

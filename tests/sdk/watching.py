@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 20.0
 
+FALSY: tuple[object, ...] = (None, False, 0, 0.0, "", [], {})
+
 
 @asynccontextmanager
 async def working(app: App, **options: Any) -> AsyncIterator[Worker]:

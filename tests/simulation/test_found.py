@@ -10,8 +10,9 @@ import pytest
 from onward.runtime.runloop import RunLoop
 from onward.testing.simulation import Simulation
 from onward.testing.simulation.errands import branches, patience, race
+from onward.testing.simulation.families import clock_watcher
 from onward.testing.simulation.line import Weather
-from onward.testing.simulation.plan import Plan
+from onward.testing.simulation.plan import SEATS, Crash, Plan
 
 CALM = Weather(delay=0.0, hints_lost=0.0, answers_lost=0.0, clears=0.0)
 
@@ -76,6 +77,13 @@ def test_a_cancelled_group_lets_its_branches_tidy_up() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_paused_run_does_not_look_without_pause_at_a_wait_that_is_due(seed: int) -> None:
     Simulation(seed, Plan((race.name,) * 3, 100, 0, CALM, pauses=1.0)).run()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_body_is_told_the_same_time_again_though_an_answer_was_lost(seed: int) -> None:
+    lossy = Weather(delay=0.001, hints_lost=0.0, answers_lost=0.3, clears=60.0)
+    crashes = tuple(Crash(seat, 150 + 5 * seed, True, 1.0) for seat in range(SEATS))
+    Simulation(seed, Plan((clock_watcher.name,) * 3, 100, 0, lossy, crashes)).run()
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -71,7 +71,9 @@ async def maps() -> None:
 async def waits() -> None:
     assert_type(await names.wait(), list[str])
     assert_type(await anything.wait(timeout=timedelta(days=1)), Any)
-    assert_type(await onward.wait_signal("names", list[str]), Any)
+    assert_type(await onward.wait_signal("names", list[str]), list[str])
+    assert_type(await onward.wait_signal("name", str | None), Any)
+    assert_type(await onward.wait_signal("name", timeout="1s"), Any)
     await onward.sleep("1h30m")
     await onward.sleep_until(datetime.now(UTC) + timedelta(seconds=1))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.decision import Moved, Refused
 from onward.core.effect import (
@@ -37,6 +37,32 @@ def as_effect(row: EffectRow) -> Effect:
         row.settle_until,
         row.due,
     )
+
+
+class Choice(NamedTuple):
+    """Something that an operator may say of an effect; `since` is set if it does not count yet."""
+
+    verdict: str
+    since: Instant | None
+
+
+def choices(row: EffectRow, *, now: Instant) -> list[Choice]:
+    """Return what an operator may say of an effect, as the machine sees it."""
+    said: dict[str, Fact] = {"approve": Approved(), "reject": Rejected()}
+    said |= {verdict: Judged(verdict) for verdict in Verdict}
+    terms = Terms(timeout=0, reconciles=bool(row.reconciles))
+    found = []
+    for word, fact in said.items():
+        match advance(as_effect(row), fact, terms, now=now):
+            case Moved():
+                found.append(Choice(word, None))
+            case Refused(until=until) if until is not None:
+                later = advance(as_effect(row), fact, terms, now=until)
+                if isinstance(later, Moved):
+                    found.append(Choice(word, until))
+            case _:
+                pass
+    return found
 
 
 async def resolve(  # noqa: PLR0913 - all of these make a verdict

@@ -84,6 +84,9 @@ def _policy(kept: _Kept) -> Retry:
 
 def facts_of(error: BaseException) -> Failure:
     """Return what a policy must know of an error that ended a run."""
+    if isinstance(error, BaseExceptionGroup):
+        is_fatal = any(facts_of(each).fatal for each in error.exceptions)
+        return failure(type(error), fatal=is_fatal)
     if not isinstance(error, StepFailed):
         return _facts(type(error))
     kind = _found(error.type)  # that which it stands for

@@ -83,6 +83,11 @@ class ChildCall(Awaited):
         return self._start is not None and bool(self._start.tied)
 
     @property
+    def is_begun(self) -> bool:
+        """Say whether history has whom it waits for."""
+        return self.is_kept and bool(self.child)
+
+    @property
     def only_listens(self) -> bool:
         """Say whether it is about a run that goes on by itself, whoever listens."""
         return self._start is None and not self.is_tied

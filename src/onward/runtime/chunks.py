@@ -15,6 +15,7 @@ import msgspec
 
 from onward.codec import Payload, decode_error, encode_error
 from onward.core.digest import digest
+from onward.core.replay import escaped
 from onward.core.run import RunKind
 from onward.engine.payloads import pack
 from onward.engine.policies import read_limits, write_limits, write_policy
@@ -40,6 +41,9 @@ ITEMS_MOST = 500
 
 OPEN_MOST = 4
 """How many chunks of a map are worked on at a time; they share its limit."""
+
+KEY_BYTES_MOST = 300
+"""How long the key of an item may be before a digest stands for it."""
 
 JSON = "json"
 
@@ -172,7 +176,7 @@ async def work_through(
     async def one_after_another() -> None:
         for index in left:
             args, kwargs = calls[index]
-            key = str(index) if keys is None else keys[index]
+            key = str(index) if keys is None else _fitting(keys[index])
             try:
                 outcomes[index].value = await call(body, args, kwargs, key)
             except Exception as error:  # noqa: BLE001 - the parent decides what it means
@@ -182,6 +186,11 @@ async def work_through(
         for _ in range(min(limit, len(calls))):
             group.create_task(one_after_another())
     return outcomes
+
+
+def _fitting(key: str) -> str:
+    """Return a key that fits into an identity, which databases take only up to some length."""
+    return key if len(escaped(key).encode()) <= KEY_BYTES_MOST else f"long {digest(key)}"
 
 
 def _caller(mapped: StepDefinition | WorkflowDefinition, how: How) -> Caller:

@@ -181,7 +181,7 @@ class Execution:
             self._todo.append(partial(self.ledger.take, call))
         elif isinstance(call, StartCall):
             self._todo.append(partial(self._kin.start, call))
-        elif isinstance(call, ChildCall) and not (call.is_kept and call.is_told):
+        elif isinstance(call, ChildCall) and not (call.is_begun and call.is_told):
             self._todo.append(partial(self._kin.start_child, call))
         else:
             self.waits.add(call)

@@ -47,8 +47,8 @@ class Kin:
         """Start the run that a call waits for; one with an id of its own must find it free."""
         if not self._execution.is_wanted(call):
             return  # it was given up before it began
-        run = None if call.is_kept else call.start_row(self._parent)
-        if call.is_kept:
+        run = None if call.is_begun else call.start_row(self._parent)
+        if call.is_begun:
             self._look(call)
         elif run is None:
             self._wait_for(call, None)
@@ -192,7 +192,7 @@ class Kin:
 
     def abandon(self, call: ChildCall) -> None:
         """Take note that nobody waits for a child any more."""
-        if call.is_kept and call.is_tied:
+        if call.is_begun and call.is_tied:
             self._dismissed.append(call.child)
 
     def dismiss(self) -> None:
@@ -216,7 +216,7 @@ class Kin:
     def left(self, body: Body) -> list[str]:
         """Return the children that end with the run."""
         waited = (call for call in body.calls.values() if isinstance(call, ChildCall))
-        tied = [call.child for call in waited if call.is_kept and call.is_tied]
+        tied = [call.child for call in waited if call.is_begun and call.is_tied]
         return list(dict.fromkeys((*self._dismissed, *self._started, *tied)))
 
 

@@ -105,8 +105,6 @@ class Performer:
 
     async def _attempt(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
         try:
-            if call.expired is not None:
-                raise call.expired
             failpoint("step.before")
             result = await self._call(call, attempt)
             failpoint("step.after")
@@ -134,23 +132,26 @@ class Performer:
             self._deadlines.forget(call)
 
     async def _call(self, call: StepCall, attempt: Attempt) -> Any:
+        if call.expired is not None:
+            raise call.expired
         args, kwargs = call.arguments
         if call.definition.is_async:
             return await call.definition.fn(*args, **kwargs)
         work = partial(copy_context().run, call.definition.fn, *args, **kwargs)
-        return await self._in_thread(work, attempt)
+        return await self._in_thread(work, call, attempt)
 
-    async def _in_thread(self, work: Callable[[], Any], attempt: Attempt) -> Any:
+    async def _in_thread(self, work: Callable[[], Any], call: StepCall, attempt: Attempt) -> Any:
         """Run a step in a thread, which cannot be stopped but by its own will.
 
-        Its place in the pool stays taken until it ends; nobody waits for that longer than a moment.
+        Its place in the pool stays taken until it ends. One that took too long is waited for a
+        moment longer, for the next attempt should not meet it; one that nobody wants is not.
         """
         running = self._loop.run_in_executor(self._threads, _outcome, work, attempt)
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
             attempt.is_stopped = True
-            if attempt.is_begun:
+            if attempt.is_begun and call.expired is not None:
                 await asyncio.wait([running], timeout=THREAD_GRACE_SECONDS)
             raise
         result, error = running.result()
@@ -229,7 +230,13 @@ def _facts(error: BaseException) -> Failure:
     if isinstance(error, Retryable):
         after = None if error.after is None else duration(error.after)
         return failure(type(error), retryable=True, after=after)
-    return failure(type(error), fatal=isinstance(error, _FINAL))
+    return failure(type(error), fatal=_is_final(error))
+
+
+def _is_final(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_final, error.exceptions))
+    return isinstance(error, _FINAL)
 
 
 def _outcome(work: Callable[[], Any], attempt: Attempt) -> tuple[Any, BaseException | None]:

@@ -18,6 +18,7 @@ from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from onward.core.instant import duration
 from onward.core.replay import ROOT
 from onward.errors import NotInBody
 
@@ -288,7 +289,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         if delay <= 0:
             return self.call_soon(callback, *args, context=context)
         handle = Handle(callback, args, context, when)
-        handle.on_cancel(self._on_timer(max(1, round(delay * 1_000_000)), handle))
+        handle.on_cancel(self._on_timer(max(1, duration(delay)), handle))
         return handle
 
     def wake(self, handle: Handle) -> None:

@@ -19,8 +19,10 @@ class WarmBodies:
 
     def keep(self, execution: Execution) -> None:
         """Keep the body of a run that has just parked."""
+        old = self._kept.pop(execution.uid, None)
+        if old is not None and old is not execution:
+            old.evict()  # the run was ours again before we heard that it had left
         self._kept[execution.uid] = execution
-        self._kept.move_to_end(execution.uid)
         while len(self._kept) > self._most:
             _, coldest = self._kept.popitem(last=False)
             coldest.evict()

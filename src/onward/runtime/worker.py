@@ -369,9 +369,14 @@ class Worker:
         # A run that follows another begins with a part of its history.
         old = (run.uid for run in runs if run.fence > 1 or run.follows is not None)
         behind = [uid for uid in old if uid not in warm]
-        histories = await self._store.history(behind) if behind else {}
         mailed = [run.uid for run in runs if run.inbox]
-        inboxes = await self._store.look(mailed) if mailed else {}
+        try:
+            histories = await self._store.history(behind) if behind else {}
+            inboxes = await self._store.look(mailed) if mailed else {}
+        except BaseException:
+            for kept in warm.values():
+                kept.evict()
+            raise
         for run in runs:
             inbox = inboxes.get(run.uid, ())
             if run.uid in warm:

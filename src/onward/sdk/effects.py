@@ -63,6 +63,18 @@ class EffectInfo(NamedTuple):
     updated_at: datetime
 
 
+class EffectChoice(NamedTuple):
+    """Something that may be said of an effect.
+
+    Attributes:
+        verdict: approve, reject, applied, not_applied, skip or ask_again.
+        since: From when it counts, if that is not now.
+    """
+
+    verdict: str
+    since: datetime | None
+
+
 class Effects:
     """The ledger of an app: what waits for somebody, and what was said of it."""
 
@@ -73,6 +85,32 @@ class Effects:
         """Return effects that are not settled; `after` is the id of the last one of a page."""
         rows = await ledger.open_effects(self._store, limit=limit, after=after)
         return [await self._info(row) for row in rows]
+
+    async def all(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
+        """Return effects, settled ones too, those of the newest runs first.
+
+        `after` is the id of the last one of a page.
+        """
+        rows = await ledger.all_effects(self._store, limit=limit, after=after)
+        return [await self._info(row) for row in rows]
+
+    async def find(self, beginning: str, *, limit: int = 10) -> list[EffectInfo]:
+        """Return effects whose ids begin like this."""
+        rows = await ledger.effects_beginning(self._store, beginning, limit)
+        return [await self._info(row) for row in rows]
+
+    async def choices(self, effect_id: str) -> list[EffectChoice]:
+        """Return what may be said of an effect: now, or from when.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        row = await self._row(effect_id)
+        now = await self._store.now()
+        return [
+            EffectChoice(choice.verdict, _time(choice.since))
+            for choice in effects.choices(row, now=now)
+        ]
 
     async def of(self, run: str) -> list[EffectInfo]:
         """Return all effects of the newest run of an id."""
@@ -85,10 +123,7 @@ class Effects:
         Raises:
             NotFound: there is none of that id.
         """
-        row = await ledger.effect(self._store, effect_id)
-        if row is None:
-            raise NotFound("effect", effect_id, self._store.namespace)
-        return await self._info(row)
+        return await self._info(await self._row(effect_id))
 
     async def resolve(
         self,
@@ -154,6 +189,12 @@ class Effects:
             self._store, effect_id, reason=reason, by=by or _me(), version=version, yes=yes
         )
         return await self._info(row)
+
+    async def _row(self, effect_id: str) -> EffectRow:
+        row = await ledger.effect(self._store, effect_id)
+        if row is None:
+            raise NotFound("effect", effect_id, self._store.namespace)
+        return row
 
     async def _encoded(self, effect_id: str, result: Any) -> bytes:
         row = await ledger.effect(self._store, effect_id)

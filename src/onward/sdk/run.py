@@ -156,15 +156,7 @@ class Run(Generic[R]):
 
     async def info(self) -> RunInfo:
         """Return all that is known of the run, without its arguments and result."""
-        row = await self._store.newest(self.id)
-        end = await self._store.end(row.uid)
-        noted = in_order(await self._store.notes(row.uid), end.attributes)
-        return info_of(row)._replace(
-            progress=None if end.progress is None else decode(unpack(end.progress)),
-            attributes=noted.attributes,
-            counters=noted.counters,
-            error=_text(end),
-        )
+        return await whole_info(self._store, await self._store.newest(self.id))
 
     async def history(self) -> list[RecordRow]:
         """Return what the run did, in order."""
@@ -243,6 +235,18 @@ def info_of(row: RunRow) -> RunInfo:
         link=row.link,
         scheduled_at=_time(row.scheduled_at),
         deadline=_time_or_none(row.deadline),
+    )
+
+
+async def whole_info(store: Store, row: RunRow) -> RunInfo:
+    """Return what a user sees of a run, with all that has to be looked up for it."""
+    end = await store.end(row.uid)
+    noted = in_order(await store.notes(row.uid), end.attributes)
+    return info_of(row)._replace(
+        progress=None if end.progress is None else decode(unpack(end.progress)),
+        attributes=noted.attributes,
+        counters=noted.counters,
+        error=_text(end),
     )
 
 

@@ -95,6 +95,14 @@ class Signal(Generic[T]):
         return value
 
 
+@overload
+async def wait_signal(name: str, type: type[T], *, timeout: DurationLike | None = None) -> T: ...
+@overload
+async def wait_signal(
+    name: str, type: object = ..., *, timeout: DurationLike | None = None
+) -> Any: ...
+
+
 async def wait_signal(name: str, type: Any = Any, *, timeout: DurationLike | None = None) -> Any:  # noqa: A002
     """Wait for a signal by name; see `Signal.wait`.
 

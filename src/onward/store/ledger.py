@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.inbox import MessageKind
+from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
 from onward.store.messages import stirring
 from onward.store.rows import EffectRow, Message
@@ -45,6 +46,23 @@ async def open_effects(store: Store, *, limit: int = 100, after: str = "") -> li
 async def effects_of(store: Store, run: str) -> list[EffectRow]:
     """Return the effects of a run."""
     rows = await store.read(lambda tx: tx.fetch("effects_of_run", run=run))
+    return [EffectRow._make(row) for row in rows]
+
+
+async def all_effects(store: Store, *, limit: int = 100, after: str = "") -> list[EffectRow]:
+    """Return effects, those of the newest runs first; `after` is the last key of a page."""
+    rows = await store.read(lambda tx: tx.fetch("list_effects", limit=limit, after=after))
+    return [EffectRow._make(row) for row in rows]
+
+
+async def effects_beginning(store: Store, beginning: str, limit: int) -> list[EffectRow]:
+    """Return effects whose keys begin like this."""
+    within = bounds(beginning, EFFECT)
+    if within is None:
+        return []
+    rows = await store.read(
+        lambda tx: tx.fetch("effects_between", low=within.low, high=within.high, limit=limit)
+    )
     return [EffectRow._make(row) for row in rows]
 
 

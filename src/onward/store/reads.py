@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.errors import NotFound
+from onward.store.abbreviation import UID, bounds
 from onward.store.fitness import is_storable
 from onward.store.rows import InboxRow, RecordRow, RunEnd, RunRow
 from onward.store.serving import unserved
@@ -83,6 +84,25 @@ class Reads:
             lambda tx: tx.fetch(
                 "list_runs", name=name, state=state, queue=queue, limit=limit, before=before
             )
+        )
+        return [RunRow._make(row) for row in rows]
+
+    async def find_runs(self, beginning: str, *, limit: int = 10) -> list[RunRow]:
+        """Return runs whose uid begins like this."""
+        within = bounds(beginning, UID)
+        if within is None:
+            return []
+        rows = await self.read(
+            lambda tx: tx.fetch("runs_between", low=within.low, high=within.high, limit=limit)
+        )
+        return [RunRow._make(row) for row in rows]
+
+    async def find_ids(self, beginning: str, *, limit: int = 10) -> list[RunRow]:
+        """Return the newest runs of ids that begin like this. It reads all ids, so it is slow."""
+        if not is_storable(beginning):
+            return []
+        rows = await self.read(
+            lambda tx: tx.fetch("runs_beginning", beginning=beginning, limit=limit)
         )
         return [RunRow._make(row) for row in rows]
 

@@ -12,7 +12,7 @@ from onward.store import open_store
 from tests.e2e.effects.orders import comes_to, three_orders
 from tests.e2e.effects.sink import POINTS as SINK_POINTS
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS, SHORT_LEASE
-from tests.e2e.engine.sweep import killed
+from tests.e2e.engine.sweep import EFFECT_POINTS, killed
 from tests.e2e.engine.witness import Witness
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.e2e.effects.sink import Sink
     from tests.e2e.engine.supervisor import Crew, Process
 
-EFFECT_POINTS = ("effect.before", "effect.intended", "effect.replied", "effect.settled")
 POINTS = (*EFFECT_POINTS, *SINK_POINTS, "commit.before", "commit.after")
 PROMISES = ("blind", "traced", "keyed")
 LATER = {"commit.before": 5, "commit.after": 5}
@@ -79,18 +78,17 @@ class Siege:
         await killed(worker, point)
         self._kills += 1
         await self._witness.look()
-        await self.see_nothing_hidden()
 
     async def see_nothing_hidden(self) -> None:
         """See that what was sent is in the ledger, and listed as long as nobody knows of it."""
-        sent = self._sink.entries("sent")
+        sent = self._sink.count("sent")
         listed = {effect.id for effect in await pending(self._app)}
-        for key in {entry.key for entry in sent}:
+        for key, times in sent.items():
             effect = await self._app.effects.get(key)
             assert effect.state != "planned", f"{key} was sent, but never intended"
             if effect.state in UNCERTAIN:
                 assert key in listed, f"{key} is uncertain, and nobody sees it"
-            assert sum(entry.key == key for entry in sent) <= effect.attempt
+            assert times <= effect.attempt, f"{key} was sent more often than intended"
 
     async def speak(self) -> None:
         """Give verdicts where nothing else can tell."""
@@ -111,20 +109,20 @@ class Siege:
         return await self._tally()
 
     async def _tally(self) -> Tally:
-        keys = []
+        sent, applied = self._sink.count("sent"), self._sink.count("applied")
+        keys = set()
         for run in self._runs:
             for effect in await self._app.effects.of(run.id):
                 assert effect.state == "applied"
-                assert self._sink.times("applied", effect.id) == 1, f"{effect} was not applied once"
-                assert 1 <= self._sink.times("sent", effect.id) <= effect.attempt
-                keys.append(effect.id)
-        assert len(keys) == len(set(keys)) == 3 * len(self._runs)
-        sends, applied = (len(self._sink.entries(what)) for what in ("sent", "applied"))
-        assert applied == len(keys), "something was applied that nobody knows of"
-        again = sends - len(keys)
-        runs = len(self._runs)
+                assert applied[effect.id] == 1, f"{effect} was applied {applied[effect.id]} times"
+                assert 1 <= sent[effect.id] <= effect.attempt
+                keys.add(effect.id)
+        runs, effects, sends = len(self._runs), len(keys), sent.total()
+        assert effects == 3 * runs
+        assert applied.keys() == keys, "something was applied that nobody knows of"
+        again, verdicts = sends - effects, self._verdicts
         return Tally(
-            self._kind, runs, self._kills, len(keys), sends, again, applied, self._verdicts
+            self._kind, runs, self._kills, effects, sends, again, applied.total(), verdicts
         )
 
 
@@ -138,11 +136,11 @@ async def pending(app: App) -> list[EffectInfo]:
 
 async def judge(app: App, sink: Sink) -> int:
     """Say of every effect that nobody knows of what the outside says; return how many it were."""
-    given = 0
+    given, applied = 0, sink.count("applied")
     for effect in await pending(app):
         if effect.state != "indeterminate":
             continue
-        happened = sink.times("applied", effect.id) > 0
+        happened = effect.id in applied
         result = f"{effect.arguments['order']} done" if happened else None
         try:
             await app.effects.resolve(
@@ -170,6 +168,7 @@ async def die_at_every_point(crew: Crew, sink: Sink, kind: str) -> Tally:
                 doomed.append((siege.launch(point, LATER.get(point, 1), "--slots", "1"), point))
             for worker, point in doomed:
                 await siege.buried(worker, point)
+            await siege.see_nothing_hidden()
         return await siege.end()
 
 
@@ -191,4 +190,5 @@ async def die_at_random_points(crew: Crew, sink: Sink, kind: str, kills: int, se
                     await siege.speak()
             for worker, point in doomed:
                 await siege.buried(worker, point)
+            await siege.see_nothing_hidden()
         return await siege.end()

@@ -16,7 +16,7 @@ from onward import (
     workflow,
 )
 from onward.errors import EffectSkipped
-from tests.e2e.effects.sink import ask
+from tests.e2e.effects.sink import ask, ask_now
 
 OFTEN = Retry(attempts=20, first="20ms", factor=1, most="20ms")
 """For machines so busy that a send begins too late, and is not made."""
@@ -58,22 +58,42 @@ async def keyed(order: str) -> str:
     return await send(order, honours=True)
 
 
-@effect(reconcile=send_it_again, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
-async def careless(order: str) -> str:
-    """Be sent again without proof, to a sink that does not know keys: a mistake of its author."""
-    return await send(order, honours=False)
+def send_now(order: str, *, honours: bool) -> str:
+    """Send an order from a thread, which nobody can stop once it has the key."""
+    key = effect_key()
+    ask_now(do="announce")
+    answer: str = ask_now(do="apply", key=key, order=order, honours=honours)
+    return answer
 
 
 @effect(reconcile=look_up, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
-async def careful(order: str) -> str:
+def traced_in_a_thread(order: str) -> str:
+    return send_now(order, honours=False)
+
+
+@effect(reconcile=look_up, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+def keyed_in_a_thread(order: str) -> str:
+    return send_now(order, honours=True)
+
+
+@effect(reconcile=look_up, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+def careful_in_a_thread(order: str) -> str:
     """Ask for the key at the last moment, after whatever may take long."""
-    await ask(do="announce")
-    answer: str = await ask(do="apply", key=effect_key(), order=order, honours=False)
+    ask_now(do="announce")
+    answer: str = ask_now(do="apply", key=effect_key(), order=order, honours=False)
     return answer
 
 
 KINDS: dict[str, Effect[[str], str]] = {
-    each.name: each for each in (blind, traced, keyed, careless, careful)
+    each.name: each
+    for each in (
+        blind,
+        traced,
+        keyed,
+        traced_in_a_thread,
+        keyed_in_a_thread,
+        careful_in_a_thread,
+    )
 }
 
 

@@ -18,6 +18,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -56,6 +58,14 @@ async def ask(**request: Any) -> Any:
         return json.loads(line)
     finally:
         writer.close()
+
+
+def ask_now(**request: Any) -> Any:
+    """Ask the sink for something, from a thread."""
+    port = int(os.environ[VARIABLE])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+        line.sendall(json.dumps({"pid": os.getpid(), **request}).encode() + b"\n")
+        return json.loads(line.makefile().readline())
 
 
 # --- what tests hold ------------------------------------------------------------------------------
@@ -114,14 +124,23 @@ class Sink:
         found = [Entry(*json.loads(line)) for line in lines]
         return [entry for entry in found if entry.what == what]
 
-    def times(self, what: str, key: str) -> int:
-        """Return how often a key was `sent` or `applied`."""
-        return sum(entry.key == key for entry in self.entries(what))
+    def count(self, what: str) -> Counter[str]:
+        """Return how often each key was `sent` or `applied`."""
+        return Counter(entry.key for entry in self.entries(what))
 
     def _tell(self, **request: Any) -> None:
         with socket.create_connection(("127.0.0.1", self._port), timeout=10) as line:
             line.sendall(json.dumps({"pid": 0, **request}).encode() + b"\n")
             assert line.makefile().readline() == "true\n"
+
+
+def is_out(pid: int) -> bool:
+    """Say whether a process is dead, or stands still with all its threads."""
+    try:
+        stats = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # a thread has just gone: look again
+    return {stat.rpartition(")")[2].split()[0] for stat in stats} <= {"T", "Z", "X"}
 
 
 # --- the process ----------------------------------------------------------------------------------
@@ -190,6 +209,8 @@ class Server:
             self._armed[pid, point] = hit - 1, number
             return False
         os.kill(pid, number)
+        while not is_out(pid):  # a signal takes its time, and nothing may happen meanwhile
+            time.sleep(0.0005)
         return True
 
     def _note(self, entry: Entry) -> None:

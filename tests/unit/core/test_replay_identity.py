@@ -76,15 +76,6 @@ def test_escaping_keeps_different_texts_different(one: str, other: str) -> None:
     assert not set(escaped(one)) & set(":#=.@~")
 
 
-def test_long_texts_are_shortened_and_stay_different() -> None:
-    texts = [mark * length for mark in ":é𝄞x" for length in (99, 100, 101, 300, 301)]
-    names = [escaped(text) for text in texts]
-
-    assert len(set(names)) == len(texts)
-    assert max(len(name.encode()) for name in names) <= 400
-    assert not set("".join(names)) & set(":#=.@~")
-
-
 @given(texts, texts)
 def test_the_branch_of_a_call_is_read_from_its_identity(seed: str, name: str) -> None:
     naming = Naming()

@@ -12,22 +12,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from onward.core.digest import digest
-
 ROOT = ""
 
 _ESCAPES = {ord(mark): f"%{ord(mark):02X}" for mark in "%:#=.@~"}
 
-_PART_MOST = 100
-"""How many characters of a text an identity holds: databases take no key of any length."""
-
 
 def escaped(text: str) -> str:
-    """Return `text` without any separator, and shortened; different texts stay different."""
-    whole = text if text.isalnum() else text.translate(_ESCAPES)
-    if len(whole) <= _PART_MOST:
-        return whole
-    return f"{whole[: _PART_MOST // 2]}%-{digest(text)}"  # no escape begins like that
+    """Return `text` without any separator; different texts stay different."""
+    return text if text.isalnum() else text.translate(_ESCAPES)
 
 
 def keyed(name: str, key: str) -> str:

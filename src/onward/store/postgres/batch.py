@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
@@ -10,6 +11,7 @@ from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import TERMINAL, RunState
 from onward.errors import Unavailable
 from onward.store.database import Written
+from onward.store.repeats import first_time
 from onward.store.rows import (
     Claimed,
     DeliveryMove,
@@ -84,6 +86,12 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
         if written is not None:
             return written
     raise Unavailable(tx.where, "keeps changing under a batch of writes")
+
+
+async def as_before(tx: PostgresTx, batch: Batch, written: Written) -> Written:
+    """Return the answer to a batch that was sent again, with the time at which it was written."""
+    done = [each for each in batch.runs.values() if written.fates[each.run] is Fate.DONE]
+    return replace(written, at=await first_time(tx, done) or written.at)
 
 
 def _outcome(batch: Batch, rows: Sequence[Sequence[Any]]) -> Written | None:

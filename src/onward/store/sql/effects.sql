@@ -25,6 +25,25 @@ FROM onward_effect INDEXED BY onward_effect_run
 WHERE namespace = :namespace AND run = :run AND run IS NOT NULL
 ORDER BY created_at, key;
 
+-- name: list_effects
+-- All of them, those of the newest runs first: uids sort by time.
+SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
+       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
+       created_at, updated_at
+FROM onward_effect INDEXED BY onward_effect_run
+WHERE namespace = :namespace AND run IS NOT NULL
+  AND (CAST(:after AS TEXT) = '' OR (run, key) < (
+      SELECT last.run, last.key FROM onward_effect last
+      WHERE last.namespace = :namespace AND last.key = CAST(:after AS TEXT)))
+ORDER BY run DESC, key DESC LIMIT :limit;
+
+-- name: effects_between
+SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
+       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
+       created_at, updated_at
+FROM onward_effect WHERE namespace = :namespace AND key >= :low AND key <= :high
+ORDER BY key LIMIT :limit;
+
 -- name: judge_effect
 UPDATE onward_effect
 SET state = :state, version = version + 1, attempt = :attempt, asks = :asks, approved = :approved,

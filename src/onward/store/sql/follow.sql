@@ -77,7 +77,8 @@ VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, 
 INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
 SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
 FROM onward_inbox
-WHERE namespace = :namespace AND run = :old AND seq = :seq AND kind = 'signal';
+WHERE namespace = :namespace AND run = :old AND seq = :seq AND kind = 'signal'
+ON CONFLICT DO NOTHING;
 
 -- name: copy_messages
 -- Messages that a copied record has taken, and signals: all of them, those that nobody has taken, or

@@ -13,6 +13,25 @@ WHERE namespace = :namespace
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
 ORDER BY uid DESC LIMIT :limit;
 
+-- name: runs_between
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
+       finished_at, updated_at
+FROM onward_run WHERE namespace = :namespace AND uid >= :low AND uid <= :high
+ORDER BY uid LIMIT :limit;
+
+-- name: runs_beginning
+-- No index helps here: databases differ in how they sort what users write. For operators alone.
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
+       finished_at, updated_at
+FROM onward_run INDEXED BY onward_run_newest
+WHERE namespace = :namespace AND newest = 1
+  AND substr(id, 1, length(CAST(:beginning AS TEXT))) = CAST(:beginning AS TEXT)
+ORDER BY id LIMIT :limit;
+
 -- name: list_children
 -- Not sorted here: an order that the primary key has would lead Postgres to read all of it.
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,

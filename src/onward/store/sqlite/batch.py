@@ -15,12 +15,14 @@ from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import RunState
 from onward.store.commit import NOTHING_ATTACHED
 from onward.store.database import Written
+from onward.store.repeats import first_time
 from onward.store.rows import Claimed, Message, RunRow, Sent, Started
 from onward.store.sqlite import flow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onward.core.instant import Instant
     from onward.store.commit import Attachments, Batch, Commit
     from onward.store.database import Wanted
     from onward.store.rows import NewRun, Publish
@@ -47,15 +49,24 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
             else:
                 accepted.append(commit)
         fates[commit.run] = answer
+    at = await _record(tx, accepted)
     woken = _write(tx, worker, accepted)
     released = {queues[c.run] for c in accepted if c.move is not None and c.move.state == "ready"}
-    return Written(fates, tx.now, frozenset(woken | released))
+    return Written(fates, at, frozenset(woken | released))
+
+
+async def _record(tx: SqliteTx, accepted: list[Commit]) -> Instant:
+    """Write the records and return when that was: before, if their answer was lost then."""
+    time = (tx.namespace, tx.now)
+    records = [record for commit in accepted for record in commit.latest_records()]
+    if tx.write_rows("add_record", [record + time for record in records]) == len(records):
+        return tx.now
+    return await first_time(tx, accepted) or tx.now
 
 
 def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
     """Write what was accepted and return the queues of the runs that were sent something."""
-    ours, time = (tx.namespace, worker, tx.now), (tx.namespace, tx.now)
-    tx.write_rows("add_record", [record + time for c in accepted for record in c.latest_records()])
+    ours = tx.namespace, worker, tx.now
     moving = [(commit.run, commit.move) for commit in accepted if commit.move is not None]
     tx.write_rows("move_run", [(*move[:8], run, *ours) for run, move in moving])
     tx.write_rows(
@@ -84,8 +95,9 @@ def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
         return False
     for effect in attached.effects:
         found = tx.rows("effect_version", key=effect.key)
-        version, state, owner = found[0] if found else (0, None, None)
-        ours = (version, state, owner) == (effect.version, effect.state, run)
+        version, state, owner, is_judged = found[0] if found else (0, None, None, 0)
+        # What an operator wrote last is never ours, even if it says the same.
+        ours = not is_judged and (version, state, owner) == (effect.version, effect.state, run)
         if version != effect.version - 1 and not ours:
             return True
     for delivery in attached.deliveries:

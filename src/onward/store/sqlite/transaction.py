@@ -51,9 +51,12 @@ class SqliteTx:
         given["namespace"] = self.namespace
         return self._connection.execute(statement.sql, statement.arrange(given)).fetchall()
 
-    def write_rows(self, name: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Run a named statement once a row; a row gives its parameters in the declared order."""
-        self._connection.executemany(self._statements[name].sql, rows)
+    def write_rows(self, name: str, rows: Iterable[tuple[object, ...]]) -> int:
+        """Run a named statement once a row, and say how many rows of a table that changed.
+
+        A row gives its parameters in the declared order.
+        """
+        return self._connection.executemany(self._statements[name].sql, rows).rowcount
 
     def write_row(self, name: str, row: tuple[object, ...]) -> bool:
         """Run a named statement that returns what it wrote, and say whether it wrote."""

@@ -181,6 +181,19 @@ async def test_a_continuation_takes_over_the_signals_that_nobody_took(world: Wor
     assert (sent.uid, sent.seq) == ("uid-next", 6)
 
 
+async def test_a_continuation_takes_over_signals_that_the_code_was_never_handed(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    run = await a_run_with_mail(worker)
+
+    # Of these one is no signal, one was never sent, and one is taken over anyway.
+    wish = owned(run, worker, "continued_from", CONTINUED, unheard=(2, 3, 4, 9))
+    await worker.store.follow(wish)
+
+    assert await mail(worker) == [(2, "m2"), (3, "m3")]
+
+
 async def test_what_replaces_a_run_takes_over_no_message(world: World) -> None:
     worker = await world.worker()
     run = await a_run_with_mail(worker)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.store import Attachments
+from onward.store.ledger import Ruling, judge
 from onward.testing.conformance.samples import SUCCEEDED, a_message, a_record, a_run, an_effect
 
 if TYPE_CHECKING:
@@ -99,6 +100,23 @@ async def test_a_version_that_moved_refuses_the_whole_commit(world: World) -> No
     assert (await worker.store.history([run.uid]))[run.uid] == []
     assert await worker.store.counts() == {"running": 2}
     assert (await worker.store.run(other.uid)).inbox == 0
+
+
+async def test_a_verdict_is_not_taken_for_what_the_owner_wrote_itself(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.commit(run, attached=Attachments(effects=(an_effect(run, 1, "in_flight"),)))
+    world.clock.advance(SECOND)
+    verdict = Ruling("applied", 1, 0, 1, None, b"j7", "applied", "Ada", "she saw it")
+    await judge(worker.store, "key-a", lambda _row, _now: verdict)
+    same = an_effect(run, 2, "applied")._replace(result=b"j8")
+
+    outcome = await worker.commit(run, attached=Attachments(effects=(same,)))
+
+    assert outcome.fate is Fate.BUSY
+    row = await ledger(worker.store, "key-a")
+    assert row is not None
+    assert (row["version"], row["result"]) == (2, b"j7")
 
 
 async def test_an_effect_nobody_intended_cannot_be_settled(world: World) -> None:

@@ -210,3 +210,16 @@ async def test_a_fork_beside_needs_an_id_that_is_free(world: World) -> None:
 
     assert followed == Followed("uid-first", "taken", "ready")
     assert await all_rows(world) == before
+
+
+async def test_a_fork_beside_a_child_is_nobodys_child(world: World) -> None:
+    worker = await world.worker()
+    [parent] = await worker.owning("parent")
+    await worker.commit(parent, starts=(a_child(parent, "a")._replace(tied=1),))
+    [run] = await worker.claim()
+    await worker.commit(run, a_record(run, 1))
+
+    await worker.store.follow(Following(run.uid, "uid-b", "forked_from", 2, id="b"))
+
+    fork = await worker.store.run("uid-b")
+    assert (fork.parent, fork.parent_identity, fork.root, fork.tied) == (None, None, None, 0)

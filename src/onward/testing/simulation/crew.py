@@ -15,7 +15,7 @@ from onward.errors import LeaseLost, Unavailable
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker import Options, Ports, Worker
 from onward.testing.simulation.draw import Draw
-from onward.testing.simulation.families import HELPERS, KINDS, STEPS
+from onward.testing.simulation.families import CHILDREN, KINDS, STEPS
 from onward.testing.simulation.line import NAMESPACE
 from onward.testing.simulation.plan import SEATS, TROUBLE_SECONDS
 from onward.testing.simulation.process import Process
@@ -83,7 +83,7 @@ class Crew:
         draw = Draw(self._seed, process.name)
         store = self._memory.store(process, self._clock, draw)
         workflows = [each.definition for each in KINDS.values()]
-        workflows += [each.definition for each in HELPERS]
+        workflows += [each.definition for each in CHILDREN]
         registry = Registry(workflows, [each.definition for each in STEPS])
         options = Options(slots=self._plan.slots, warm=self._plan.warm)
         ports = Ports(self._clock, draw, None, lambda: store, "simulated", self._born)

@@ -14,7 +14,7 @@ from onward.core.retry import Retry
 from onward.engine.starting import StartOptions
 from onward.runtime.context import step_now
 from onward.sdk.current import current
-from onward.sdk.inside import continue_as_new, start, uuid
+from onward.sdk.inside import continue_as_new, now, random, start, uuid
 from onward.sdk.step import step
 from onward.sdk.waits import sleep
 from onward.sdk.workflow import workflow
@@ -159,14 +159,35 @@ async def doom() -> list[str]:
     return ["never cancelled"]
 
 
+@workflow(name="simulated clock watcher")
+async def clock_watcher() -> list[str]:
+    """Give steps and children what the run holds to be the time, its chance and its ids."""
+    found = []
+    for _ in range(4):
+        found.append(await fetch(f"{now().isoformat()} {random().random()}"))
+        await child.options(id=f"child at {now().isoformat()} of {current().id}")(f"{uuid()}")
+    return [text.partition(" ")[0] for text in found]
+
+
 FAMILIES: dict[str, Workflow[[], list[str]]] = {
     each.name: each
-    for each in (family, starter, batch, dispatch, ledger, hurry, stumble, clan, doom)
+    for each in (
+        family,
+        starter,
+        batch,
+        dispatch,
+        ledger,
+        hurry,
+        stumble,
+        clan,
+        doom,
+        clock_watcher,
+    )
 }
 KINDS: dict[str, Workflow[[], list[str]]] = {**ERRANDS, **FAMILIES, rounds.name: rounds}
 """All that a client may ask for, by name."""
 
-HELPERS = (child, middle, lingerer)
+CHILDREN = (child, middle, lingerer)
 STEPS: tuple[Step[..., Any], ...] = (fetch, use, count, trial, haste, tally)
 
 OPTIONS = {
@@ -193,6 +214,8 @@ def is_right_family(name: str, result: list[str] | None) -> bool:
             return begins == ["x", "y"] and all(text.endswith("+") for text in result)
         case dispatch.name:
             return begins == ["p", "q"] and all(text.endswith("+") for text in result)
+        case clock_watcher.name:
+            return len(result) == 4 and result == sorted(result)
         case batch.name:
             return begins == list(ITEMS)
         case ledger.name:

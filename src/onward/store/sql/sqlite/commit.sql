@@ -45,7 +45,8 @@ SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.d
 WHERE r.state = 'open';
 
 -- name: effect_version
-SELECT version, state, run FROM onward_effect WHERE namespace = :namespace AND key = :key;
+SELECT version, state, run, coalesce(decided_at = updated_at, 0)
+FROM onward_effect WHERE namespace = :namespace AND key = :key;
 
 -- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, start_by_in, settle_in, due_in, result, error, namespace, now)
 INSERT INTO onward_effect AS e (

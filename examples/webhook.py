@@ -1,0 +1,84 @@
+"""A webhook whose receiver cannot be asked: when nobody knows, an operator decides.
+
+python examples/webhook.py
+
+The operator is played by this file. In earnest it is a person with `onward effects list` and
+`onward effects resolve`, who has days to answer: a run that waits costs nothing.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+
+from onward import App, effect, workflow
+from onward.errors import EffectSkipped
+from onward.sdk.effects import EffectInfo
+from onward.telemetry import Attention
+
+received: list[str] = []
+troubles = {
+    "the warehouse": "the reply got lost",
+    "the bank": "the request got lost",
+    "the museum": "the reply got lost",
+}
+
+
+# No reconcile: this receiver has no way to ask what it has got. The three times say how long a
+# call can still arrive after the ledger has it: 3 seconds here, and 55 if you say nothing.
+@effect(timeout="1s", settle="1s", start_within="1s")
+async def notify(receiver: str, text: str) -> str:
+    print(f"    sending {text!r} to {receiver}", flush=True)
+    trouble = troubles.pop(receiver, "")
+    if trouble != "the request got lost":
+        received.append(receiver)
+    if trouble:
+        raise ConnectionError("no answer")  # all that the code can see, of the one and the other
+    return f"{receiver} said thanks"
+
+
+@workflow
+async def announce(receiver: str) -> str:
+    try:
+        return await notify(receiver, "order 7 is paid")  # waits here for a verdict, if need be
+    except EffectSkipped:
+        return f"{receiver} may or may not know"
+
+
+async def operate(app: App, call: EffectInfo) -> None:
+    """Do what an operator does: look, find out by telephone, say so, and say why."""
+    receiver = call.arguments["receiver"]
+    print(f"operator: {receiver}? {call.why}", flush=True)
+    if receiver == "the museum":
+        await app.effects.resolve(call.id, "skip", reason="nobody answers the telephone")
+    elif receiver in received:
+        result = f"{receiver} has it, says Ada"
+        await app.effects.resolve(call.id, "applied", result=result, reason="Ada rang them")
+    else:
+        # It did not happen, so it will be sent again. That is believed only when the first call
+        # can no longer arrive; before, the verdict is refused.
+        assert call.judged_from is not None
+        seconds = (call.judged_from - datetime.now(UTC)).total_seconds()
+        await asyncio.sleep(max(0.0, seconds) + 0.1)
+        await app.effects.resolve(call.id, "not_applied", reason="they got nothing, says Ada")
+
+
+waiting: asyncio.Queue[str] = asyncio.Queue()
+
+
+async def ring(call: Attention) -> None:
+    """Call the operator: an effect waits for somebody."""
+    if call.effect is not None:
+        await waiting.put(call.effect)
+
+
+async def main() -> None:
+    app = App("webhook.db", on_attention=ring)
+    async with app, app.worker():
+        for receiver in list(troubles):
+            run = await app.start(announce, receiver)
+            uncertain = await asyncio.wait_for(waiting.get(), 30)
+            await operate(app, await app.effects.get(uncertain))
+            print(await run.result(timeout="30s"), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,159 @@
+"""What every command has: settings, an open database, `--json`, an example, an exit status.
+
+The exit status is the answer: 0 it is done or found; 1 it is not (refused, not there, too late);
+2 it could not be asked (wrong usage or settings, no database).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from functools import wraps
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from onward.cli.abbreviation import Unclear
+from onward.cli.output import Output
+from onward.cli.settings import is_debugging, load
+from onward.errors import (
+    InvariantBroken,
+    NotFound,
+    OnwardError,
+    RunOver,
+    StoreUnusable,
+    UserError,
+    VerdictRefused,
+)
+from onward.sdk.app import App
+from onward.store.address import SqliteAddress, masked, parse
+from onward.store.presence import is_there
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from onward.cli.settings import Settings
+    from onward.store.store import Store
+
+    Work = Callable[..., Coroutine[Any, Any, int]]
+
+DONE, NO, NOT_ASKED = 0, 1, 2
+
+_ANSWERS = (NotFound, RunOver, VerdictRefused, Unclear)
+_ADVICE = (
+    "Name the database by --db, ONWARD_DB or onward.toml; an App that is opened there makes it"
+)
+
+
+class Desk(NamedTuple):
+    """What a command works with: an app that is open, its store, and where to print."""
+
+    app: App
+    store: Store
+    out: Output
+    given: str
+    """The flags by which the same database is found again, for commands that are suggested."""
+
+
+def root() -> click.Group:
+    """Return the command `onward`, without any groups yet."""
+
+    @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+    @click.version_option(package_name="onward")
+    def onward() -> None:
+        """Look after durable runs and their effects.
+
+        The database is --db, else ONWARD_DB, else `db` in onward.toml or in [tool.onward] of
+        pyproject.toml, else onward.db. The namespace is found likewise.
+        """
+
+    return onward
+
+
+def command(group: click.Group, name: str, *, example: str) -> Callable[[Work], click.Command]:
+    """Make an async function, which is given a `Desk` and returns the exit status, a command."""
+
+    def made(work: Work) -> click.Command:
+        @group.command(name, epilog=f"\b\nExample:\n  {example}")
+        @click.option("--db", metavar="URL", help="A file, or postgresql://...")
+        @click.option("--namespace", metavar="NAME", help="The tenant.")
+        @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+        @wraps(work)
+        def run(db: str | None, namespace: str | None, *, as_json: bool, **asked: Any) -> None:
+            out = Output(as_json=as_json)
+            flags = {"db": db, "namespace": namespace}
+            sys.exit(_answered(out, lambda: _opened(flags, out, lambda desk: work(desk, **asked))))
+
+        return run
+
+    return made
+
+
+async def for_each(desk: Desk, ids: Sequence[str], act: Callable[[str], Awaitable[bool]]) -> int:
+    """Do something to each of several, whatever becomes of the others; return the exit status."""
+    status = DONE
+    for each in ids:
+        try:
+            status = max(status, DONE if await act(each) else NO)
+        except UserError as error:
+            desk.out.complain(error)
+            status = max(status, status_of(error))
+    return status
+
+
+def status_of(error: OnwardError) -> int:
+    """Return the exit status that an error means."""
+    return NO if isinstance(error, _ANSWERS) else NOT_ASKED
+
+
+def _answered(out: Output, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Return the exit status of a command, and print what went wrong."""
+    try:
+        return asyncio.run(ask())
+    except OnwardError as error:
+        failure = error
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 - nobody above could say more of it
+        failure = InvariantBroken(f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+    if is_debugging(os.environ):
+        traceback.print_exception(failure)
+    out.complain(failure)
+    return status_of(failure)
+
+
+async def _opened(
+    flags: dict[str, str | None], out: Output, work: Callable[[Desk], Awaitable[int]]
+) -> int:
+    settings = load(flags, os.environ, Path.cwd())
+    app = App(settings.db, namespace=settings.namespace)
+    await _check_there(settings)
+    async with app:
+        return await work(Desk(app, app._store, out, _again(flags)))
+
+
+async def _check_there(settings: Settings) -> None:
+    """Refuse to make a database by looking for one.
+
+    Raises:
+        StoreUnusable: there is none.
+    """
+    address = parse(settings.db)
+    if isinstance(address, SqliteAddress) and address.path is None:
+        raise StoreUnusable(":memory:", "ends with its process, so it is empty here", _ADVICE)
+    if await is_there(address):
+        return
+    raise StoreUnusable(str(address), "holds no runs of Onward, or is not there", _ADVICE)
+
+
+def _again(flags: dict[str, str | None]) -> str:
+    """Return flags as they were given; a password is left out, as this is printed."""
+    safe = {
+        name: masked(value) if name == "db" else value for name, value in flags.items() if value
+    }
+    return "".join(f" --{name} {quote(value)}" for name, value in safe.items())

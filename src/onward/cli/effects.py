@@ -1,0 +1,322 @@
+"""`onward effects`: the ledger, and the verdicts of operators."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli.abbreviation import SHORT, the_one
+from onward.cli.command import DONE, command
+from onward.cli.output import from_text, time_text
+from onward.cli.value import from_json
+from onward.core.effect import Verdict
+from onward.core.run import TERMINAL
+from onward.errors import BadInput
+from onward.sdk.effect import registered
+
+if TYPE_CHECKING:
+    from onward.cli.command import Desk
+    from onward.sdk.effects import EffectChoice, EffectInfo
+
+HEAD = ("ID", "EFFECT", "STATE", "RUN", "SENT", "WAITS FOR", "SINCE")
+
+_MEANINGS = {
+    "approve": "send it",
+    "reject": "never send it",
+    "applied": "it happened",
+    "not_applied": "it did not happen",
+    "skip": "go on without it",
+    "ask_again": "ask the reconciler",
+}
+
+
+def _word(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Return a verdict as the ledger has it, written with hyphens or underscores."""
+    word = given.replace("-", "_")
+    if word not in {verdict.value for verdict in Verdict}:
+        raise click.BadParameter(f"{given!r} is none.", context, parameter)
+    return word
+
+
+@click.group()
+def effects() -> None:
+    """See effects that wait for somebody, and say what became of them."""
+
+
+_reason = click.option("--reason", required=True, metavar="TEXT", help="Why; others will read it.")
+_version = click.option(
+    "--version", type=int, metavar="N", help="The version that you saw: refused if it changed."
+)
+_by = click.option("--by", metavar="NAME", help="Who you are; by default the user.")
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+@command(effects, "list", example="onward effects list --all --limit 20")
+@click.option("--all", "settled_too", is_flag=True, help="Settled ones too, newest runs first.")
+@click.option("--run", metavar="ID", help="Those of one run, settled ones too.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@click.option("--after", default="", metavar="ID", help="Go on after the last one of a page.")
+async def list_effects(
+    desk: Desk, *, settled_too: bool, run: str | None, limit: int, after: str
+) -> int:
+    """List effects that are not settled.
+
+    They wait for somebody, for their time, or for a worker that may be gone.
+    """
+    ledger = desk.app.effects
+    if after:
+        after = (await find(desk, after)).id
+    if run is not None:
+        found = await ledger.of(run)
+    elif settled_too:
+        found = await ledger.all(limit=limit, after=after)
+    else:
+        found = await ledger.pending(limit=limit, after=after)
+    desk.out.things([view(info) for info in found], HEAD, [_row(info) for info in found])
+    if not found:
+        desk.out.say("No effect waits for anybody." if not settled_too else "There is no effect.")
+    elif run is None and len(found) == limit:
+        desk.out.note(f"There may be more: --after {found[-1].id[:SHORT]}")
+    return DONE
+
+
+@command(effects, "show", example="onward effects show 3f2a9c")
+@click.argument("effect_id", metavar="ID")
+async def show(desk: Desk, *, effect_id: str) -> int:
+    """Show an effect, and what can be said of it.
+
+    What was or will be sent to whom, why nobody knows what became of it, when it is sent or asked
+    about again, and the command for each verdict that is possible.
+    """
+    info = await find(desk, effect_id)
+    choices = await desk.app.effects.choices(info.id)
+    suggested = [_suggestion(desk, info, choice) for choice in choices]
+    desk.out.thing(view(info) | {"choices": suggested}, _facts(info))
+    if suggested:
+        desk.out.say("\nYou can say:")
+    for choice in suggested:
+        when = "" if choice["since"] is None else f" (counts from {from_text(choice['since'])})"
+        desk.out.say(f"  {choice['meaning']}{when}:\n    {choice['command']}")
+    return DONE
+
+
+# --- saying ---------------------------------------------------------------------------------------
+
+
+@command(
+    effects,
+    "resolve",
+    example="onward effects resolve 3f2a9c applied --result '\"ch_7\"' --reason 'on the statement'",
+)
+@click.argument("effect_id", metavar="ID")
+@click.argument("verdict", callback=_word, metavar="|".join(Verdict))
+@_reason
+@click.option("--result", metavar="JSON", help="What the call would have returned, if applied.")
+@click.option("--module", metavar="NAME", help="Your code: checks the result by its annotation.")
+@_version
+@_by
+async def resolve(  # noqa: PLR0913 - each is an option of the command
+    desk: Desk,
+    *,
+    effect_id: str,
+    verdict: Any,
+    reason: str,
+    result: str | None,
+    module: str | None,
+    version: int | None,
+    by: str | None,
+) -> int:
+    """Say what became of an uncertain effect.
+
+    Its run goes on with that. applied: it happened. not_applied: it did not, and is sent again.
+    skip: the run goes on without it. ask_again: the reconciler is asked.
+    """
+    if result is not None and verdict != Verdict.APPLIED:
+        raise click.UsageError("--result goes with the verdict applied alone.")
+    value = None if result is None else from_json("--result", result)
+    info = await find(desk, effect_id)
+    if module is not None:
+        _import(module)
+    if verdict == Verdict.APPLIED and info.name not in registered:
+        desk.out.note("The result is not checked here; --module with your code would do that.")
+    after = await desk.app.effects.resolve(
+        info.id, verdict, result=value, reason=reason, version=version, by=by
+    )
+    return _told(desk, after)
+
+
+@command(effects, "approve", example="onward effects approve 3f2a9c --reason 'checked the address'")
+@click.argument("effect_id", metavar="ID")
+@_reason
+@_version
+@_by
+async def approve(
+    desk: Desk, *, effect_id: str, reason: str, version: int | None, by: str | None
+) -> int:
+    """Let a planned effect be sent.
+
+    It is sent with exactly the arguments that `show` prints.
+    """
+    info = await find(desk, effect_id)
+    after = await desk.app.effects.approve(info.id, reason=reason, version=version, by=by)
+    return _told(desk, after)
+
+
+@command(effects, "reject", example="onward effects reject 3f2a9c --reason 'wrong customer'")
+@click.argument("effect_id", metavar="ID")
+@_reason
+@_version
+@_by
+async def reject(
+    desk: Desk, *, effect_id: str, reason: str, version: int | None, by: str | None
+) -> int:
+    """Forbid a planned effect.
+
+    It is never sent: its run gets NotApplied.
+    """
+    info = await find(desk, effect_id)
+    after = await desk.app.effects.reject(info.id, reason=reason, version=version, by=by)
+    return _told(desk, after)
+
+
+# --- how they are found and shown -----------------------------------------------------------------
+
+
+async def find(desk: Desk, given: str) -> EffectInfo:
+    """Return the effect that somebody means.
+
+    Raises:
+        NotFound: there is none.
+        Unclear: there are several.
+    """
+    found = {info.id: info for info in await desk.app.effects.find(given.lower())}
+    return the_one("effect", given, found, desk.store.namespace)
+
+
+def view(info: EffectInfo) -> dict[str, Any]:
+    """Return an effect for programs."""
+    return info._asdict() | {"waits_for": waits_for(info)}
+
+
+def waits_for(info: EffectInfo) -> str | None:
+    """Return whom or what an effect waits for, if it does."""
+    match info.state:
+        case "planned":
+            return "approval" if info.needs_approval else "its turn"
+        case "in_flight":
+            return "its answer"
+        case "needs_reconcile":
+            return "reconciler"
+        case "indeterminate":
+            return "verdict"
+        case "failed" if info.asked_at is not None:
+            return "its turn"
+    return None
+
+
+def _row(info: EffectInfo) -> tuple[Any, ...]:
+    times = f"{info.attempt}x" if info.attempt else None
+    return (
+        info.id[:SHORT],
+        info.name,
+        info.state,
+        info.run if info.run_state not in TERMINAL else f"{info.run} ({info.run_state})",
+        times,
+        waits_for(info),
+        info.updated_at,
+    )
+
+
+def _facts(info: EffectInfo) -> dict[str, Any]:
+    return {
+        "effect": info.name,
+        "state": info.state + (", waits for approval" if info.needs_approval else ""),
+        "id": f"{info.id} (the receiver is given it as the key)",
+        "arguments": info.arguments,
+        "run": f"{info.run} ({info.run_state})",
+        "why": info.why,
+        "sent": _sent(info),
+        "asked": _asked(info),
+        "not applied": _not_applied(info),
+        "next": None if info.asked_at is None else f"{_next(info)} {time_text(info.asked_at)}",
+        "result": info.result,
+        "verdict": _verdict(info),
+        "version": info.version,
+        "planned": info.created_at,
+        "changed": info.updated_at,
+    }
+
+
+def _sent(info: EffectInfo) -> str:
+    if not info.attempt or info.sent_at is None:
+        return "never"
+    return f"{_times(info.attempt)}, last at {time_text(info.sent_at)} at the latest"
+
+
+def _asked(info: EffectInfo) -> str:
+    if not info.can_be_asked:
+        return "never: it has no reconciler"
+    return f"{_times(info.asks)} since; its reconciler can be asked"
+
+
+def _not_applied(info: EffectInfo) -> str | None:
+    if info.judged_from is None or waits_for(info) is None:
+        return None
+    return f"counts from {from_text(info.judged_from)}: until then it may still be sent or arrive"
+
+
+def _next(info: EffectInfo) -> str:
+    return "asked about at" if info.state == "needs_reconcile" else "sent at"
+
+
+def _verdict(info: EffectInfo) -> str | None:
+    if info.verdict is None or info.decided_at is None:
+        return None
+    return (
+        f"{info.verdict}, by {info.decided_by} at {time_text(info.decided_at)}: {info.decided_why}"
+    )
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count} times")
+
+
+def _suggestion(desk: Desk, info: EffectInfo, choice: EffectChoice) -> dict[str, Any]:
+    """Return a choice with the command that makes it."""
+    verb = f"{choice.verdict} {info.id}"
+    if choice.verdict not in ("approve", "reject"):
+        verb = f"resolve {info.id} {choice.verdict}"
+    result = " --result JSON" if choice.verdict == Verdict.APPLIED else ""
+    return {
+        "verdict": choice.verdict,
+        "since": choice.since,
+        "meaning": _MEANINGS[choice.verdict],
+        "command": f"onward effects {verb}{result} --reason TEXT --version {info.version}"
+        + desk.given,
+    }
+
+
+def _told(desk: Desk, info: EffectInfo) -> int:
+    """Print what a verdict has made of an effect."""
+    waits = waits_for(info)
+    wait = "" if waits is None else f" and waits for {waits}"
+    said = f"{info.name} {info.id[:SHORT]} of run {info.run} is {info.state}{wait}"
+    desk.out.done(view(info), said)
+    return DONE
+
+
+def _import(module: str) -> None:
+    """Import code of the user's, as `python -m` would find it."""
+    sys.path.insert(0, "")
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        fact = f"cannot be imported ({type(error).__name__}: {error})"
+        raise BadInput(f"module {module!r}", fact, "Check --module") from error
+    finally:
+        sys.path.remove("")

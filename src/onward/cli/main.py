@@ -1,0 +1,42 @@
+"""The entry point: all groups of commands, or how to install what they need."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave with its exit status."""
+    try:
+        group = commands()
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        sys.stderr.write(
+            "onward: the command line needs the package click. "
+            "Install it: pip install 'onward[cli]'\n"
+        )
+        sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # whoever replaced it has to take any text
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # see above
+    group.main(arguments, prog_name="onward")
+
+
+def commands() -> click.Group:
+    """Return all commands. A new group is a file, and a line here."""
+    from onward.cli.command import root
+    from onward.cli.effects import effects
+    from onward.cli.runs import runs
+
+    group = root()
+    for each in (effects, runs):
+        group.add_command(each)
+    return group

@@ -1,0 +1,281 @@
+"""`onward runs`: see runs, and tell them what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli.abbreviation import Unclear, the_one
+from onward.cli.command import DONE, command, for_each
+from onward.cli.sheet import HISTORY_HEAD, facts, history_row, sheet
+from onward.cli.value import from_json
+from onward.core.instant import duration
+from onward.core.run import TERMINAL, RunState
+from onward.errors import NotFound, RunOver
+from onward.sdk.run import UNCHANGED
+
+if TYPE_CHECKING:
+    from onward.cli.command import Desk
+    from onward.sdk.run import Run, RunInfo
+    from onward.store.rows import RunRow
+
+HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
+
+
+@click.group()
+def runs() -> None:
+    """See runs, and tell them what to do.
+
+    An id that Onward made may be abbreviated. Yours must be whole where something is changed, so
+    that `cancel order-1` never reaches order-10.
+    """
+
+
+_ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
+_id = click.argument("run_id", metavar="ID")
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+@command(runs, "list", example="onward runs list --state paused")
+@click.option("--name", metavar="NAME", help="Those of one workflow.")
+@click.option(
+    "--state", type=click.Choice([state.value for state in RunState]), help="Those in one state."
+)
+@click.option("--queue", metavar="NAME", help="Those of one queue.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@click.option("--before", metavar="UID", help="Go on after the last one of a page.")
+async def list_runs(
+    desk: Desk,
+    *,
+    name: str | None,
+    state: str | None,
+    queue: str | None,
+    limit: int,
+    before: str | None,
+) -> int:
+    """List runs, newest first."""
+    found = await desk.app.runs(name=name, state=state, queue=queue, limit=limit, before=before)
+    desk.out.things([info._asdict() for info in found], HEAD, [_row(info) for info in found])
+    if not found:
+        desk.out.say("There is no such run.")
+    elif len(found) == limit:
+        desk.out.note(f"There may be more: --before {found[-1].uid}")
+    return DONE
+
+
+@command(runs, "show", example="onward runs show order-7")
+@_id
+async def show(desk: Desk, *, run_id: str) -> int:
+    """Show a run: how it stands, what it did."""
+    known = await sheet(desk, await find(desk, run_id, changes=False))
+    desk.out.thing(known, facts(known))
+    if known["history"]:
+        desk.out.say("")
+        desk.out.things([], HISTORY_HEAD, [history_row(record) for record in known["history"]])
+    for effect in known["open_effects"]:
+        desk.out.say(f"\nSee {effect['name']}: onward effects show {effect['id']}{desk.given}")
+    return DONE
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+
+@command(runs, "cancel", example="onward runs cancel order-7 order-8 --wait --timeout 1m")
+@_ids
+@click.option("--force", is_flag=True, help="End it at once, without cleanup.")
+@click.option("--grace", metavar="TIME", help="How long cleanup may take; a minute by default.")
+@click.option("--wait", is_flag=True, help="Wait until it is over.")
+@click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s.")
+async def cancel(
+    desk: Desk,
+    *,
+    ids: tuple[str, ...],
+    force: bool,
+    grace: str | None,
+    wait: bool,
+    timeout: str | None,
+) -> int:
+    """Ask runs to stop.
+
+    Exits with 1 if one was over already or, with --wait, has not ended as cancelled.
+    """
+    seconds = None if timeout is None else duration(timeout) / 1_000_000
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout goes with --wait.")
+
+    async def act(given: str) -> bool:
+        row = await find(desk, given)
+        run = await desk.app.get(row.id)
+        accepted = bool(await run.cancel(force=force, grace=grace))
+        if accepted and wait:
+            await _over(run, seconds)
+        state = await run.state()
+        done = accepted and (not wait or state == RunState.CANCELLED)
+        waits = accepted and state not in TERMINAL
+        _tell(
+            desk,
+            row.id,
+            "is asked to stop, and not over yet" if waits else f"is {state}",
+            accepted=done,
+            state=state,
+        )
+        return done
+
+    return await for_each(desk, ids, act)
+
+
+@command(runs, "pause", example="onward runs pause order-7")
+@_ids
+async def pause(desk: Desk, *, ids: tuple[str, ...]) -> int:
+    """Let runs begin nothing new.
+
+    Exits with 1 if one was over already.
+    """
+
+    async def act(given: str) -> bool:
+        row = await find(desk, given)
+        accepted = await desk.app.pause(row.id)
+        _tell(desk, row.id, "is asked to pause" if accepted else "was over", accepted=accepted)
+        return accepted
+
+    return await for_each(desk, ids, act)
+
+
+@command(runs, "resume", example="onward runs resume order-7")
+@_ids
+async def resume(desk: Desk, *, ids: tuple[str, ...]) -> int:
+    """Let paused runs go on.
+
+    Exits with 1 if one was over already.
+    """
+
+    async def act(given: str) -> bool:
+        row = await find(desk, given)
+        accepted = await desk.app.resume(row.id)
+        _tell(desk, row.id, "goes on" if accepted else "was over", accepted=accepted)
+        return accepted
+
+    return await for_each(desk, ids, act)
+
+
+@command(runs, "retry", example="onward runs retry order-7")
+@_ids
+async def retry(desk: Desk, *, ids: tuple[str, ...]) -> int:
+    """Run again what failed.
+
+    A new run under the same id goes on from the call that failed. Exits with 1 if it has not
+    failed.
+    """
+
+    async def act(given: str) -> bool:
+        row = await find(desk, given)
+        new = await desk.app.retry(row.id)
+        _tell(desk, new.id, "is retried", accepted=True, uid=new.uid)
+        return True
+
+    return await for_each(desk, ids, act)
+
+
+@command(runs, "fork", example="onward runs fork order-7 --step charge --result '\"ch_7\"'")
+@_id
+@click.option("--step", metavar="NAME", help="From which step on; else all history is kept.")
+@click.option("--result", metavar="JSON", help="What the step is to have returned.")
+@click.option("--new-id", metavar="ID", help="An id for the new run, beside the old one.")
+async def fork(
+    desk: Desk, *, run_id: str, step: str | None, result: str | None, new_id: str | None
+) -> int:
+    """Run again from a step on.
+
+    A new run begins with the history before that step. The old one must be over or paused, unless
+    --new-id is given.
+    """
+    if result is not None and step is None:
+        raise click.UsageError("--result goes with --step.")
+    value = UNCHANGED if result is None else from_json("--result", result)
+    row = await find(desk, run_id)
+    new = await desk.app.fork(row.id, step, result=value, new_id=new_id)
+    _tell(desk, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
+    return DONE
+
+
+@command(runs, "signal", example="onward runs signal order-7 approval --json-value true")
+@_id
+@click.argument("name")
+@click.argument("text", required=False)
+@click.option("--json-value", metavar="JSON", help="What it carries, instead of the text.")
+@click.option("--message-id", metavar="ID", help="Sent again under it, it is delivered once.")
+async def signal(
+    desk: Desk,
+    *,
+    run_id: str,
+    name: str,
+    text: str | None,
+    json_value: str | None,
+    message_id: str | None,
+) -> int:
+    """Send a signal, with a text or JSON.
+
+    Exits with 1 if the run is over.
+    """
+    if text is not None and json_value is not None:
+        raise click.UsageError("Give a text or --json-value, not both.")
+    value = text if json_value is None else from_json("--json-value", json_value)
+    row = await find(desk, run_id)
+    await desk.app.signal(row.id, name, value, message_id=message_id)
+    _tell(desk, row.id, f"is sent {name}", accepted=True)
+    return DONE
+
+
+# --- how they are found and shown -----------------------------------------------------------------
+
+
+async def find(desk: Desk, given: str, *, changes: bool = True) -> RunRow:
+    """Return the run that somebody means: by id, uid, or the beginning of either.
+
+    With `changes`, only the beginning of a uid will do, and only the newest run of its id.
+
+    Raises:
+        NotFound: there is none.
+        Unclear: there are several, or the id must be whole.
+        RunOver: something is to be changed, but another run has its place.
+    """
+    try:
+        return await desk.store.newest(given)
+    except NotFound:
+        pass
+    found = {row.uid: row for row in await desk.store.find_runs(given.lower())}
+    if found:
+        row = the_one("run", given, found, desk.store.namespace)
+        if changes and not row.newest:
+            raise RunOver(row.uid, f"another run has its id {row.id!r} now")
+        return row
+    named = {row.id: row for row in await desk.store.find_ids(given)}
+    if changes and named:
+        raise Unclear("run", given, tuple(named))
+    return the_one("run", given, named, desk.store.namespace)
+
+
+async def _over(run: Run[Any], seconds: float | None) -> None:
+    """Wait until a run is over, however it ends."""
+    result = asyncio.ensure_future(run.result())
+    try:
+        await asyncio.wait([result], timeout=seconds)
+    finally:
+        result.cancel()
+        await asyncio.wait([result])
+        if not result.cancelled():
+            result.exception()  # it counts as seen: how the run ended is asked for apart
+
+
+def _tell(desk: Desk, run_id: str, text: str, **known: Any) -> None:
+    desk.out.done({"id": run_id} | known, f"run {run_id} {text}")
+
+
+def _row(info: RunInfo) -> tuple[Any, ...]:
+    state = info.state if info.reason is None else f"{info.state} ({info.reason})"
+    name = info.name if info.kind == "workflow" else f"{info.name} ({info.kind})"
+    return (info.id, name, state, info.queue, info.created_at, info.due)

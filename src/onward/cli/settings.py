@@ -1,0 +1,95 @@
+"""Where a command finds its settings: flags, then the environment, then a file, then defaults.
+
+The file is the nearest one, from the current folder upwards: `onward.toml`, or a `pyproject.toml`
+with a table `[tool.onward]`. A database file that it names lies beside it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onward.errors import BadInput
+from onward.store.address import SqliteAddress, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DEFAULTS = {"db": "onward.db", "namespace": "default"}
+"""Every setting that can be given by flag, environment and file, with its default."""
+
+
+class Settings(NamedTuple):
+    """What a command works with."""
+
+    db: str
+    namespace: str
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"ONWARD_{name.upper()}"
+
+
+def load(flags: Mapping[str, str | None], environment: Mapping[str, str], folder: Path) -> Settings:
+    """Return the settings for a command that is run in a folder.
+
+    Raises:
+        BadInput: the file cannot be understood.
+    """
+    told = {name: flags.get(name) or environment.get(variable(name)) for name in DEFAULTS}
+    if not all(told.values()):
+        kept = _kept(folder)
+        told = {name: told[name] or kept.get(name) or DEFAULTS[name] for name in DEFAULTS}
+    return Settings(**{name: str(value) for name, value in told.items()})
+
+
+def is_debugging(environment: Mapping[str, str]) -> bool:
+    """Say whether `ONWARD_DEBUG` asks for tracebacks."""
+    return environment.get(variable("debug"), "0") not in ("", "0")
+
+
+def _kept(folder: Path) -> dict[str, str]:
+    """Return what the nearest file says."""
+    for place in (folder, *folder.parents):
+        for path, table in ((place / "onward.toml", ()), (place / "pyproject.toml", _TABLE)):
+            found = _table(path, table)
+            if found is not None:
+                return _checked(found, path)
+    return {}
+
+
+_TABLE = ("tool", "onward")
+
+
+def _table(path: Path, table: tuple[str, ...]) -> Any:
+    """Return a table of a file, or None if file or table is not there."""
+    try:
+        found: Any = tomllib.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(str(path), f"cannot be read ({error})", "Mend it, or use --db") from error
+    for name in table:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _checked(found: Any, path: Path) -> dict[str, str]:
+    if not isinstance(found, dict):
+        raise BadInput(str(path), "has a tool.onward that is no table", "Write [tool.onward]")
+    for name, value in found.items():
+        if name not in DEFAULTS:
+            known = ", ".join(DEFAULTS)
+            raise BadInput(f"{name} in {path}", "is no setting", f"There are: {known}")
+        if not isinstance(value, str):
+            raise BadInput(f"{name} in {path}", "is no text", f'Write {name} = "..."')
+    return {name: _beside(value, path) if name == "db" else value for name, value in found.items()}
+
+
+def _beside(url: str, path: Path) -> str:
+    address = parse(url)
+    if isinstance(address, SqliteAddress) and address.path is not None:
+        return str(path.parent / address.path)
+    return url

@@ -1,0 +1,315 @@
+"""Asking what became of an effect: by the run itself, until somebody knows or nobody can."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from onward import App, Applied, NotApplied, Retry, Unknown, effect, effect_key, workflow
+from onward.core.instant import SECOND
+from onward.errors import NotInBody
+from onward.testing.clock import VirtualClock, VirtualLoop
+from tests.sdk.ledgers import effect_of
+from tests.sdk.watching import until_state, working
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onward import Workflow
+
+T = TypeVar("T")
+
+sent: list[tuple[str, str]] = []
+asked: list[str] = []
+does: list[Any] = []
+says: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_sent() -> None:
+    for each in (sent, asked, does, says):
+        each.clear()
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the reconciler be asked again after moments instead of minutes."""
+    soon = Retry(attempts=5, first="1ms", most="4ms")
+    monkeypatch.setattr("onward.core.effect.machine.RECONCILING", soon)
+
+
+def _said(script: list[Any], otherwise: Any) -> Any:
+    answer = script.pop(0) if script else otherwise
+    if isinstance(answer, BaseException) and not isinstance(answer, NotApplied):
+        raise answer
+    return answer
+
+
+async def look_up(text: str, *, key: str) -> Any:
+    asked.append(key)
+    answer = _said(says, Unknown())
+    if answer == "hangs":
+        await asyncio.Event().wait()
+    if answer == "raises not applied":
+        raise NotApplied("it is not there")
+    return answer
+
+
+def look_up_in_a_thread(text: str, *, key: str) -> Any:
+    return Applied(f"{text} found") if key else Unknown()
+
+
+def act(text: str) -> str:
+    sent.append((text, effect_key()))
+    answer = does.pop(0) if does else text
+    if isinstance(answer, BaseException):
+        raise answer
+    return str(answer)
+
+
+@effect(reconcile=look_up, timeout="20ms", settle="10ms", start_within="700ms")
+async def brisk(text: str) -> str:
+    return act(text)
+
+
+@effect(reconcile=look_up, timeout="50ms", settle="0s", start_within="250ms")
+async def brief(text: str) -> str:
+    return act(text)
+
+
+@effect(reconcile=look_up, timeout="30s", settle="10s")
+async def usual(text: str) -> str:
+    return act(text)
+
+
+@effect(reconcile=look_up_in_a_thread)
+async def sought_in_a_thread(text: str) -> str:
+    return act(text)
+
+
+@workflow
+async def briskly() -> str:
+    return await brisk("a")
+
+
+@workflow
+async def briefly() -> str:
+    try:
+        return await brief("a")
+    except NotApplied as error:
+        return f"not applied: {error}"
+
+
+@workflow
+async def usually() -> str:
+    return await usual("a")
+
+
+@workflow
+async def in_a_thread() -> str:
+    return await sought_in_a_thread("a")
+
+
+def lost(times: int = 1) -> None:
+    does.extend([ConnectionError("lost")] * times)
+
+
+async def test_what_the_reconciler_found_is_the_result_and_nothing_is_sent_again(app: App) -> None:
+    lost()
+    says[:] = [Applied("found")]
+    async with working(app):
+        run = await app.start(briskly)
+        assert await run.result(timeout="10s") == "found"
+
+        [info] = await app.effects.of(run.id)
+        assert (info.state, info.result, info.attempt, info.why) == ("applied", "found", 1, None)
+        assert (len(sent), asked) == (1, [info.id])
+
+
+async def test_a_reconciler_may_be_a_plain_function(app: App) -> None:
+    lost()
+    async with working(app):
+        assert await app.run(in_a_thread) == "a found"
+
+
+@pytest.mark.usefixtures("_soon")
+@pytest.mark.parametrize(
+    "said",
+    [
+        Unknown(),
+        None,
+        KeyError("a bug"),
+        SystemExit(1),
+        asyncio.CancelledError(),
+        Applied(object()),
+        "hangs",
+    ],
+    ids=lambda said: type(said).__name__,
+)
+async def test_a_reconciler_that_cannot_tell_is_asked_five_times(app: App, said: Any) -> None:
+    lost()
+    says[:] = [said] * 9
+    async with working(app):
+        run = await app.start(briskly)
+        info = await effect_of(app, run, "indeterminate")
+        await until_state(run, "paused")
+
+        assert (len(sent), len(asked), info.asks) == (1, 5, 5)
+        assert info.why == "ConnectionError: lost"
+        assert info.can_be_asked
+
+
+@pytest.mark.usefixtures("_soon")
+async def test_asking_again_is_the_run_itself_waking_up_also_when_it_left_memory(app: App) -> None:
+    lost()
+    says[:] = [Unknown(), Unknown(), Applied("found")]
+    async with working(app, warm=0):
+        assert await app.run(briskly) == "found"
+    assert (len(sent), len(asked)) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "said", [NotApplied("nothing there"), NotApplied, "raises not applied"], ids=str
+)
+async def test_what_is_proven_not_to_have_happened_is_sent_again_under_its_key(
+    app: App, said: Any
+) -> None:
+    lost()
+    says[:] = [said] * 9
+    async with working(app):
+        run = await app.start(briefly)
+        assert await run.result(timeout="10s") == "a"
+        [info] = await app.effects.of(run.id)
+        assert (info.attempt, info.state) == (2, "applied")
+    assert len(sent) == 2
+    assert len({key for _, key in sent} | set(asked)) == 1
+
+
+async def test_not_applied_is_believed_only_when_no_worker_can_send_any_more(app: App) -> None:
+    lost()
+    says[:] = [NotApplied()] * 9
+    async with working(app):
+        run = await app.start(briskly)
+        await until_state(run, "waiting")
+        [info] = await app.effects.of(run.id)
+
+        assert (len(sent), len(asked), info.state, info.asks) == (1, 1, "needs_reconcile", 0)
+        assert info.asked_at is not None
+        assert info.judged_from is not None
+        assert abs((info.asked_at - info.judged_from).total_seconds()) < 0.5
+        assert await run.result(timeout="10s") == "a"
+        assert (len(sent), len(asked)) == (2, 2)
+
+
+async def test_proof_lets_it_be_sent_three_times(app: App) -> None:
+    lost(9)
+    says[:] = [NotApplied()] * 20
+    async with working(app):
+        run = await app.start(briefly)
+        assert await run.result(timeout="10s") == "not applied: effect 'brief': it did not happen"
+        [info] = await app.effects.of(run.id)
+        assert (info.state, info.attempt, len(sent)) == ("failed", 3, 3)
+
+
+async def test_a_key_in_a_reconciler_is_refused(memory: App) -> None:
+    lost()
+    async with working(memory):
+        assert await memory.run(wrong_key) == "NotInBody"
+
+
+async def ask_for_a_key(*, key: str) -> Any:
+    try:
+        return Applied(effect_key())
+    except NotInBody as error:
+        return Applied(type(error).__name__)
+
+
+@effect(reconcile=ask_for_a_key)
+async def keyless() -> str:
+    return act("a")
+
+
+@workflow
+async def wrong_key() -> str:
+    return await keyless()
+
+
+# --- in virtual time ------------------------------------------------------------------------------
+
+
+def in_virtual_time(work: Callable[[App, VirtualClock], Awaitable[T]]) -> T:
+    clock = VirtualClock()
+
+    async def go() -> T:
+        app = App(":memory:", clock=clock, spawn=None)
+        async with app:
+            return await work(app, clock)
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        return runner.run(go())
+
+
+async def finished(app: App, started: Workflow[[], str]) -> str:
+    async with app.worker(workflows=[started]):
+        return await (await app.start(started)).result()
+
+
+def test_not_applied_counts_after_the_time_to_start_to_call_and_to_settle() -> None:
+    lost()
+    says[:] = [NotApplied()] * 9
+    times: list[int] = []
+
+    async def work(app: App, clock: VirtualClock) -> int:
+        begun = clock.monotonic()
+        assert await finished(app, usually) == "a"
+        times.append(clock.monotonic() - begun)
+        return len(asked)
+
+    assert in_virtual_time(work) == 2
+    assert 55 * SECOND <= times[0] < 57 * SECOND
+    assert len(sent) == 2
+
+
+def test_a_reconciler_that_does_not_know_is_asked_for_minutes() -> None:
+    lost()
+    says[:] = [Unknown()] * 4 + [Applied("at last")]
+
+    async def work(app: App, clock: VirtualClock) -> float:
+        begun = clock.monotonic()
+        assert await finished(app, usually) == "at last"
+        return (clock.monotonic() - begun) / SECOND
+
+    assert 150 <= in_virtual_time(work) < 170
+    assert (len(sent), len(asked)) == (1, 5)
+
+
+
+
+@effect(reconcile=look_up, timeout="30s", settle="10s")
+async def suspended(text: str) -> str:
+    clock = suspensions.pop(0) if suspensions else None
+    if clock is not None:
+        clock.advance(46 * SECOND)  # the machine sleeps before the handler could send
+    return act(text)
+
+
+suspensions: list[VirtualClock] = []
+
+
+@workflow
+async def on_a_laptop() -> str:
+    return await suspended("a")
+
+
+def test_a_handler_that_slept_too_long_gets_no_key_and_does_not_send() -> None:
+    says[:] = [NotApplied()] * 9
+
+    async def work(app: App, clock: VirtualClock) -> str:
+        suspensions[:] = [clock]
+        return await finished(app, on_a_laptop)
+
+    assert in_virtual_time(work) == "a"
+    assert len(sent) == 1
+    assert len(asked) >= 1

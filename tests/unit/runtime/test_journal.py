@@ -1,0 +1,73 @@
+"""The pen of a run: what waits until everything is written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from onward.core.lease import Fate
+from onward.core.replay import Replay
+from onward.runtime.journal import Journal
+from onward.store.rows import Claimed
+from onward.store.writer import Outcome
+
+if TYPE_CHECKING:
+    from onward.store.commit import Commit
+
+
+CLAIMED = Claimed(
+    "uid-a", "a", "workflow", "body", None, "default", 1, 0, 0, 0, None, None, None, None, 0, None,
+    None, 1, None, None, None, 0, 0, 0, b"", "hash", None, None, None,
+)  # fmt: skip
+
+
+class Desk:
+    """Takes commits, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.answers: list[asyncio.Future[Outcome]] = []
+        self.told: list[str] = []
+        lost, broken = (lambda: self.told.append("lost")), (lambda _: self.told.append("broken"))
+        self.journal = Journal(CLAIMED, (), Replay(), self._write, lost, broken, None)
+
+    def _write(self, _: Commit) -> asyncio.Future[Outcome]:
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return self.answers[-1]
+
+    def write(self) -> None:
+        self.journal.note(self.journal.note_row("note", b""), lambda: None)
+
+    async def answer(self, fate: Fate = Fate.DONE) -> None:
+        self.answers.pop(0).set_result(Outcome(fate, 7))
+        await asyncio.sleep(0)
+
+
+async def test_what_waits_for_nothing_happens_at_once() -> None:
+    desk = Desk()
+    desk.journal.when_written(lambda: desk.told.append("then"))
+
+    assert desk.told == ["then"]
+
+
+async def test_what_waits_for_all_that_is_written_happens_once_after_the_last() -> None:
+    desk = Desk()
+    for _ in range(2):
+        desk.write()
+    desk.journal.when_written(lambda: desk.told.append("then"))
+
+    await desk.answer()
+    assert desk.told == []
+    await desk.answer()
+    assert desk.told == ["then"]
+    desk.write()
+    await desk.answer()
+    assert desk.told == ["then"]
+
+
+async def test_what_waits_does_not_happen_when_the_run_is_lost() -> None:
+    desk = Desk()
+    desk.write()
+    desk.journal.when_written(lambda: desk.told.append("then"))
+
+    await desk.answer(Fate.LOST)
+    assert desk.told == ["lost"]
