@@ -140,16 +140,21 @@ async def floor_postgres(url: str, runs: int, long: int) -> tuple[float, float]:
 
 def dbos(url: str, runs: int, long: int) -> tuple[float, float]:
     """Return W1 and W3 of DBOS, run in an environment of its own."""
+    found = ask_dbos("dbos_steps.py", url, runs, long)
+    return found["w1"], found["w3"]
+
+
+def ask_dbos(script: str, *given: object) -> dict[str, Any]:
+    """Run a script in an environment that has DBOS, and return what it printed."""
     python = ROOT / ".cache" / "dbos" / "bin" / "python"
     if not python.exists():
         venv.create(python.parents[1], with_pip=True)
         subprocess.run([python, "-m", "pip", "install", "-q", "dbos"], check=True)
-    peer = Path(__file__).parent / "peers" / "dbos_steps.py"
-    told = subprocess.run(
-        [python, peer, url, str(runs), str(long)], check=True, capture_output=True, text=True
-    )
-    found = json.loads(told.stdout.splitlines()[-1])
-    return found["w1"], found["w3"]
+    peer = Path(__file__).parent / "peers" / script
+    command = [python, peer, *map(str, given)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+    return found
 
 
 def show(name: str, rounds: Sequence[tuple[tuple[float, float], ...]]) -> None:

@@ -11,7 +11,6 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 from onward import App, Applied, NotApplied, Retry, effect, effect_key, workflow
 
@@ -25,8 +24,7 @@ def do(text: str) -> None:
     print(f"    {text}", flush=True)
 
 
-# Finds out what became of a call: one reconciler serves all effects here.
-def look_up(*_: Any, key: str) -> Applied[None] | NotApplied:
+def look_up(*_: object, key: str) -> Applied[None] | NotApplied:  # what became of a call?
     found = [line for line in WORLD.read_text().splitlines() if line.startswith(key)]
     print(f"    looked up: {found[0].partition(' ')[2] if found else 'nothing'}", flush=True)
     return Applied(None) if found else NotApplied()
@@ -80,8 +78,7 @@ async def buy(order: str, item: str, cents: int, country: str) -> str:
 
 
 async def main() -> None:
-    app = App("saga.db")
-    async with app, app.worker():
+    async with App("saga.db") as app, app.worker():
         teapot = await app.start(buy.options(id="order-1"), "order-1", "teapot", 2500, "Peru")
         shell = await app.start(buy.options(id="order-2"), "order-2", "shell", 900, "Atlantis")
         for run in (teapot, shell):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -91,8 +92,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "shop.db")
 
 
+@pytest.fixture(scope="session")
+def _filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    asyncio.run(fill(str(folder / "onward.db")))
+    return folder
+
+
 @pytest.fixture
-def shop(tmp_path: Path) -> str:
+def shop(_filled: Path, tmp_path: Path) -> str:
     """A file in which one of everything waits for somebody; it is where commands look first."""
-    asyncio.run(fill("onward.db"))
+    shutil.copytree(_filled, tmp_path, dirs_exist_ok=True)
     return str(tmp_path / "onward.db")

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from onward import App, Signal, Unknown, effect, step, workflow
+from onward import App, Retry, Signal, Unknown, effect, step, workflow
+from tests.sdk.polling import until
+
+if TYPE_CHECKING:
+    from onward import Run
 
 DANGEROUS = "\x1b[31mred\x9b2J"
 
@@ -32,7 +38,7 @@ async def ship(parcel: str) -> str:
     raise ConnectionError(DANGEROUS)
 
 
-@step
+@step(retry=Retry(attempts=1))
 async def weigh(grams: int) -> int:
     if grams < 0:
         raise ValueError("lighter than nothing")
@@ -62,6 +68,11 @@ async def hold() -> object:
 
 
 @workflow
+async def spam() -> list[str]:
+    return await asyncio.gather(*(mail(f"reader {n}") for n in range(17)))
+
+
+@workflow
 async def fail() -> int:
     await weigh(2)
     return await weigh(-1)
@@ -71,7 +82,7 @@ async def fill(url: str, namespace: str = "default") -> None:
     """Leave a database behind in which one of each waits for somebody."""
     app = App(url, namespace=namespace)
     async with app, app.worker():
-        runs = [
+        runs: list[Run[Any]] = [
             await app.start(pay.options(id="pay-1"), 500),
             await app.start(write.options(id="write-1"), "bob"),
             await app.start(send.options(id="send-1"), "parcel"),
@@ -79,7 +90,9 @@ async def fill(url: str, namespace: str = "default") -> None:
             await app.start(hold),
             await app.start(fail.options(id="fail-1")),
         ]
-        quiet = {"paused", "waiting", "failed"}
-        async with asyncio.timeout(30):
-            while any([await run.state() not in quiet for run in runs]):
-                await asyncio.sleep(0.01)
+        for run in runs:
+            await until(partial(_is_quiet, run), 30)
+
+
+async def _is_quiet(run: Run[Any]) -> bool:
+    return await run.state() in ("paused", "waiting", "failed")

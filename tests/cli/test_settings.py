@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from onward.cli.settings import DEFAULTS, is_debugging, load, variable
 from onward.errors import BadInput
-from tests.cli.conftest import Ask
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Ask
 
 EACH = pytest.mark.parametrize("name", sorted(DEFAULTS))
 

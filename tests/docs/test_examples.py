@@ -124,16 +124,13 @@ def test_a_payment_whose_answer_is_lost_is_found_and_made_once(run: Run) -> None
 
 
 @pytest.mark.timeout(2 * SECONDS_MOST)
-@pytest.mark.parametrize(
-    ("words", "sends"), [("the card is charged", 0), ("charging Ada's card", 1)]
-)
-def test_a_payment_that_is_killed_is_made_once(
-    run: Run, tmp_path: Path, words: str, sends: int
-) -> None:
+@pytest.mark.parametrize("words", ["charging Ada's card", "the card is charged"])
+def test_a_payment_that_is_killed_is_made_once(run: Run, tmp_path: Path, words: str) -> None:
     kill_when_it_says(words, "payment", tmp_path)
+    has_arrived = (tmp_path / "payment.gateway").exists()
     after = run("payment")
     assert after.endswith("\nthe gateway's books: 1 charge\n")
-    assert ("    charging" in after) == (sends > 0)  # sent again only if it had not arrived
+    assert ("    charging" in after) != has_arrived  # sent again only if nothing had happened
 
 
 def test_a_webhook_that_nobody_knows_about_does_what_the_operator_says(run: Run) -> None:

@@ -132,6 +132,8 @@ class EffectCall(Awaited):
         """From when it may be sent, where the rate is limited and it was given its turn."""
         self.noted: Noted | None = None
         """What its handler has noted."""
+        self.asked_at: Instant | None = None
+        """When its reconciler was last asked."""
         self.task: asyncio.Task[None] | None = None
 
     def key(self, run: Claimed) -> str:

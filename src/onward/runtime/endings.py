@@ -54,6 +54,9 @@ class Stop(NamedTuple):
         return Move(state, self.why)
 
 
+TIME_IS_UP = Stop(Reason.DEADLINE, GRACE)
+
+
 def read_stop(letter: InboxRow) -> Stop:
     """Return what a message says that wants a run to stop."""
     why = Reason(letter.name) if letter.name else Reason.OPERATOR

@@ -109,9 +109,9 @@ class Execution:
 
     def begin(self) -> None:
         """Start the body, unless somebody wants the run to stop before it ever began."""
-        cancel = self._mail.take_cancel() if self._is_new else None
-        if cancel is not None:
-            self._end(endings.read_stop(cancel).move)
+        stop = self._stop_before_start() if self._is_new else None
+        if stop is not None:
+            self._end(stop.move)
             return
         try:
             args, kwargs = self.program.shape.decode(unpack(self.claimed.input))
@@ -122,6 +122,14 @@ class Execution:
             return
         self._body.start(self.program.fn(*args, **kwargs))
         self.pump()
+
+    def _stop_before_start(self) -> endings.Stop | None:
+        cancel = self._mail.take_cancel()
+        if cancel is not None:
+            return endings.read_stop(cancel)
+        deadline = self.claimed.deadline
+        is_over = deadline is not None and deadline <= self._host.now()
+        return endings.TIME_IS_UP if is_over else None
 
     def resume(self, claimed: Claimed, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""

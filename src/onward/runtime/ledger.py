@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from onward.core.effect import Answer, Fact
-    from onward.core.instant import Duration
+    from onward.core.instant import Duration, Instant
     from onward.runtime.calls import Call
     from onward.runtime.execution import Execution
     from onward.runtime.host import Host
@@ -206,12 +206,17 @@ class Ledger:
 
     def _ask(self, call: EffectCall) -> None:
         self.busy += 1
+        call.asked_at = self._host.now()
         call.task = self._host.ask_effect(self._execution, call)
         call.task.add_done_callback(lambda _: self._rested(call))
 
     def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None:
-        """Take note of what the reconciler says."""
-        self._move(call, Reconciled(answer, chance=self._host.chance()), result=result)
+        """Take note of what the reconciler says, as of when it was asked.
+
+        What it looked at may have changed before its answer came.
+        """
+        fact = Reconciled(answer, chance=self._host.chance())
+        self._move(call, fact, result=result, at=call.asked_at)
 
     # --- the ledger is written -------------------------------------------------------------------
 
@@ -222,10 +227,12 @@ class Ledger:
         *,
         result: bytes | None = None,
         error: bytes | None = None,
+        at: Instant | None = None,
     ) -> Effect | None:
         if self._execution.is_stopped:
             return None
-        decision = advance(call.effect, fact, call.definition.terms, now=self._host.now())
+        now = self._host.now() if at is None else at
+        decision = advance(call.effect, fact, call.definition.terms, now=now)
         if not isinstance(decision, Moved):
             self.look(call)  # somebody else has settled it
             return None

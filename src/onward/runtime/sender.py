@@ -138,20 +138,29 @@ class Sender:
             self._observer.step_ended(attempt.scope, outcome, error, again)
 
     async def _call(self, call: EffectCall, window: Window) -> Any:
-        if self._clock.monotonic() > window.start_by:
-            # We slept through it: somebody may have judged this by now, so it is not sent.
-            raise NotApplied(f"effect {call.name!r} was not sent in time", after=0)
+        self._check_start(call, window)
         args, kwargs = call.arguments()
         limit = call.definition.timeout
         try:
             async with asyncio.timeout(limit / 1_000_000) as clock:
                 if call.definition.is_async:
                     return await call.definition.fn(*args, **kwargs)
-                return await self._in_thread(partial(call.definition.fn, *args, **kwargs))
+                handler = partial(call.definition.fn, *args, **kwargs)
+                return await self._in_thread(partial(self._start, call, window, handler))
         except TimeoutError as error:
             if clock.expired():
                 raise TimedOut(f"effect {call.name!r}", show(limit)) from error
             raise
+
+    def _check_start(self, call: EffectCall, window: Window) -> None:
+        if self._clock.monotonic() > window.start_by:
+            # We slept through it: somebody may have judged this by now, so it is not sent.
+            raise NotApplied(f"effect {call.name!r} was not sent in time", after=0)
+
+    def _start(self, call: EffectCall, window: Window, handler: Callable[[], Any]) -> Any:
+        """Begin in a thread, for which it may have waited long."""
+        self._check_start(call, window)
+        return handler()
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         attempt = partial(copy_context().run, _outcome, work)

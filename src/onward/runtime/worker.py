@@ -140,6 +140,8 @@ class Worker:
         self._failure: Exception | None = None
         self._time: tuple[Instant, int] = (0, 0)
         self._claimed_at: Instant = 0
+        self._chored = 0
+        self._limited = False
         self._audited = ports.clock.monotonic()
 
     # --- what an execution needs -----------------------------------------------------------------
@@ -319,10 +321,22 @@ class Worker:
         await self._drain()
 
     async def tick(self) -> int:
-        """Claim once, begin what was claimed, and say how many that was."""
+        """Claim, begin what was claimed, and say how many that was.
+
+        Chores come after a claim that found nothing, or once a second: whoever has just started a
+        run is not to wait for them.
+        """
         self._claimed_at = self.now()
         await self._audit()
-        limited = await self._do_chores()
+        claimed = await self._claim()
+        if not claimed or self._clock.monotonic() - self._chored >= SECOND:
+            was_limited = self._limited
+            await self._do_chores()
+            if self._limited and not was_limited:
+                claimed += await self._claim()
+        return claimed
+
+    async def _claim(self) -> int:
         free = self._options.slots - len(self.running)
         if free <= 0:
             return 0
@@ -337,7 +351,7 @@ class Worker:
                 self._options.tags,
                 # Two at a time, and nobody could tell which of them took the worker down.
                 suspects=0 if any(run.is_suspect for run in self.running.values()) else 1,
-                limited=limited,
+                limited=self._limited,
             )
         )
         self.observer.claim_took(self.id, len(claimed), self._clock.monotonic() - begun)
@@ -350,14 +364,15 @@ class Worker:
             await self._store.set_limit(key, most)
         await self._store.unpark(self._programs.codes, self._serves)
 
-    async def _do_chores(self) -> bool:
-        """Do what any worker may do for all, and say whether there are runs under a limit."""
+    async def _do_chores(self) -> None:
+        """Do what any worker may do for all, and see whether there are runs under a limit."""
+        self._chored = self._clock.monotonic()
         chores = await self._store.chores()
         if chores.marks:
             await self._store.sweep()
         if chores.overdue:
             await self._store.overdue()
-        return chores.limited
+        self._limited = chores.limited
 
     async def _begin(self, claimed: list[Claimed]) -> None:
         runs = [run for run in claimed if run.crashes < CRASHES_MOST]

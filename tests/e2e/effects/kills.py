@@ -136,8 +136,9 @@ async def pending(app: App) -> list[EffectInfo]:
 
 async def judge(app: App, sink: Sink) -> int:
     """Say of every effect that nobody knows of what the outside says; return how many it were."""
-    given, applied = 0, sink.count("applied")
-    for effect in await pending(app):
+    given, open_effects = 0, await pending(app)
+    applied = sink.count("applied")
+    for effect in open_effects:
         if effect.state != "indeterminate":
             continue
         happened = effect.id in applied

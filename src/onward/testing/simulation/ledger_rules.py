@@ -1,0 +1,91 @@
+"""The rules of the ledger in a simulated world: what may follow upon what, and what may be sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator
+
+    from onward.core.instant import Instant
+
+EDGES = {
+    "planned": {"planned", "in_flight", "failed", "skipped"},
+    "in_flight": {"applied", "failed", "needs_reconcile", "indeterminate", "skipped"},
+    "needs_reconcile": {"needs_reconcile", "applied", "failed", "indeterminate", "skipped"},
+    "indeterminate": {"applied", "failed", "needs_reconcile", "skipped"},
+    "failed": {"failed", "planned", "in_flight", "skipped"},
+    "applied": set[str](),
+    "skipped": set[str](),
+}
+"""From which state of an effect to which it may go."""
+
+UNSENDABLE = {"planned", "applied", "skipped"}
+
+
+class EffectSeen(NamedTuple):
+    """A row of the ledger."""
+
+    key: str
+    run: str
+    name: str
+    state: str
+    version: int
+    attempt: int
+    approved: int
+    settle_until: Instant | None
+    due: Instant | None
+    verdict: str | None
+
+
+def broken_ledger(
+    before: dict[str, EffectSeen], after: dict[str, EffectSeen], now: Instant
+) -> Iterator[str]:
+    """Yield the rules that a transaction broke; `now` is its time."""
+    for key in before.keys() - after.keys():
+        yield f"effect {key} vanished"
+    for key, new in after.items():
+        old = before.get(key)
+        if old is None:
+            if new.version != 1 or new.state not in ("planned", "in_flight"):
+                yield f"{new} is in the ledger from nowhere"
+        elif old != new:
+            yield from _moved(old, new, now)
+
+
+def _moved(old: EffectSeen, new: EffectSeen, now: Instant) -> Iterator[str]:
+    if new.state not in EDGES[old.state]:
+        yield f"{new.name} went from {old.state} to {new.state}: {new}"
+    if new.version != old.version + 1:
+        yield f"{new.name} went from version {old.version} to {new.version}: {new}"
+    if new.attempt > old.attempt and new.state != "in_flight":
+        yield f"{new.name} has another attempt, but is {new.state}: {new}"
+    judged = old.state in ("needs_reconcile", "indeterminate") and new.state == "failed"
+    if judged and old.settle_until is not None and now < old.settle_until:
+        yield f"{new.name} was held to be not applied too early, at {now}: {old}"
+
+
+def unsendable(effect: EffectSeen | None, times: int) -> str | None:
+    """Return why an effect may not be sent for the n-th time, if it may not."""
+    if effect is None:
+        return "the ledger does not know of it"
+    if effect.state in UNSENDABLE:
+        return f"it is {effect.state}"
+    if times > effect.attempt:
+        return f"it is sent for the {times}. time, but intended {effect.attempt} times"
+    return None
+
+
+def broken_outside(
+    ledger: dict[str, EffectSeen], sent: Counter[str], applied: Counter[str]
+) -> Iterator[str]:
+    """Yield where the ledger and the outside do not agree, once all runs are over."""
+    for key, effect in ledger.items():
+        expected = {"applied": {1}, "failed": {0}, "skipped": {0, 1}}.get(effect.state)
+        if expected is None:
+            yield f"{effect} has not settled"
+        elif applied[key] not in expected:
+            yield f"{effect} was applied {applied[key]} times, and sent {sent[key]} times"
+    for key in sent.keys() - ledger.keys():
+        yield f"{key} was sent without the ledger"

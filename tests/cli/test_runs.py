@@ -1,0 +1,248 @@
+"""`onward runs`: see runs, and tell them what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onward import App
+from onward.errors import RunFailed
+from tests.cli.shop import fail, go, hold
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Ask
+
+
+def state(ask: Ask, run: str) -> str:
+    return str(ask("runs", "show", run, "--json").thing["state"])
+
+
+def made_id(ask: Ask) -> str:
+    """Return the id of the run whose id Onward made."""
+    [found] = [one["id"] for one in ask("runs", "list", "--json").things if one["id"] == one["uid"]]
+    return str(found)
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_newest_first(shop: str, ask: Ask) -> None:
+    uids = [one["uid"] for one in ask("runs", "list", "--json").things]
+    assert len(uids) == 6
+    assert uids == sorted(uids, reverse=True)
+
+
+def test_people_see_state_and_reason(shop: str, ask: Ask) -> None:
+    head, *rows = ask("runs", "list").out.splitlines()
+    assert head.split() == ["ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE"]
+    [row] = [row for row in rows if row.startswith("pay-1 ")]
+    assert "paused (reconciliation)" in row
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (("--state", "failed"), {"fail-1"}),
+        (("--name", "pay"), {"pay-1"}),
+        (("--queue", "elsewhere"), set()),
+    ],
+)
+def test_runs_are_listed_by(words: tuple[str, ...], ids: set[str], shop: str, ask: Ask) -> None:
+    assert {one["id"] for one in ask("runs", "list", *words, "--json").things} == ids
+
+
+def test_runs_are_listed_by_pages(shop: str, ask: Ask) -> None:
+    page = ask("runs", "list", "--limit", "5", "--json")
+    last = page.things[-1]["uid"]
+    assert f"--before {last}" in page.err
+    assert len(ask("runs", "list", "--before", last, "--json").things) == 1
+
+
+def test_a_run_is_shown_with_its_arguments_history_and_error(shop: str, ask: Ask) -> None:
+    one = ask("runs", "show", "fail-1", "--json").thing
+    assert (one["state"], one["arguments"]) == ("failed", {})
+    assert one["error"] == "ValueError: lighter than nothing"
+    assert [(each["seq"], each["name"], each["state"]) for each in one["history"]] == [
+        (1, "weigh", "succeeded"),
+        (2, "weigh", "failed"),
+    ]
+    assert one["history"][1]["error"] == "ValueError: lighter than nothing"
+
+
+def test_a_run_that_waits_for_a_verdict_names_the_effect(shop: str, ask: Ask) -> None:
+    [effect] = ask("effects", "list", "--run", "pay-1", "--json").things
+    assert f"onward effects show {effect['id']}" in ask("runs", "show", "pay-1").out
+
+
+def test_looking_takes_any_beginning_that_is_clear(shop: str, ask: Ask) -> None:
+    assert ask("runs", "show", "pa", "--json").thing["id"] == "pay-1"
+    made = made_id(ask)
+    assert ask("runs", "show", made[:-3].upper(), "--json").thing["id"] == made
+    assert ask("runs", "show", made[:2]).status == 1
+
+
+def test_an_older_run_of_an_id_is_shown_by_its_uid(shop: str, ask: Ask) -> None:
+    old = ask("runs", "show", "fail-1", "--json").thing["uid"]
+    new = ask("runs", "retry", "fail-1", "--json").thing["uid"]
+    assert ask("runs", "show", "fail-1", "--json").thing["uid"] == new
+    assert ask("runs", "show", old, "--json").thing["state"] == "failed"
+    assert ask("runs", "retry", old).status == 1
+
+
+@pytest.mark.parametrize("command", ["show", "cancel", "pause", "resume", "retry", "fork"])
+def test_a_run_that_is_not_there_is_an_answer(command: str, shop: str, ask: Ask) -> None:
+    answer = ask("runs", command, "nobody")
+    assert (answer.status, answer.out) == (1, "")
+    assert "there is no run 'nobody' in namespace 'default'" in answer.err
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+
+def test_changing_takes_no_beginning_of_somebodys_own_id(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "cancel", "hold", "--force")
+    assert answer.status == 1
+    assert "how these begin: hold-1." in answer.err
+    assert state(ask, "hold-1") == "waiting"
+
+
+def test_changing_takes_the_beginning_of_a_made_id(shop: str, ask: Ask) -> None:
+    made = made_id(ask)
+    assert ask("runs", "cancel", made[:-3], "--force").status == 0
+    assert state(ask, made) == "cancelled"
+
+
+def test_force_ends_it_at_once(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "cancel", "hold-1", "--force", "--json")
+    assert (answer.status, answer.thing) == (
+        0,
+        {"id": "hold-1", "accepted": True, "state": "cancelled"},
+    )
+
+
+def test_cancelling_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "cancel", "fail-1")
+    assert (answer.status, answer.out) == (1, "run fail-1 is failed\n")
+
+
+def test_each_of_several_is_done_whatever_becomes_of_the_others(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "cancel", "nobody", "hold-1", "fail-1", "write-1", "--force", "--json")
+    assert answer.status == 1
+    assert [(one["id"], one["accepted"]) for one in answer.things] == [
+        ("hold-1", True),
+        ("fail-1", False),
+        ("write-1", True),
+    ]
+    assert '"not_found"' in answer.err
+
+
+def test_waiting_ends_with_the_run(shop: str, ask: Ask) -> None:
+    with App(shop).sync() as app, app.worker():
+        answer = ask("runs", "cancel", "hold-1", "--wait", "--timeout", "20s")
+    assert (answer.status, answer.out) == (0, "run hold-1 is cancelled\n")
+
+
+def test_waiting_ends_with_its_time(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "cancel", "hold-1", "--wait", "--timeout", "10ms")  # nobody works here
+    assert (answer.status, answer.out) == (1, "run hold-1 is asked to stop, and not over yet\n")
+
+
+def test_a_run_is_paused_and_resumed(shop: str, ask: Ask) -> None:
+    with App(shop).sync() as app, app.worker():
+        assert ask("runs", "pause", "hold-1").out == "run hold-1 is asked to pause\n"
+        run = app.get("hold-1")
+        with pytest.raises(Exception, match="is paused"):
+            run.result(timeout="10s", raise_paused=True)
+        assert ask("runs", "resume", "hold-1").out == "run hold-1 goes on\n"
+        run.signal(go, "now")
+        assert run.result(timeout="10s") == "now of 3"
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_what_is_over_is_neither_paused_nor_resumed(command: str, shop: str, ask: Ask) -> None:
+    assert ask("runs", command, "fail-1").status == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "heard"),
+    [
+        (("plain text",), "plain text"),
+        (("7",), "7"),
+        (("--json-value", "7"), "7"),
+        (("--json-value", '{"a": [1]}'), "{'a': [1]}"),
+        ((), "None"),
+    ],
+)
+def test_a_signal_carries_text_or_json(
+    words: tuple[str, ...], heard: str, shop: str, ask: Ask
+) -> None:
+    assert ask("runs", "signal", "hold-1", "go", *words).status == 0
+    with App(shop).sync() as app, app.worker(workflows=[hold]):
+        assert app.get("hold-1").result(timeout="10s") == f"{heard} of 3"
+
+
+def test_a_signal_of_one_message_id_is_delivered_once(shop: str, ask: Ask) -> None:
+    for text in ("first", "second"):
+        words = ("go", text, "--message-id", "m-1")
+        assert ask("runs", "signal", "hold-1", *words).status == 0
+    with App(shop).sync() as app, app.worker(workflows=[hold]):
+        assert app.get("hold-1").result(timeout="10s") == "first of 3"
+
+
+def test_a_signal_to_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "signal", "fail-1", "go")
+    assert (answer.status, answer.out) == (1, "")
+    assert "it was over before signal 'go' came" in answer.err
+
+
+def test_what_failed_is_retried_and_what_did_not_is_refused(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "retry", "fail-1")
+    assert (answer.status, answer.out) == (0, "run fail-1 is retried\n")
+    assert state(ask, "fail-1") == "ready"
+    assert ask("runs", "retry", "hold-1").status == 1
+
+
+def test_a_fork_begins_with_an_edited_result(shop: str, ask: Ask) -> None:
+    with App(shop).sync() as app, app.worker(workflows=[hold]):
+        ask("runs", "signal", "hold-1", "go", "one")
+        assert app.get("hold-1").result(timeout="10s") == "one of 3"
+        words = ("--step", "weigh", "--result", "4", "--new-id", "hold-2", "--json")
+        answer = ask("runs", "fork", "hold-1", *words)
+        assert (answer.status, answer.thing["id"]) == (0, "hold-2")
+        assert app.get("hold-2").result(timeout="10s") == "one of 4"
+
+
+def test_a_fork_without_a_result_runs_the_step_again(shop: str, ask: Ask) -> None:
+    with App(shop).sync() as app, app.worker(workflows=[fail]):
+        assert ask("runs", "fork", "fail-1", "--step", "weigh").status == 0
+        with pytest.raises(RunFailed, match="lighter"):
+            app.get("fail-1").result(timeout="10s")
+    assert ask("runs", "show", "fail-1", "--json").thing["link"] == "forked_from"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cancel",),
+        ("cancel", "hold-1", "--timeout", "1s"),
+        ("cancel", "hold-1", "--grace", "soon"),
+        ("list", "--state", "asleep"),
+        ("list", "--limit", "0"),
+        ("fork", "hold-1", "--result", "1"),
+        ("fork", "hold-1", "--step", "weigh", "--result", "{"),
+        ("signal", "hold-1", "go", "text", "--json-value", "1"),
+        ("signal", "hold-1", "go", "--json-value", "{"),
+    ],
+)
+def test_what_is_not_understood_changes_nothing(
+    words: tuple[str, ...], shop: str, ask: Ask
+) -> None:
+    def seen() -> list[dict[str, Any]]:
+        return ask("runs", "list", "--json").things
+
+    before = seen()
+    answer = ask("runs", *words)
+    assert (answer.status, answer.out) == (2, "")
+    assert "onward" in answer.err
+    assert seen() == before
