@@ -75,8 +75,12 @@ async def test_counts_are_exact_although_steps_are_tried_again(app: App) -> None
 async def test_counts_are_exact_although_bodies_are_replayed(app: App) -> None:
     async with app:
         run = await app.start(notes_much)
+
+        async def waits_for_the_bell() -> bool:
+            return any(row.name == "bell" for row in await run.history())
+
         async with working(app):
-            await until_state(run, "waiting")
+            await until(waits_for_the_bell)
             assert (await run.info()).counters == {"bodies": 1, "a": 2, "steps": 1}
         for _ in range(3):  # each time by another worker, which has nothing of it in memory
             async with working(app):

@@ -2,7 +2,8 @@
 
 from typing import assert_type
 
-from onward import Applied, Effect, NotApplied, Unknown, effect, effect_key
+from onward import App, Applied, Effect, NotApplied, Unknown, effect, effect_key
+from onward.sdk.effects import EffectInfo
 
 
 async def look_up(cents: int, key: str) -> Applied[str] | NotApplied | Unknown:
@@ -20,6 +21,19 @@ async def charge(cents: int) -> str:
     raise NotApplied("the card was refused", after="1s")
 
 
+@effect(timeout="5s", approve=True)
+def knock(door: str) -> int:  # not async: it runs in a thread
+    return len(door)
+
+
+careful = effect(reconcile=look_up)
+
+
+@careful
+async def refund(cents: int) -> str:
+    return str(cents)
+
+
 class Door:
     @effect
     async def open(self, number: int) -> bool:
@@ -29,6 +43,8 @@ class Door:
 async def use(door: Door) -> None:
     assert_type(await ring("door", times=2), str)
     assert_type(await charge(100), str)
+    assert_type(await knock("front"), int)
+    assert_type(await refund(100), str)
     assert_type(await door.open(1), bool)
     keyed: Effect[[int], str] = charge.options(key="order-7")
     assert_type(keyed.name, str)
@@ -39,3 +55,16 @@ async def use(door: Door) -> None:
     await door.open("1")  # type: ignore[arg-type]  # the number is a number
     charge.options(queue="q")  # type: ignore[call-arg]  # an effect is sent by its own worker
     effect(rate=10)  # type: ignore[call-overload]  # a rate is a text
+
+
+async def operate(app: App) -> None:
+    assert_type(await app.effects.pending(limit=10), list[EffectInfo])
+    [waiting] = await app.effects.of("order-7")
+    assert_type(waiting.id, str)
+    assert_type(
+        await app.effects.resolve(waiting.id, "applied", result="x", reason="seen"), EffectInfo
+    )
+    assert_type(await app.effects.approve(waiting.id, reason="fine", by="Ada"), EffectInfo)
+
+    await app.effects.resolve(waiting.id, "perhaps", reason="?")  # type: ignore[arg-type]  # no verdict
+    await app.effects.resolve(waiting.id, "skip")  # type: ignore[call-arg]  # a reason is needed

@@ -143,14 +143,14 @@ class Journal:
         row = self._row(call, RecordState.OPEN, None, payload=payload)
         self._record(call, RecordState.OPEN, row, then, starts=starts)
 
-    def keep_effect(self, call: Call, row: EffectWrite, then: Callable[[Fate], None]) -> None:
+    def keep_effect(self, call: Call, row: EffectWrite, then: Callable[[Outcome], None]) -> None:
         """Write a row of the ledger, unless somebody has changed it; the call is open from now."""
         opened = () if call.is_kept else (self._row(call, RecordState.OPEN, None),)
 
         def written(outcome: Outcome) -> None:
             if opened and outcome.fate is not Fate.BUSY:
                 self._replay.recorded(as_open(opened[0], call.kind, outcome.at))
-            then(outcome.fate)
+            then(outcome)
 
         self._submit(opened, written, attached=Attachments(effects=(row,)))
 

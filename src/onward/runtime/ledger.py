@@ -27,6 +27,7 @@ from onward.core.effect import (
 )
 from onward.core.lease import Fate
 from onward.core.replay import RecordState
+from onward.core.value import changed
 from onward.engine.effects import as_effect
 from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from onward.runtime.execution import Execution
     from onward.runtime.host import Host
     from onward.runtime.journal import Journal
-    from onward.store.rows import EffectRow
+    from onward.store.rows import EffectRow, EffectWrite
+    from onward.store.writer import Outcome
 
 
 class Ledger:
@@ -276,14 +278,14 @@ class Ledger:
             self._execution.claimed, to, self._host.now(), result=result, error=error
         )
 
-        def written(fate: Fate) -> None:
+        def written(outcome: Outcome) -> None:
             if self._execution.is_stopped:
                 return  # the run has ended or left: nothing more is sent or written for it
-            if fate is Fate.BUSY:
+            if outcome.fate is Fate.BUSY:
                 self.look(call)
                 return
             is_new = call.effect.version == 0 or call.effect.state is not to.state
-            call.effect = to
+            call.effect = _kept(to, row, outcome.at)
             call.is_kept = True
             if is_new and call.waits_for_somebody:
                 tell_effect(self._host.observer, self._execution.scope, row, self._host.now())
@@ -291,6 +293,14 @@ class Ledger:
             self._execution.pump()
 
         self._journal.keep_effect(call, row, written)
+
+
+def _kept(effect: Effect, row: EffectWrite, at: Instant) -> Effect:
+    """Return an effect as the ledger has it: its times count from the commit."""
+    kept = changed(effect, due=None if row.due_in is None else at + row.due_in)
+    if row.start_by_in is None or row.settle_in is None:
+        return kept
+    return changed(kept, start_by=at + row.start_by_in, settle_until=at + row.settle_in)
 
 
 def _outcome(

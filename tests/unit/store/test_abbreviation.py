@@ -11,8 +11,16 @@ FIRST = "00000000-0000-0000-0000-000000000000"
     ("beginning", "low", "high"),
     [
         ("0", FIRST, "0fffffff-ffff-ffff-ffff-ffffffffffff"),
-        ("01a1df7b", "01a1df7b-0000-0000-0000-000000000000", "01a1df7b-ffff-ffff-ffff-ffffffffffff"),
-        ("01a1df7b-4", "01a1df7b-4000-0000-0000-000000000000", "01a1df7b-4fff-ffff-ffff-ffffffffffff"),
+        (
+            "01a1df7b",
+            "01a1df7b-0000-0000-0000-000000000000",
+            "01a1df7b-ffff-ffff-ffff-ffffffffffff",
+        ),
+        (
+            "01a1df7b-4",
+            "01a1df7b-4000-0000-0000-000000000000",
+            "01a1df7b-4fff-ffff-ffff-ffffffffffff",
+        ),
         (FIRST, FIRST, FIRST),
     ],
 )
@@ -25,6 +33,8 @@ def test_a_key_has_no_hyphens() -> None:
     assert bounds("3f-", EFFECT) is None
 
 
-@pytest.mark.parametrize("text", ["", "g", "0A", "01a1df7b4", "-", FIRST + "0", "order-1", "٣", "0\n"])
+@pytest.mark.parametrize(
+    "text", ["", "g", "0A", "01a1df7b4", "-", FIRST + "0", "order-1", "٣", "0\n"]
+)
 def test_no_id_begins_like_this(text: str) -> None:
     assert bounds(text, UID) is None

@@ -31,6 +31,8 @@ from onward.testing.simulation.families import (
     doom,
     is_right_family,
 )
+from onward.testing.simulation.operator import Operator
+from onward.testing.simulation.purchases import is_right_purchase, purchases
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -73,7 +75,7 @@ class Client:
         meddling = self._meddle(run) if self._draw.happens(self._pauses) else asyncio.sleep(0)
         _, _, result = await asyncio.gather(self._talk(run, name), meddling, self._result(run))
         self._tell("result", run_id, result)
-        if not (is_right if name in ERRANDS else is_right_family)(name, result):
+        if not _is_right(name, result):
             self._witness.accuse(f"{name} ended with {result!r}")
         if name in COUNTERS:
             await self._check_counters(run, COUNTERS[name])
@@ -120,6 +122,8 @@ class Client:
             await asyncio.sleep(self._draw.upto(30))
             ended = await self._insist(lambda: run.cancel(force=True))
             self._tell("force", run.id, ended)
+        elif name == purchases.name:
+            await Operator(self._store, self._witness, self._draw, self._tell).look_after(run.uid)
 
     async def _meddle(self, run: Run[Any]) -> None:
         """Pause a run for a while."""
@@ -153,3 +157,9 @@ class Client:
 
     def _tell(self, what: str, *detail: Any) -> None:
         self._witness.tell(self._process, what, *detail)
+
+
+def _is_right(name: str, result: list[str] | None) -> bool:
+    if name == purchases.name:
+        return is_right_purchase(result)
+    return is_right(name, result) if name in ERRANDS else is_right_family(name, result)

@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from onward.core.instant import SECOND
 from onward.core.retry import Retry
 from onward.errors import EffectSkipped, NotApplied
 from onward.runtime.effects import Applied, Unknown
@@ -65,7 +64,7 @@ class Shop:
             late = self._draw.upto(SETTLE_SECONDS)
             loop.call_later(late, self._apply, what, key, honours, context=context)
             raise ConnectionError("no reply")
-        self._apply(what, key, honours)  # noqa: FBT003 - as it is called when it is late
+        self._apply(what, key, honours)
         if trouble == "reply lost":
             raise ConnectionError("the reply got lost")
         most = 2 * TIMEOUT_SECONDS if trouble == "slow" else 1
@@ -110,7 +109,7 @@ def open_shop(new: Shop) -> Callable[[], None]:
 # --- effects --------------------------------------------------------------------------------------
 
 
-async def look_up(what: str, *, key: str) -> Applied[str] | NotApplied | Unknown:
+async def look_up(what: str, *, key: str) -> Applied[str] | NotApplied | Unknown:  # noqa: ARG001
     """Ask the shop."""
     return await shop().find(key)
 
@@ -169,7 +168,3 @@ def is_right_purchase(result: list[str] | None) -> bool:
     """Say whether a run may have this result: what the shop answered, or that there is nothing."""
     given = {*shop().answers.values(), "skipped", "not applied"}
     return result is not None and len(result) == 5 and given >= set(result)
-
-
-WINDOW = (START_SECONDS + TIMEOUT_SECONDS + SETTLE_SECONDS) * SECOND
-"""How long after its intent is written a send may still take effect."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.run import TERMINAL
+from onward.testing.simulation.ledger_rules import broken_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onward.core.instant import Instant
+    from onward.testing.simulation.ledger_rules import EffectSeen
     from onward.testing.simulation.process import Process
 
 
@@ -72,6 +74,7 @@ class View:
         self.records: dict[tuple[str, str, int], RecordSeen] = {}
         self.inbox: dict[tuple[str, int], tuple[Any, ...]] = {}
         self.leases: dict[str, Instant] = {}
+        self.effects: dict[str, EffectSeen] = {}
 
     def rows(self) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """Yield every row with a key that is its own."""
@@ -83,6 +86,8 @@ class View:
             yield ("message", *at), message
         for worker, until in self.leases.items():
             yield ("lease", worker), until
+        for key, effect in self.effects.items():
+            yield ("effect", key), effect
 
 
 def broken_rules(process: Process, before: View, after: View) -> Iterator[str]:
@@ -91,6 +96,7 @@ def broken_rules(process: Process, before: View, after: View) -> Iterator[str]:
         yield f"{process.name} wrote after its death"
     yield from _runs(process, before, after)
     yield from _records(process, before, after)
+    yield from _effects(process, before, after)
     for at, message in before.inbox.items():
         if after.inbox.get(at) != message:
             yield f"message {at} was changed or lost"
@@ -116,6 +122,14 @@ def _records(process: Process, before: View, after: View) -> Iterator[str]:
     for place, record in after.records.items():
         if before.records.get(place) != record:
             yield from _recorded(process, before, after, record)
+
+
+def _effects(process: Process, before: View, after: View) -> Iterator[str]:
+    for key, effect in after.effects.items():
+        if before.effects.get(key) != effect and process.worker is not None:
+            run = before.runs[effect.run]
+            yield from _not_owner(process, before, run, f"wrote {effect.name} as {effect.state}")
+    yield from broken_ledger(before.effects, after.effects, after.now)
 
 
 def _moved(

@@ -14,6 +14,7 @@ from onward.core.run import TERMINAL
 from onward.runtime.endings import GRACE
 from onward.store.invariants import violated
 from onward.store.sqlite.connection import DIALECT
+from onward.testing.simulation.ledger_rules import EffectSeen, broken_outside, unsendable
 from onward.testing.simulation.rules import (
     RecordSeen,
     RunSeen,
@@ -24,9 +25,10 @@ from onward.testing.simulation.rules import (
 from onward.testing.simulation.trace import Event
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable
 
-    from onward.core.instant import Duration
+    from onward.core.instant import Duration, Instant
     from onward.runtime.attempt import Attempt
     from onward.store.database import Tx
     from onward.testing.clock import VirtualClock
@@ -46,6 +48,9 @@ _STATEMENTS = {
         FROM onward_record ORDER BY run, identity, attempt""",
     "witness_inbox": "SELECT run, seq, message, kind, payload FROM onward_inbox ORDER BY run, seq",
     "witness_leases": "SELECT worker, until FROM onward_lease ORDER BY worker",
+    "witness_effects": """
+        SELECT key, run, name, state, version, attempt, approved, settle_until, due, verdict
+        FROM onward_effect ORDER BY key""",
 }
 
 
@@ -63,6 +68,8 @@ class Witness:
         self._seen = View(0, 0)
         self.put_back: Duration = 0
         """By how much the clock was put back, in all."""
+        self.put_forward = False
+        """Whether the clock was put forward: then the database takes windows to be over early."""
         self._trace = trace
         self.broken: list[str] = []
         self.on_broken: Callable[[], None] = lambda: None
@@ -118,6 +125,24 @@ class Witness:
         if cancel is None or cancel.closed_at is None:
             return False
         return cancel.closed_at + GRACE <= self._seen.now
+
+    @property
+    def now(self) -> Instant:
+        """The database's time."""
+        return self._memory.file.time.now()
+
+    def effect_is_sent(self, process: Process, key: str, times: int) -> None:
+        """Take note that an effect is sent for the n-th time."""
+        self.tell(process, "send", key, times)
+        wrong = unsendable(self._seen.effects.get(key), times)
+        if wrong is not None and not self.put_forward:
+            self.accuse(f"{process.name} sent {key}, but {wrong}")
+
+    def compare(self, sent: Counter[str], applied: Counter[str]) -> None:
+        """Hold what was sent and applied outside against the ledger, now that all is over."""
+        for rule in broken_outside(self._seen.effects, sent, applied):
+            if not self.put_forward:
+                self.accuse(rule)
 
     def look_back(self) -> None:
         """Look at all families, now that every run is over."""
@@ -179,6 +204,7 @@ class Witness:
             view.records[row[0], row[1], row[2]] = RecordSeen._make(row)
         view.inbox = {(row[0], row[1]): tuple(row[2:]) for row in await tx.fetch("witness_inbox")}
         view.leases = {row[0]: row[1] for row in await tx.fetch("witness_leases")}
+        view.effects = {row[0]: EffectSeen._make(row) for row in await tx.fetch("witness_effects")}
         violations = await violated(tx)
         self._changes = changes
         return view, violations

@@ -21,6 +21,7 @@ from onward.testing.simulation.families import KINDS
 from onward.testing.simulation.line import Memory
 from onward.testing.simulation.plan import TROUBLE_SECONDS, draw_plan
 from onward.testing.simulation.process import Process, SeededLoop
+from onward.testing.simulation.purchases import Shop, open_shop
 from onward.testing.simulation.rules import WORLD
 from onward.testing.simulation.trace import Trace
 from onward.testing.simulation.witness import Witness
@@ -68,11 +69,15 @@ class Simulation:
         self._memory = Memory(self.clock, self.plan.weather, lines, self.witness.look)
         self.witness.watch(self._memory)
         leave = enter(Outside(self.witness, Draw(self.seed, "outside")))
+        shopping = Draw(self.seed, "shop")
+        self._shop = Shop(self.witness, shopping, self._world, TROUBLE_SECONDS)
+        close_shop = open_shop(self._shop)
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
                 runner.run(self._live(), context=self._world.context.copy())
         finally:
             leave()
+            close_shop()
             self._memory.close()
         if self.witness.broken:
             raise Failed(self.trace, self.witness.broken)
@@ -131,6 +136,7 @@ class Simulation:
                 return
             await asyncio.sleep(1)
         self.witness.look_back()
+        self.witness.compare(self._shop.sent, self._shop.applied)
 
     async def _trouble(self) -> None:
         await asyncio.gather(
@@ -151,6 +157,7 @@ class Simulation:
         self.witness.tell(self._world, "jump", jump.seconds)
         way = round(jump.seconds * SECOND)
         if way > 0:
+            self.witness.put_forward = True
             self.clock.jump(way)
         else:
             self.clock.set_back(-way)
