@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.codec import Arguments
-    from onward.core.instant import Instant
+    from onward.core.effect import Window
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock
     from onward.runtime.calls import StepCall
+    from onward.runtime.effects import EffectCall
     from onward.store.commit import Commit
-    from onward.store.rows import Move, NewRun, RunEnd, Started
+    from onward.store.rows import EffectRow, Move, NewRun, RunEnd, Started
 
 EPOCH = 1_800_000_000_000_000
 UID = "01a1de9b-5b4c-728b-97c9-000000000001"
@@ -107,9 +110,9 @@ class Stage:
         try:
             result = await call.definition.fn(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
-            execution.close_step(call, error=pack(encode_error(error)))
+            execution.steps.close(call, error=pack(encode_error(error)))
         else:
-            execution.close_step(call, payload=pack(call.definition.shape.encode_result(result)))
+            execution.steps.close(call, payload=pack(call.definition.shape.encode_result(result)))
 
     def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
         raise NotImplementedError
@@ -130,6 +133,27 @@ class Stage:
         raise NotImplementedError
 
     def progress(self, execution: Execution, value: bytes) -> None:
+        raise NotImplementedError
+
+    @property
+    def clock(self) -> Clock:
+        raise NotImplementedError
+
+    def chance(self) -> float:
+        raise NotImplementedError
+
+    def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
+        raise NotImplementedError
+
+    def turn(self, key: str, interval: Duration) -> asyncio.Future[Duration]:
+        raise NotImplementedError
+
+    def send_effect(
+        self, execution: Execution, call: EffectCall, window: Window
+    ) -> asyncio.Task[None]:
+        raise NotImplementedError
+
+    def ask_effect(self, execution: Execution, call: EffectCall) -> asyncio.Task[None]:
         raise NotImplementedError
 
     def look(self, execution: Execution) -> None:

@@ -394,7 +394,7 @@ async def test_a_parent_is_told_that_its_child_was_cancelled(app: App, force: bo
 async def test_of_two_wishes_that_come_together_one_is_recorded(app: App, url: str) -> None:
     async with app:
         async with working(app):
-            run = await app.start(busy.options(deadline="100ms"), "wait")
+            run = await app.start(busy, "wait")
             await until_state(run, "waiting")
         await app._store.send(to_overdue(run.uid))
         await run.cancel()

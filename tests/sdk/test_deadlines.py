@@ -12,6 +12,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import BadInput, RunCancelled
+from onward.store.ends import to_overdue
 from tests.sdk.deploys import deployed
 from tests.sdk.watching import ends, until, until_state, working
 
@@ -92,7 +93,7 @@ async def test_a_worker_without_a_free_slot_keeps_deadlines(app: App, url: str) 
 
 async def test_a_paused_run_does_not_outlive_its_deadline(app: App, url: str) -> None:
     async with working(app):
-        run = await app.start(dawdle.options(deadline="300ms"), "waiting")
+        run = await app.start(dawdle.options(deadline="1s"), "waiting")
         await until_state(run, "waiting")
         await app.pause(run.id)
         await until_state(run, "paused")
@@ -144,7 +145,7 @@ async def quick() -> list[Any]:
 
 async def test_a_delayed_run_is_not_over_before_it_may_start(app: App) -> None:
     async with working(app):
-        run = await app.start(quick.options(delay="150ms", deadline="100ms"))
+        run = await app.start(quick.options(delay="600ms", deadline="500ms"))
         result = await run.result(timeout="10s")
         info = await run.info()
 
@@ -164,10 +165,15 @@ async def slow_to_clear() -> None:
 
 async def test_a_deadline_in_a_cleanup_changes_nothing(app: App, url: str) -> None:
     async with working(app):
-        run = await app.start(slow_to_clear.options(deadline="150ms"))
+        run = await app.start(slow_to_clear)
         await until_state(run, "waiting")
         await run.cancel()
 
+        async def is_clearing() -> bool:
+            return late["clearing"] > 0
+
+        await until(is_clearing)
+        await app._store.send(to_overdue(run.uid))
         with pytest.raises(RunCancelled):
             await run.result(timeout="10s")
         await ends(app, url, run, "cancelled", "operator")
@@ -190,9 +196,9 @@ async def test_a_cancel_after_the_deadline_does_not_change_why(app: App, url: st
 
 async def test_a_run_that_is_over_in_time_knows_nothing_of_it(app: App) -> None:
     async with working(app):
-        run = await app.start(quick.options(deadline="60ms"))
+        run = await app.start(quick.options(deadline="500ms"))
         await run.result(timeout="10s")
-        await onward.sleep("100ms")
+        await onward.sleep("550ms")
 
         assert (await run.info()).state == "succeeded"
         assert await run.history() == []

@@ -84,7 +84,8 @@ def line_of(thing: Mapping[str, Any]) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table as the place where it goes can show it."""
-    cells = [[shown(cell) for cell in row] for row in rows]
+    columns = list(zip(head, *([shown(cell) for cell in row] for row in rows), strict=True))
+    head, *cells = zip(*(column for column in columns if set(column[1:]) != {"-"}), strict=True)
     if not (sys.stdout.isatty() and _drawn(head, cells)):
         widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
         for row in (list(head), *cells):
@@ -139,8 +140,10 @@ def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return False
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for name in head:
-        drawn.add_column(name, overflow="fold", no_wrap=name == "ID")
+        drawn.add_column(name)
     for row in rows:
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell.split(" ")[0], "")) for cell in row))
-    Console(soft_wrap=False).print(drawn)
+    # Where a terminal is narrow it breaks the lines itself: nothing is cut, folded or left out.
+    wide = sum(max(map(len, column)) + 2 for column in zip(head, *rows, strict=True))
+    Console(width=wide).print(drawn)
     return True

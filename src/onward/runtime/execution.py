@@ -16,18 +16,20 @@ from onward.core.lease import Fate
 from onward.core.replay import CANCEL_IDENTITY, Diverged, Policy, RecordKind, RecordState, Replay
 from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
-from onward.errors import Unavailable, Undecodable
+from onward.errors import Undecodable
 from onward.runtime import endings
 from onward.runtime.body import Body
 from onward.runtime.calls import CancelCall, StepCall, TimerCall
 from onward.runtime.children import ChildCall, PatchCall, StartCall
 from onward.runtime.divergence import place_of, told
 from onward.runtime.effects import EffectCall
+from onward.runtime.exits import Exits
 from onward.runtime.journal import Journal, as_record
 from onward.runtime.kin import Kin
 from onward.runtime.ledger import Ledger
-from onward.runtime.notes import Notes, step_notes
+from onward.runtime.notes import Notes
 from onward.runtime.runloop import Spinning
+from onward.runtime.steps import Steps
 from onward.runtime.telling import scope_of, tell_unread
 from onward.runtime.waits import Mailbox, Waits, taken_signals
 from onward.store.rows import Move
@@ -37,14 +39,12 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
-    from onward.codec import Arguments
-    from onward.core.instant import Duration, Instant
+    from onward.core.instant import Instant
     from onward.core.replay import Record
     from onward.runtime.calls import Call
     from onward.runtime.definition import Program
     from onward.runtime.host import Host
-    from onward.runtime.notes import Noted
-    from onward.store.rows import Claimed, InboxRow, NewRecord, RecordRow
+    from onward.store.rows import Claimed, InboxRow, RecordRow
 
 
 class End(StrEnum):
@@ -79,30 +79,28 @@ class Execution:
         records = [as_record(row) for row in history if row.kind != RecordKind.NOTE]
         self._replay = Replay(records, policy=policy)
         self._journal = Journal(
-            claimed, history, self._replay, host.commit, self.drop, self._break, version
+            claimed, history, self._replay, host.commit, self.drop, self.break_off, version
         )
         self._mail = Mailbox(claimed.inbox, inbox, {row.message for row in history})
         self.notes = Notes(history, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
-        self._body = Body(claimed, self._replay, self.notes, self._do, self._abandoned, self.scope)
+        self._body = Body(claimed, self._replay, self.notes, self.do, self._abandoned, self.scope)
         self._body.tell_progress = lambda value: host.progress(self, value)
         self._body.retry = program.retry
         self._body.unheard.update(taken_signals(history))
         self.waits = Waits()
         self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
-        self._tried = {
-            row.identity: row.opened_at for row in history if row.attempt == 1 and row.seq is None
-        }
         self._kin = Kin(self, self._journal, host, history)
         self.ledger = Ledger(self, self._journal, host)
+        self._exits = Exits(self, self._journal, host, self._kin)
         self.move: Move | None = None
         """What becomes of the run as it leaves these hands; None: others say that."""
-        self._steps = 0
+        self.steps = Steps(self, self._journal, host, history)
         self._alarm: asyncio.TimerHandle | None = None
         # Stopped: nothing more is asked of the body. Gone: it is unwound, and its worker knows.
         self.is_stopped = self._gone = self._pumping = False
-        self._leaving = self._broken = self._reported = self._is_stopping = False
+        self._leaving = self._reported = self._is_stopping = False
         self._is_new = not history
 
     # --- life ------------------------------------------------------------------------------------
@@ -147,7 +145,7 @@ class Execution:
     @property
     def is_idle(self) -> bool:
         """Say whether nothing is being worked on."""
-        busy = self._steps or self._kin.asking or self.ledger.busy
+        busy = self.steps.running or self._kin.asking or self.ledger.busy
         return not (self._journal.writing or busy)
 
     @property
@@ -177,14 +175,14 @@ class Execution:
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
-    def _do(self, call: Call) -> None:
+    def do(self, call: Call) -> None:
         """Do what a call asks for: run a step, start a run, or wait."""
         if isinstance(call, PatchCall):
             self._todo.append(partial(self._mark, call))
         elif call.is_abandoned():
             self._body.abandon(call)
         elif isinstance(call, StepCall) and call.due is None:
-            self._perform(call)
+            self.steps.perform(call)
         elif isinstance(call, EffectCall):
             self._todo.append(partial(self.ledger.take, call))
         elif isinstance(call, StartCall):
@@ -204,22 +202,6 @@ class Execution:
             for write in todo:
                 write()
 
-    def _perform(self, call: StepCall) -> None:
-        if self.holds_back(call):
-            return
-        call.due = None
-        call.since = call.since or self._tried.get(call.identity) or self._host.now()
-        self.waits.discard(call)
-        self._steps += 1
-        call.task = self._host.perform(self, call)
-        call.task.add_done_callback(lambda _: self._performed(call))
-
-    def _performed(self, call: StepCall) -> None:
-        call.task = None
-        self._steps -= 1
-        if not self._journal.writing:
-            self.pump()
-
     def _abandoned(self, call: Call) -> None:
         self.waits.discard(call)
         if isinstance(call, StepCall) and call.task is not None:
@@ -230,44 +212,6 @@ class Execution:
     def is_wanted(self, call: Call) -> bool:
         """Say whether the body still waits for this call."""
         return not self.is_stopped and self._body.calls.get(call.identity) is call
-
-    def close_step(
-        self,
-        call: StepCall,
-        *,
-        payload: bytes | None = None,
-        error: bytes | None = None,
-        noted: Noted | None = None,
-    ) -> None:
-        """Write the outcome of a step; the body is handed it once it is written."""
-        if not self.is_wanted(call):
-            return
-        notes = self.notes_of(call, noted)
-        state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
-        self._journal.close(call, state, self.pump, payload=payload, error=error, notes=notes)
-
-    def try_step_again(self, call: StepCall, error: bytes, after: Duration) -> None:
-        """Write that an attempt failed, and make the next one after a while."""
-
-        def wait(due: Instant) -> None:
-            call.attempt += 1
-            call.due = due
-            call.expired = None
-            self._do(call)
-            self.pump()
-
-        if self.is_wanted(call):
-            self._journal.fail_attempt(call, error, after, wait)
-
-    def notes_of(
-        self, call: StepCall | EffectCall, noted: Noted | None
-    ) -> Callable[[int], NewRecord] | None:
-        """Return what makes a record of what a call has noted, if it has noted anything."""
-        return partial(self._step_notes, call, noted) if noted else None
-
-    def _step_notes(self, call: StepCall | EffectCall, noted: Noted, seq: int) -> NewRecord:
-        kept = self.notes.keep(call.identity, noted, seq)
-        return self._journal.note_row(step_notes(call.identity), kept)
 
     def _write_note(self, identity: str, payload: bytes) -> None:
         row = self._journal.note_row(identity, payload)
@@ -288,7 +232,7 @@ class Execution:
         except Spinning as spinning:
             self._end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
         except Exception as error:  # noqa: BLE001 - in a callback nobody else would hear of it
-            self._break(error)
+            self.break_off(error)
         finally:
             self._pumping = False
 
@@ -330,7 +274,7 @@ class Execution:
     def _come(self, call: Call, letter: InboxRow | None) -> None:
         """Go on with a call whose message or time has come."""
         if isinstance(call, StepCall):
-            self._perform(call)
+            self.steps.perform(call)
         elif isinstance(call, EffectCall):
             self.ledger.wake(call)
         elif isinstance(call, ChildCall) and letter is not None:
@@ -364,7 +308,7 @@ class Execution:
                 if isinstance(call, EffectCall):
                     self.ledger.go_on(call)
                 else:
-                    self._do(call)
+                    self.do(call)
 
     def _rest(self) -> None:
         """Wait for what is being worked on or, if there is nothing, leave the worker's hands."""
@@ -464,26 +408,7 @@ class Execution:
         elif cancel is not None:
             self._end(endings.read_stop(cancel).move)
         else:
-            self._continue(wish)
-
-    def _continue(self, wish: endings.ContinueAsNew) -> None:
-        """End here, and go on as a new run with other arguments."""
-        try:
-            endings.check_alone(self._body)
-            arguments = self.program.bind(*wish.arguments)
-        except Exception as refused:  # noqa: BLE001 - arguments that cannot be kept are a failure
-            error = pack(encode_error(refused))
-            self._end(Move(RunState.FAILED, Reason.LOGIC, error=error))
-            return
-        failpoint("finish.before")
-        self.is_stopped = True
-        self._cancel_alarm()
-        self.move = endings.CONTINUED
-        # What is under way may be a signal, which the new run must have if this one has not.
-        self._journal.when_written(partial(self._go_on, arguments))
-
-    def _go_on(self, arguments: Arguments) -> None:
-        self._host.go_on(self, arguments).add_done_callback(self._followed)
+            self._exits.go_on(wish, self._body)
 
     @property
     def unheard(self) -> tuple[int, ...]:
@@ -491,56 +416,23 @@ class Execution:
         return tuple(sorted(self._body.unheard.values()))
 
     def _end(self, move: Move) -> None:
-        failpoint("finish.before")
+        # One that was told to stop has stopped, even if its cleanup went wrong.
+        may_retry = move.state == RunState.FAILED and not self._mail.is_stopping
+        self._exits.end(move, self._body, may_retry=may_retry)
+
+    def stop(self, move: Move) -> None:
+        """Ask nothing more of the body; `move` is what becomes of the run."""
         self.is_stopped = True
         self._cancel_alarm()
         self.move = move
-        # One that was told to stop has stopped, even if its cleanup went wrong.
-        may_retry = move.state == RunState.FAILED and not self._mail.is_stopping
-        retried = self._host.retry(self, move) if may_retry else None
-        if retried is not None:
-            retried.add_done_callback(partial(self._retried, move))
-        else:
-            self._end_for_good(move)
 
-    def _retried(self, move: Move, done: asyncio.Future[bool | None]) -> None:
-        if done.cancelled() or done.exception() is not None or done.result() is not None:
-            self._followed(done)
-        else:
-            self._end_for_good(move)  # it was too late to try again
+    def break_off(self, error: Exception) -> None:
+        """End the run for an error of ours."""
+        self._exits.break_off(error, self._body)
 
-    def _end_for_good(self, move: Move) -> None:
-        told = endings.farewell(self.claimed, move)
-        end = partial(self._journal.end, move, self._ended, told)
-        children = self._kin.left(self._body)
-        if children:
-            self._kin.end(children, end)
-        else:
-            end()
-
-    def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, endings.Overtaken):
-            self.is_stopped = False
-            self._host.look(self)
-        elif isinstance(error, Exception) and not isinstance(error, Unavailable):
-            self._break(error)
-        elif done.cancelled() or error is not None or not done.result():
-            self.drop()
-        else:
-            self._ended()
-
-    def _ended(self) -> None:
-        failpoint("finish.after")
+    def leave_over(self) -> None:
+        """Leave a run that is over."""
         self._leave(End.OVER)
-
-    def _break(self, error: Exception) -> None:
-        """End the run for an error of ours: it must neither hang nor be tried for ever."""
-        if self._broken:
-            self.drop()  # even that it is broken cannot be written
-            return
-        self._broken = True
-        self._end(Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error))))
 
     def wind_down(self) -> None:
         """Begin no more steps; when those that run are over, give the run back if it needs more."""

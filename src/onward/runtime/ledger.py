@@ -260,7 +260,7 @@ class Ledger:
         may have been faster. Should we die before it, the ledger says the same again.
         """
         state, payload, failed = _outcome(call, call.effect, result, error)
-        notes = self._execution.notes_of(call, call.noted) if failed is None else None
+        notes = self._execution.steps.notes_of(call, call.noted) if failed is None else None
         self._journal.close(
             call, state, self._execution.pump, payload=payload, error=failed, notes=notes
         )

@@ -126,7 +126,7 @@ class Performer:
         except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome
             self._failed(execution, call, attempt, error)
         else:
-            execution.close_step(call, payload=payload, noted=attempt.noted)
+            execution.steps.close(call, payload=payload, noted=attempt.noted)
             self._ended(attempt, "succeeded")
         finally:
             self._deadlines.forget(call)
@@ -197,9 +197,9 @@ class Performer:
         outcome: StepOutcome = "failed" if error is not call.expired else "timed_out"
         self._observer.step_ended(attempt.scope, outcome, error, after)
         if isinstance(decision, Again):
-            execution.try_step_again(call, written, decision.after)
+            execution.steps.try_again(call, written, decision.after)
         else:
-            execution.close_step(call, error=written)
+            execution.steps.close(call, error=written)
 
 
 def _expire(call: StepCall, task: asyncio.Task[None], limit: Duration) -> None:

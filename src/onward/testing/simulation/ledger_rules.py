@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from onward.core.instant import Instant
 
@@ -42,9 +42,19 @@ class EffectSeen(NamedTuple):
 
 
 def broken_ledger(
-    before: dict[str, EffectSeen], after: dict[str, EffectSeen], now: Instant
+    before: dict[str, EffectSeen],
+    after: dict[str, EffectSeen],
+    now: Instant,
+    closed: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield the rules that a transaction broke; `now` is its time."""
+    """Yield the rules that a transaction broke.
+
+    Args:
+        before: The ledger before it.
+        after: The ledger after it.
+        now: Its time.
+        closed: The keys of effects that can take place no more, whatever time the database has.
+    """
     for key in before.keys() - after.keys():
         yield f"effect {key} vanished"
     for key, new in after.items():
@@ -53,19 +63,24 @@ def broken_ledger(
             if new.version != 1 or new.state not in ("planned", "in_flight"):
                 yield f"{new} is in the ledger from nowhere"
         elif old != new:
-            yield from _moved(old, new, now)
+            yield from _moved(old, new)
+            if _is_too_early(old, new, now) and key not in closed:
+                yield f"{new.name} was held to be not applied too early, at {now}: {old}"
 
 
-def _moved(old: EffectSeen, new: EffectSeen, now: Instant) -> Iterator[str]:
+def _moved(old: EffectSeen, new: EffectSeen) -> Iterator[str]:
     if new.state not in EDGES[old.state]:
         yield f"{new.name} went from {old.state} to {new.state}: {new}"
     if new.version != old.version + 1:
         yield f"{new.name} went from version {old.version} to {new.version}: {new}"
     if new.attempt > old.attempt and new.state != "in_flight":
         yield f"{new.name} has another attempt, but is {new.state}: {new}"
+
+
+def _is_too_early(old: EffectSeen, new: EffectSeen, now: Instant) -> bool:
+    """Say whether somebody who did not make the call says that it was not applied, too early."""
     judged = old.state in ("needs_reconcile", "indeterminate") and new.state == "failed"
-    if judged and old.settle_until is not None and now < old.settle_until:
-        yield f"{new.name} was held to be not applied too early, at {now}: {old}"
+    return judged and old.settle_until is not None and now < old.settle_until
 
 
 def unsendable(effect: EffectSeen | None, times: int) -> str | None:

@@ -75,6 +75,8 @@ class View:
         self.inbox: dict[tuple[str, int], tuple[Any, ...]] = {}
         self.leases: dict[str, Instant] = {}
         self.effects: dict[str, EffectSeen] = {}
+        self.settles: dict[str, Instant] = {}
+        """When an effect can take place no more, in steady time."""
 
     def rows(self) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """Yield every row with a key that is its own."""
@@ -129,7 +131,9 @@ def _effects(process: Process, before: View, after: View) -> Iterator[str]:
         if before.effects.get(key) != effect and process.worker is not None:
             run = before.runs[effect.run]
             yield from _not_owner(process, before, run, f"wrote {effect.name} as {effect.state}")
-    yield from broken_ledger(before.effects, after.effects, after.now)
+    # Either time will do: while the database's stands still, a worker may count on its own.
+    closed = {key for key, at in before.settles.items() if after.steady >= at}
+    yield from broken_ledger(before.effects, after.effects, after.now, closed)
 
 
 def _moved(

@@ -205,6 +205,13 @@ class Witness:
         view.inbox = {(row[0], row[1]): tuple(row[2:]) for row in await tx.fetch("witness_inbox")}
         view.leases = {row[0]: row[1] for row in await tx.fetch("witness_leases")}
         view.effects = {row[0]: EffectSeen._make(row) for row in await tx.fetch("witness_effects")}
+        view.settles = {key: self._settles(view, effect) for key, effect in view.effects.items()}
         violations = await violated(tx)
         self._changes = changes
         return view, violations
+
+    def _settles(self, view: View, effect: EffectSeen) -> Instant:
+        old = self._seen.effects.get(effect.key)
+        if old is not None and old.settle_until == effect.settle_until:
+            return self._seen.settles[effect.key]
+        return view.steady + (effect.settle_until or view.now) - view.now

@@ -1,0 +1,93 @@
+"""The steps of a run in motion: they are performed, tried again, and their outcomes written."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onward.core.replay import RecordState
+from onward.runtime.notes import step_notes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onward.core.instant import Duration, Instant
+    from onward.runtime.calls import StepCall
+    from onward.runtime.effects import EffectCall
+    from onward.runtime.execution import Execution
+    from onward.runtime.host import Host
+    from onward.runtime.journal import Journal
+    from onward.runtime.notes import Noted
+    from onward.store.rows import NewRecord, RecordRow
+
+
+class Steps:
+    """The steps of one run."""
+
+    def __init__(
+        self, execution: Execution, journal: Journal, host: Host, history: Sequence[RecordRow]
+    ) -> None:
+        self._execution = execution
+        self._journal = journal
+        self._host = host
+        self._tried = {
+            row.identity: row.opened_at for row in history if row.attempt == 1 and row.seq is None
+        }
+        self.running = 0
+        """How many attempts are under way."""
+
+    def perform(self, call: StepCall) -> None:
+        """Begin an attempt of a step, unless nothing new may be begun."""
+        if self._execution.holds_back(call):
+            return
+        call.due = None
+        call.since = call.since or self._tried.get(call.identity) or self._host.now()
+        self._execution.waits.discard(call)
+        self.running += 1
+        call.task = self._host.perform(self._execution, call)
+        call.task.add_done_callback(lambda _: self._performed(call))
+
+    def _performed(self, call: StepCall) -> None:
+        call.task = None
+        self.running -= 1
+        if not self._journal.writing:
+            self._execution.pump()
+
+    def close(
+        self,
+        call: StepCall,
+        *,
+        payload: bytes | None = None,
+        error: bytes | None = None,
+        noted: Noted | None = None,
+    ) -> None:
+        """Write the outcome of a step; the body is handed it once it is written."""
+        if not self._execution.is_wanted(call):
+            return
+        notes = self.notes_of(call, noted)
+        state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
+        pump = self._execution.pump
+        self._journal.close(call, state, pump, payload=payload, error=error, notes=notes)
+
+    def try_again(self, call: StepCall, error: bytes, after: Duration) -> None:
+        """Write that an attempt failed, and make the next one after a while."""
+
+        def wait(due: Instant) -> None:
+            call.attempt += 1
+            call.due = due
+            call.expired = None
+            self._execution.do(call)
+            self._execution.pump()
+
+        if self._execution.is_wanted(call):
+            self._journal.fail_attempt(call, error, after, wait)
+
+    def notes_of(
+        self, call: StepCall | EffectCall, noted: Noted | None
+    ) -> Callable[[int], NewRecord] | None:
+        """Return what makes a record of what a call has noted, if it has noted anything."""
+        return partial(self._notes, call, noted) if noted else None
+
+    def _notes(self, call: StepCall | EffectCall, noted: Noted, seq: int) -> NewRecord:
+        kept = self._execution.notes.keep(call.identity, noted, seq)
+        return self._journal.note_row(step_notes(call.identity), kept)
