@@ -40,7 +40,7 @@ async def starts(app: App, count: int, until: datetime) -> None:
 
 
 async def asleep(app: App, count: int) -> None:
-    while (await app.counts()).get("waiting", 0) < count:
+    while (await app.counts()).get("waiting", 0) < count:  # noqa: ASYNC110 - nobody tells us
         await asyncio.sleep(0.1)
 
 
@@ -50,7 +50,7 @@ async def measure(url: str, count: int, seconds: float) -> dict[str, float]:
     app = App(url)
     async with app, app.worker(slots=SLOTS, warm=WARM) as worker:
         await starts(app, 100, onward.now())  # so that all code is loaded, and all caches are warm
-        while len(AWAKE) < 100:
+        while len(AWAKE) < 100:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)
         AWAKE.clear()
         gc.collect()
@@ -63,7 +63,7 @@ async def measure(url: str, count: int, seconds: float) -> dict[str, float]:
         tracemalloc.stop()
         held = len(worker.running)
         spare = until.timestamp() - time.time()
-        while len(AWAKE) < count:
+        while len(AWAKE) < count:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.05)
     late = [at - until.timestamp() for at in AWAKE]
     return {

@@ -151,7 +151,7 @@ def ask_dbos(script: str, *given: object) -> dict[str, Any]:
         venv.create(python.parents[1], with_pip=True)
         subprocess.run([python, "-m", "pip", "install", "-q", "dbos"], check=True)
     peer = Path(__file__).parent / "peers" / script
-    command = [python, peer, *map(str, given)]
+    command = [str(python), str(peer), *map(str, given)]
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
     return found

@@ -254,7 +254,7 @@ class RunOver(UserError):
     fact: str
 
     def __str__(self) -> str:
-        return f"run {self.run} cannot take it: {self.fact}. Start, retry or fork a run instead."
+        return f"run {self.run} cannot take it: {self.fact}. Start another, or fork it."
 
 
 @dataclass(eq=False, repr=False)
@@ -266,7 +266,7 @@ class VerdictRefused(UserError):
     fact: str
 
     def __str__(self) -> str:
-        return f"the verdict on effect {self.effect} does not count: {self.fact}. Look at it again."
+        return f"the verdict on effect {self.effect} does not count: {self.fact}. See how it stands now."
 
 
 @dataclass(eq=False, repr=False)

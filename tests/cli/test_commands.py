@@ -17,7 +17,7 @@ import pytest
 
 from onward.cli.abbreviation import Unclear, the_one
 from onward.cli.main import commands, main
-from onward.cli.output import from_text, line_of, shown
+from onward.cli.output import from_text, line_of, shown, table
 from onward.errors import NotFound
 from tests.house.source import ROOT
 
@@ -186,6 +186,17 @@ def test_no_colour_where_nobody_wants_it(shop: str) -> None:
     out = on_a_terminal(["runs", "list"], {"NO_COLOR": "1"})
     assert "failed" in out
     assert "\x1b[3" not in out
+
+
+def test_a_narrow_terminal_loses_nothing(shop: str) -> None:
+    out = on_a_terminal(["runs", "list"], {"COLUMNS": "20", "NO_COLOR": "1"})
+    assert "paused (reconciliation)" in out
+    assert out.count("\n") == 7
+
+
+def test_a_column_with_nothing_in_it_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    table(["A", "B", "C"], [["1", None, "x"], ["10", None, None]])
+    assert capsys.readouterr().out == "A   C\n1   x\n10  -\n"
 
 
 def test_a_pipe_gets_plain_text(shop: str, process: Ask) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -99,8 +98,7 @@ def test_an_operator_signals_and_cancels(url: str, process: Ask) -> None:
     assert asyncio.run(broken(url)) == []
 
 
-def test_output_may_be_cut_off(shop: str) -> None:
-    """`onward runs list | head -1` prints no complaint."""
+def test_nobody_is_bothered_when_the_reader_has_gone(shop: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "onward", "runs", "list", "--json"],
         stdout=subprocess.PIPE,
@@ -109,7 +107,6 @@ def test_output_may_be_cut_off(shop: str) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        json.loads(process.stdout.readline())
         process.stdout.close()
         assert process.stderr.read() == ""
         process.wait(60)

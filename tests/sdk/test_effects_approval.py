@@ -202,34 +202,36 @@ async def tried() -> int:
     return await paced_and_tried(7)
 
 
-def gaps() -> list[float]:
-    times = sorted(at for _, _, at in sent)
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+def last_sent() -> float:
+    return max(at for _, _, at in sent)
 
 
 @pytest.mark.parametrize("warm", [0, 1000])
 async def test_sends_are_spaced_evenly_within_a_run(app: App, warm: int) -> None:
     async with working(app, warm=warm):
+        begun = time.monotonic()
         assert await app.run(many_paced) == [0, 1, 2, 3]
     assert len(sent) == 4
-    assert sum(gaps()) > 0.12
+    assert last_sent() - begun >= 0.15
 
 
 async def test_sends_are_spaced_evenly_across_workers(app: App) -> None:
     async with working(app), app.worker(), app.worker():
+        begun = time.monotonic()
         runs = [await app.start(one_paced, n) for n in range(5)]
         assert [await run.result(timeout="10s") for run in runs] == [0, 1, 2, 3, 4]
     assert len(sent) == 5
-    assert sum(gaps()) > 0.17
+    assert last_sent() - begun >= 0.2
 
 
 @pytest.mark.parametrize("warm", [0, 1000])
 async def test_every_attempt_waits_for_a_turn_of_its_own(app: App, warm: int) -> None:
     does[:] = [NotApplied("busy"), NotApplied("busy")]
     async with working(app, warm=warm):
+        begun = time.monotonic()
         assert await app.run(tried) == 7
     assert len(sent) == 3
-    assert sum(gaps()) > 0.08
+    assert last_sent() - begun >= 0.1
 
 
 async def test_a_turn_that_was_waited_for_is_not_given_away_when_the_run_leaves_memory(
@@ -247,9 +249,10 @@ async def test_a_turn_that_was_waited_for_is_not_given_away_when_the_run_leaves_
                 states = {await first.state(), await second.state()}
                 return states == {"succeeded"}
 
+            begun = time.monotonic()
             await until(both)
     assert len(sent) == 2
-    assert gaps()[0] < 1.0
+    assert last_sent() - begun < 1.1
 
 
 @effect(rate="1/600ms")

@@ -38,7 +38,8 @@ CODES = {
 }
 
 MOVES = {
-    "Check", "Choose", "Drop", "Keep", "Catch", "Resume", "See", "Start", "Try", "Upgrade", "Use", "Widen",
+    "Catch", "Check", "Choose", "Drop", "Keep", "Resume", "See", "Start", "Try", "Upgrade", "Use",
+    "Widen",
 }  # fmt: skip
 
 CARRY = """

@@ -116,8 +116,8 @@ def _answered(out: Output, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
         return asyncio.run(ask())
     except OnwardError as error:
         failure = error
-    except click.ClickException:
-        raise
+    except (click.ClickException, BrokenPipeError):
+        raise  # click knows what to do: say how it is used; fall silent when nobody reads on
     except Exception as error:  # noqa: BLE001 - nobody above could say more of it
         failure = InvariantBroken(f"{type(error).__name__}: {error}")
         failure.__cause__ = error

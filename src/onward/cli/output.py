@@ -133,6 +133,7 @@ def _plain(value: Any) -> Any:
 def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Let rich print a table; False if it is not installed."""
     try:
+        from rich.cells import cell_len
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
@@ -144,6 +145,6 @@ def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     for row in rows:
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell.split(" ")[0], "")) for cell in row))
     # Where a terminal is narrow it breaks the lines itself: nothing is cut, folded or left out.
-    wide = sum(max(map(len, column)) + 2 for column in zip(head, *rows, strict=True))
+    wide = sum(max(map(cell_len, column)) + 2 for column in zip(head, *rows, strict=True))
     Console(width=wide).print(drawn)
     return True

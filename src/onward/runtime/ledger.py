@@ -88,7 +88,9 @@ class Ledger:
         elif row.args_hash != call.args_hash:
             self._execution.misfit(call, row.args_hash)
         else:
-            call.take_up_row(row, as_effect(row))
+            # Our time is ahead of the database's if that was put back: windows must not seem over.
+            ahead = max(0, self._host.now() - row.read_at)
+            call.take_up_row(row, _later(as_effect(row), ahead))
             self._recall(call, row)
         self._execution.pump()
 
@@ -285,7 +287,7 @@ class Ledger:
                 self.look(call)
                 return
             is_new = call.effect.version == 0 or call.effect.state is not to.state
-            call.effect = _kept(to, row, outcome.at)
+            call.effect = _kept(to, row, max(outcome.at, self._host.now()))
             call.is_kept = True
             if is_new and call.waits_for_somebody:
                 tell_effect(self._host.observer, self._execution.scope, row, self._host.now())
@@ -293,6 +295,12 @@ class Ledger:
             self._execution.pump()
 
         self._journal.keep_effect(call, row, written)
+
+
+def _later(effect: Effect, by: Duration) -> Effect:
+    """Return an effect with the end of its window put off."""
+    until = effect.settle_until
+    return changed(effect, settle_until=None if until is None else until + by)
 
 
 def _kept(effect: Effect, row: EffectWrite, at: Instant) -> Effect:

@@ -153,6 +153,8 @@ class EffectRow(NamedTuple):
     decided_at: Instant | None
     created_at: Instant
     updated_at: Instant
+    read_at: Instant
+    """What time the database had when this was read."""
 
 
 class DeliveryMove(NamedTuple):

@@ -1,0 +1,48 @@
+"""The table of outcomes of effects is what comes of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "guides" / "effects-outcomes.md"
+
+
+def checked(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "effect_outcomes.py"), "--check", *options],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_table_of_outcomes_is_what_comes_of_every_case() -> None:
+    told = checked()
+    assert told.returncode == 0, told.stderr or "run `make docs`"
+
+
+def test_an_outcome_that_is_another_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "effects-outcomes.md"
+    table = PAGE.read_text(encoding="utf-8")
+    page.write_text(table.replace("`skipped` | `EffectSkipped` | 1", "`skipped` | waits | 1", 1))
+
+    told = checked("--page", str(page))
+
+    assert told.returncode == 1
+    assert "effects-outcomes.md is stale" in told.stderr
+
+
+def test_without_proof_nothing_is_sent_twice_in_the_table() -> None:
+    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    twice = [row for row in rows if len(row) == 6 and row[5].rstrip(" |") in ("2", "3")]
+    proofs = ("raises `NotApplied`", "`NotApplied`", "it did not")
+    assert len(twice) > 10
+    for handler, reconciler, operator, *_ in twice:
+        assert any(handler.startswith(f"| {proof}") for proof in proofs[:1]) or (
+            reconciler in proofs or operator in proofs
+        )

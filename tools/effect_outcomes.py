@@ -1,0 +1,287 @@
+"""Play every case of an effect for real, and write down what came of it.
+
+    python tools/effect_outcomes.py            writes docs/guides/effects-outcomes.md
+    python tools/effect_outcomes.py --check    exits with 1 if that page is stale
+
+A case is what the handler did, what the reconciler says and what the operator says. Each is a run of
+its own in a database in memory, on a clock that jumps from one thing to the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from onward import App, Applied, NotApplied, Run, Unknown, effect, effect_key, workflow
+from onward.errors import EffectSkipped, Unencodable, VerdictRefused
+from onward.sdk.effects import EffectInfo
+from onward.testing.clock import VirtualClock, VirtualLoop
+
+PAGE = Path(__file__).parent.parent / "docs" / "guides" / "effects-outcomes.md"
+
+HEAD = """# What comes of an effect
+
+Every case was played by `tools/effect_outcomes.py`, which wrote this page; `make docs` plays them again.
+[Effects](effects.md) explains the words.
+
+A dash means that nobody was asked: what happened was known before. "Waits" means that the call in the body does not
+return: other branches go on, and when nothing else can move the run is paused for `reconciliation` or `approval` until
+an operator has spoken. Where a second call is made, it returns, unless the handler does the same each time.
+"""
+
+APPROVAL = """## With `approve=True`
+
+Nothing is sent before an operator has approved it; from then on all is as above.
+"""
+
+NOBODY = "-"
+SPOKEN = "what it returned"
+RESULT = "the result that was found"
+GIVEN = "the operator's result"
+PATIENCE_SECONDS = 3600
+
+
+class Case(NamedTuple):
+    """What everybody does in one run."""
+
+    handler: str
+    reconciler: str
+    operator: str
+
+
+class Outcome(NamedTuple):
+    """What came of it; the first three are a case, without those who were not asked."""
+
+    handler: str
+    reconciler: str
+    operator: str
+    state: str
+    body: str
+    sends: int
+
+
+# --- what they do ---------------------------------------------------------------------------------
+
+
+class Play:
+    """The case that is played, and what was seen of it."""
+
+    case: Case
+    sends = 0
+    asked = 0
+    is_asked_again = False
+    was_unsure = False
+
+
+play = Play()
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+def refuse() -> None:
+    raise NotApplied("not now", after="1s")
+
+
+def lose() -> None:
+    raise ConnectionError("no reply")
+
+
+HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
+    "returns": (lambda: None, False),
+    "returns what cannot be stored": (threading.Lock, False),
+    "raises `NotApplied`": (refuse, False),
+    "raises `NotApplied` each time": (refuse, True),
+    "raises anything else": (lose, False),
+    "raises anything else each time": (lose, True),
+    "takes too long": (hang, False),
+    "its worker vanishes": (hang, False),
+}
+
+RECONCILERS: dict[str, Callable[[], Any] | None] = {
+    "there is none": None,
+    "`Applied`": lambda: Applied(RESULT),
+    "`NotApplied`": NotApplied,
+    "`Unknown`": Unknown,
+    "raises": lose,
+}
+
+OPERATORS = {
+    NOBODY: None,
+    "it happened": "applied",
+    "it did not": "not_applied",
+    "skip": "skip",
+    "ask again": "ask_again",
+}
+
+
+async def handle() -> str:
+    effect_key()
+    play.sends += 1
+    does, is_steady = HANDLERS[play.case.handler]
+    answer = does() if play.sends == 1 or is_steady else None
+    if asyncio.iscoroutine(answer):
+        await answer
+    return SPOKEN if answer is None else answer
+
+
+async def reconcile(*, key: str) -> Any:
+    assert key
+    play.asked += 1
+    if play.is_asked_again:
+        return Applied(RESULT)
+    says = RECONCILERS[play.case.reconciler]
+    assert says is not None
+    return says()
+
+
+blind = effect(name="blind")(handle)
+sought = effect(name="sought", reconcile=reconcile)(handle)
+approved = effect(name="approved", approve=True)(handle)
+
+
+@workflow
+async def body(which: str) -> str:
+    """Make the call, and say what it came to."""
+    try:
+        return await {"blind": blind, "sought": sought, "approved": approved}[which]()
+    except (NotApplied, EffectSkipped, Unencodable) as error:
+        return f"`{type(error).__name__}`"
+
+
+# --- a case is played -----------------------------------------------------------------------------
+
+
+def played(case: Case) -> Outcome:
+    """Return what came of a case."""
+    play.case, play.sends, play.asked = case, 0, 0
+    play.is_asked_again = play.was_unsure = False
+    clock = VirtualClock()
+
+    async def go() -> Outcome:
+        async with App(":memory:", clock=clock, spawn=None) as app:
+            which = "blind" if RECONCILERS[case.reconciler] is None else "sought"
+            run = await app.start(body, which)
+            if case.handler == "its worker vanishes":
+                async with app.worker(workflows=[body]):
+                    await _until(app, run, "in_flight")
+            async with app.worker(workflows=[body]):
+                operator = await _speak(app, run, case)
+                return await _seen(app, run, case, operator)
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        return runner.run(go())
+
+
+async def _until(app: App, run: Run[str], state: str) -> None:
+    while [each.state for each in await app.effects.of(run.id)] != [state]:
+        await asyncio.sleep(0.1)
+
+
+async def _rests(app: App, run: Run[str]) -> EffectInfo:
+    """Wait until nothing happens any more without a human, and return the effect."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await run.state() not in ("paused", "succeeded"):  # noqa: ASYNC110 - no one tells
+            await asyncio.sleep(1)
+    [info] = await app.effects.of(run.id)
+    play.was_unsure = play.was_unsure or info.state == "indeterminate"
+    return info
+
+
+async def _speak(app: App, run: Run[str], case: Case) -> str:
+    """Say what the operator says, as often as it is needed; return what that was."""
+    verdict, spoken = OPERATORS[case.operator], NOBODY
+    while (info := await _rests(app, run)).state == "indeterminate" and verdict is not None:
+        spoken = case.operator
+        play.is_asked_again = verdict == "ask_again"
+        try:
+            await _resolve(app, info, verdict)
+        except VerdictRefused:
+            return f"{spoken} (refused)"
+        await asyncio.sleep(1)
+    return spoken
+
+
+async def _resolve(app: App, info: EffectInfo, verdict: Any) -> None:
+    if verdict == "not_applied":  # before that it is refused: a frozen worker could still send
+        assert info.judged_from is not None
+        await asyncio.sleep((info.judged_from - info.updated_at).total_seconds() + 1)
+    await app.effects.resolve(info.id, verdict, result=GIVEN, reason="it is so")
+
+
+async def _seen(app: App, run: Run[str], case: Case, operator: str) -> Outcome:
+    info = await _rests(app, run)
+    got = "waits" if await run.state() == "paused" else await run.result()
+    reconciler = case.reconciler if play.asked or play.was_unsure else NOBODY
+    if operator == "ask again":
+        operator = "ask again, and now it is `Applied`"
+    return Outcome(case.handler, reconciler, operator, f"`{info.state}`", got, play.sends)
+
+
+def approvals() -> list[Outcome]:
+    """Return what came of effects that wait for approval."""
+    found = []
+    for word in ("nothing", "approves", "rejects"):
+        play.case, play.sends = Case("returns", "there is none", NOBODY), 0
+        clock = VirtualClock()
+
+        async def go(word: str = word) -> Outcome:
+            app = App(":memory:", clock=clock, spawn=None)  # noqa: B023 - it is called at once
+            async with app, app.worker(workflows=[body]):
+                run = await app.start(body, "approved")
+                info = await _rests(app, run)
+                if word == "approves":
+                    await app.effects.approve(info.id, reason="it may")
+                elif word == "rejects":
+                    await app.effects.reject(info.id, reason="it may not")
+                await asyncio.sleep(1)
+                return await _seen(app, run, play.case, word)
+
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:  # noqa: B023
+            found.append(runner.run(go()))
+    return found
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def page() -> str:
+    """Return the whole page as it should be."""
+    cases = map(Case._make, product(HANDLERS, RECONCILERS, OPERATORS))
+    outcomes = list(dict.fromkeys(map(played, cases)))
+    columns = ("handler", "reconciler", "operator", "ledger", "the body gets", "sends")
+    table = _table(columns, outcomes)
+    words = [(each.operator, each.state, each.body, each.sends) for each in approvals()]
+    small = _table(("operator", "ledger", "the body gets", "sends"), words)
+    return f"{HEAD}\n{table}\n{APPROVAL}\n{small}"
+
+
+def _table(columns: tuple[str, ...], rows: Any) -> str:
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def main() -> int:
+    """Write the page, or say whether it is stale."""
+    parser = argparse.ArgumentParser(description="Play every case of an effect.")
+    parser.add_argument("--check", action="store_true", help="only say whether the page is stale")
+    parser.add_argument("--page", type=Path, default=PAGE, help="where the page is")
+    options = parser.parse_args()
+    if not options.check:
+        options.page.write_text(page(), encoding="utf-8")
+        return 0
+    if options.page.exists() and options.page.read_text(encoding="utf-8") == page():
+        return 0
+    print(f"{options.page.name} is stale: run `make docs`.", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
