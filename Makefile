@@ -60,6 +60,7 @@ docs: $(FULL) ## Redraw the generated pages and test all pages.
 ifneq ($(DRAW),)
 	$(BIN)/python $(DRAW)
 endif
+	$(BIN)/python tools/effect_outcomes.py
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
 	@echo "The pages are Markdown; begin with docs/index.md. A site comes later."
 

@@ -3,8 +3,8 @@
     python tools/effect_outcomes.py            writes docs/guides/effects-outcomes.md
     python tools/effect_outcomes.py --check    exits with 1 if that page is stale
 
-A case is what the handler did, what the reconciler says and what the operator says. Each is a run of
-its own in a database in memory, on a clock that jumps from one thing to the next.
+A case is what the handler did, what the reconciler says and what the operator says. Each is a run
+of its own in a database in memory, on a clock that jumps from one thing to the next.
 """
 
 from __future__ import annotations
@@ -13,26 +13,31 @@ import argparse
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward import App, Applied, NotApplied, Run, Unknown, effect, effect_key, workflow
+from onward import App, Applied, NotApplied, Unknown, effect, effect_key, workflow
 from onward.errors import EffectSkipped, Unencodable, VerdictRefused
-from onward.sdk.effects import EffectInfo
 from onward.testing.clock import VirtualClock, VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward import Run
+    from onward.sdk.effects import EffectInfo
 
 PAGE = Path(__file__).parent.parent / "docs" / "guides" / "effects-outcomes.md"
 
 HEAD = """# What comes of an effect
 
-Every case was played by `tools/effect_outcomes.py`, which wrote this page; `make docs` plays them again.
-[Effects](effects.md) explains the words.
+Every case was played by `tools/effect_outcomes.py`, which wrote this page; `make docs` plays them
+again. [Effects](effects.md) explains the words.
 
-A dash means that nobody was asked: what happened was known before. "Waits" means that the call in the body does not
-return: other branches go on, and when nothing else can move the run is paused for `reconciliation` or `approval` until
-an operator has spoken. Where a second call is made, it returns, unless the handler does the same each time.
+A dash means that nobody was asked: what happened was known before. "Waits" means that the call in
+the body does not return: other branches go on, and when nothing else can move the run is paused for
+`reconciliation` or `approval` until an operator has spoken. Where a second call is made, it returns,
+unless the handler does the same each time.
 """
 
 APPROVAL = """## With `approve=True`
@@ -181,8 +186,9 @@ def played(case: Case) -> Outcome:
 
 
 async def _until(app: App, run: Run[str], state: str) -> None:
-    while [each.state for each in await app.effects.of(run.id)] != [state]:
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while [each.state for each in await app.effects.of(run.id)] != [state]:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 async def _rests(app: App, run: Run[str]) -> EffectInfo:

@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Signal, effect, effect_key, step, workflow
 from onward.codec import StepFailed
-from onward.errors import EffectSkipped
+from onward.errors import EffectSkipped, VerdictRefused
 from tests.sdk.ledgers import effect_of, outcomes, states_of
 from tests.sdk.watching import until, until_state, working
 
@@ -227,8 +227,7 @@ async def test_an_effect_of_a_run_that_was_ended_by_force_is_judged_afterwards(a
         async def is_judged() -> bool:
             try:
                 await app.effects.resolve(info.id, "applied", result="a", reason="looked")
-            except onward.errors.VerdictRefused as refused:
-                assert "may be under way until" in refused.fact
+            except VerdictRefused:
                 return False
             return True
 

@@ -10,7 +10,7 @@ import pytest
 from onward import App, NotApplied, Retry, Signal, effect, effect_key, step, workflow
 from onward.errors import RunOver
 from tests.sdk.deploys import deployed
-from tests.sdk.ledgers import effect_of, outcomes
+from tests.sdk.ledgers import effect_of
 from tests.sdk.watching import until_state, working
 
 if TYPE_CHECKING:

@@ -285,8 +285,6 @@ def test_a_reconciler_that_does_not_know_is_asked_for_minutes() -> None:
     assert (len(sent), len(asked)) == (1, 5)
 
 
-
-
 @effect(reconcile=look_up, timeout="30s", settle="10s")
 async def suspended(text: str) -> str:
     clock = suspensions.pop(0) if suspensions else None

@@ -15,7 +15,9 @@ import pytest
 from onward import App, Run, Signal, SyncApp, SyncRun, step, workflow
 from onward.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
 from onward.sdk.background import WouldBlock
+from onward.sdk.effects import Effects
 from onward.sdk.sync import SyncWithin
+from onward.sdk.sync_effects import SyncEffects
 from onward.sdk.within import Within
 
 if TYPE_CHECKING:
@@ -198,7 +200,8 @@ def public(kind: type) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("original", "mirror"), [(App, SyncApp), (Run, SyncRun), (Within, SyncWithin)]
+    ("original", "mirror"),
+    [(App, SyncApp), (Run, SyncRun), (Within, SyncWithin), (Effects, SyncEffects)],
 )
 def test_every_call_is_mirrored_with_its_parameters(original: type, mirror: type) -> None:
     mirrored = {name: inspect.signature(call).parameters for name, call in public(mirror).items()}

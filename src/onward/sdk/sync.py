@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from onward.sdk.background import Background
 from onward.sdk.run import UNCHANGED
+from onward.sdk.sync_effects import SyncEffects
 from onward.store.sqlite.threads import drive
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class SyncApp:
         self._call = self._background.call
         self._users = 0
         self._opening = threading.Lock()
+        self.effects = SyncEffects(app.effects, self._background)
+        """The ledger of effects: what waits for somebody, and verdicts."""
 
     def __enter__(self) -> Self:
         with self._opening:
