@@ -50,7 +50,7 @@ def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         is_shared = place.startswith(folder) and ".test_" not in place.removeprefix(folder)
         return place == module or is_shared
 
-    for place in ("workflow", "step"):
+    for place in ("workflow", "step", "effect"):
         known = sys.modules[f"onward.sdk.{place}"].registered
         own = {
             name: [each for each in same if is_own(each.fn.__module__)]

@@ -36,8 +36,8 @@ again. [Effects](effects.md) explains the words.
 
 A dash means that nobody was asked: what happened was known before. "Waits" means that the call in
 the body does not return: other branches go on, and when nothing else can move the run is paused for
-`reconciliation` or `approval` until an operator has spoken. Where a second call is made, it returns,
-unless the handler does the same each time.
+`reconciliation` or `approval` until an operator has spoken. Where a second call is made, it
+returns, unless the handler does the same each time.
 """
 
 APPROVAL = """## With `approve=True`

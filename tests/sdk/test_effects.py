@@ -57,7 +57,8 @@ async def odd_deed(text: str) -> int:
 @effect(timeout="30ms")
 async def slow_deed(text: str) -> str:
     act(text)
-    return await asyncio.Event().wait() and text
+    await asyncio.Event().wait()
+    return text
 
 
 @workflow
@@ -141,9 +142,7 @@ async def test_one_that_is_not_async_runs_in_a_thread(app: App) -> None:
 
 async def test_one_that_is_not_async_must_state_its_time_limit() -> None:
     with pytest.raises(BadInput, match="State the timeout"):
-
-        @effect
-        def endless() -> None: ...
+        effect(name="endless")(act)
 
 
 async def test_a_result_that_cannot_be_kept_is_an_error_in_the_body_of_something_that_happened(

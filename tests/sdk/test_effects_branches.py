@@ -115,8 +115,8 @@ async def test_a_timeout_is_delivered_when_the_ledger_has_settled(
 async def with_a_sibling() -> str:
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(gated("a"))  # type: ignore[arg-type]
-            group.create_task(breaks())  # type: ignore[arg-type]
+            group.create_task(gated("a"))
+            group.create_task(breaks())
     except* StepFailed:
         seen.append("failed")
     return "over"

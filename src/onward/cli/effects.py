@@ -15,7 +15,7 @@ from onward.cli.value import from_json
 from onward.core.effect import Verdict
 from onward.core.run import TERMINAL
 from onward.errors import BadInput
-from onward.sdk.effect import registered
+from onward.sdk import effect as known
 
 if TYPE_CHECKING:
     from onward.cli.command import Desk
@@ -142,7 +142,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     info = await find(desk, effect_id)
     if module is not None:
         _import(module)
-    if verdict == Verdict.APPLIED and info.name not in registered:
+    if verdict == Verdict.APPLIED and info.name not in known.registered:
         desk.out.note("The result is not checked here; --module with your code would do that.")
     after = await desk.app.effects.resolve(
         info.id, verdict, result=value, reason=reason, version=version, by=by

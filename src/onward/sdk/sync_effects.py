@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onward.sdk.background import Background
-    from onward.sdk.effects import EffectInfo, Effects, VerdictWord
+    from onward.sdk.effects import EffectChoice, EffectInfo, Effects, VerdictWord
 
 
 class SyncEffects:
@@ -19,6 +19,18 @@ class SyncEffects:
     def pending(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
         """Return effects that are not settled."""
         return self._call(self._effects.pending(limit=limit, after=after))
+
+    def all(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
+        """Return all effects."""
+        return self._call(self._effects.all(limit=limit, after=after))
+
+    def find(self, beginning: str, *, limit: int = 10) -> list[EffectInfo]:
+        """Return effects whose id begins like this."""
+        return self._call(self._effects.find(beginning, limit=limit))
+
+    def choices(self, effect_id: str) -> list[EffectChoice]:
+        """Return what can be said of an effect."""
+        return self._call(self._effects.choices(effect_id))
 
     def of(self, run: str) -> list[EffectInfo]:
         """Return all effects of the newest run of an id."""
