@@ -12,6 +12,7 @@
     │   ├── StoreUnusable      the store is there, but cannot be used as it is
     │   ├── SchemaTooNew       the database was migrated by a newer Onward
     │   ├── NotInBody          a workflow body does what only a step may do
+    │   ├── WouldBlock         a call that waits was made where an event loop runs
     │   ├── NoWorker           nobody serves the queue of a run
     │   ├── TimedOut           a step, or what a run waited for, took too long
     │   ├── RunOver            the run is over, and takes nothing any more
@@ -219,6 +220,20 @@ class NotInBody(UserError, RuntimeError):
 
 
 @dataclass(eq=False, repr=False)
+class WouldBlock(UserError, RuntimeError):
+    """A call that waits was made in a thread whose event loop would stand still meanwhile."""
+
+    code: ClassVar[str] = "would_block"
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} was called where an event loop runs, and would stop it. "
+            "Await the async App there, or make the call in a thread: asyncio.to_thread(...)."
+        )
+
+
+@dataclass(eq=False, repr=False)
 class NoWorker(UserError):
     """A run was started, but nobody serves its queue."""
 
@@ -266,7 +281,8 @@ class VerdictRefused(UserError):
     fact: str
 
     def __str__(self) -> str:
-        return f"the verdict on effect {self.effect} does not count: {self.fact}. See how it stands now."
+        what = f"the verdict on effect {self.effect}"
+        return f"{what} does not count: {self.fact}. See how it stands now."
 
 
 @dataclass(eq=False, repr=False)

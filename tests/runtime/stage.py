@@ -11,7 +11,7 @@ import asyncio
 import random
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from onward.codec import decode, encode, encode_error, signature_of
 from onward.core.lease import Fate
@@ -26,14 +26,13 @@ from onward.telemetry.observer import SILENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.codec import Arguments
-    from onward.core.effect import Window
-    from onward.core.instant import Duration, Instant
+    from onward.core.instant import Instant
     from onward.core.ports import Clock
     from onward.runtime.calls import StepCall
-    from onward.runtime.effects import EffectCall
+    from onward.runtime.errands import Errands
+    from onward.runtime.sender import Sender
     from onward.store.commit import Commit
-    from onward.store.rows import EffectRow, Move, NewRun, RunEnd, Started
+    from onward.store.rows import Move
 
 EPOCH = 1_800_000_000_000_000
 UID = "01a1de9b-5b4c-728b-97c9-000000000001"
@@ -56,8 +55,18 @@ class Story:
         return {row.identity: (row.name, row.args_hash, row.payload) for row in self.closed()}
 
 
+class NoErrands:
+    """Nobody here starts other runs, or retries this one."""
+
+    def retry(self, execution: Execution, move: Move) -> None:
+        return None
+
+
 class Stage:
     """Plays one run to its end."""
+
+    errands = cast("Errands", NoErrands())
+    sender = cast("Sender", None)
 
     def __init__(
         self,
@@ -114,24 +123,6 @@ class Stage:
         else:
             execution.steps.close(call, payload=pack(call.definition.shape.encode_result(result)))
 
-    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
-        raise NotImplementedError
-
-    def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
-        raise NotImplementedError
-
-    def dismiss(self, children: list[str]) -> asyncio.Future[None]:
-        raise NotImplementedError
-
-    def limit(self, key: str, most: int) -> None:
-        return None
-
-    def retry(self, execution: Execution, move: Move) -> None:
-        return None
-
-    def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
-        raise NotImplementedError
-
     def progress(self, execution: Execution, value: bytes) -> None:
         raise NotImplementedError
 
@@ -140,20 +131,6 @@ class Stage:
         raise NotImplementedError
 
     def chance(self) -> float:
-        raise NotImplementedError
-
-    def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
-        raise NotImplementedError
-
-    def turn(self, key: str, interval: Duration) -> asyncio.Future[Duration]:
-        raise NotImplementedError
-
-    def send_effect(
-        self, execution: Execution, call: EffectCall, window: Window
-    ) -> asyncio.Task[None]:
-        raise NotImplementedError
-
-    def ask_effect(self, execution: Execution, call: EffectCall) -> asyncio.Task[None]:
         raise NotImplementedError
 
     def look(self, execution: Execution) -> None:

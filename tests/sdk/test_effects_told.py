@@ -7,6 +7,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from onward import App, NotApplied, Retry, Signal, Unknown, effect, workflow
 from onward.telemetry import RunFilter
@@ -157,6 +161,25 @@ async def test_what_a_handler_and_a_reconciler_log_says_where_they_are(memory: A
     places = [(record.getMessage(), vars(record)["step"]) for record in log.records]
     assert places == [("sending", "pay_and_look"), ("asking", "pay_and_look")]
     assert {vars(record)["run"] for record in log.records} == {run.id}
+
+
+def test_an_attempt_is_a_span_below_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    does[:] = [NotApplied("busy")]
+
+    async def work() -> None:
+        app = App(":memory:")
+        async with working(app):
+            assert await app.run(pays) == "paid"
+
+    asyncio.run(work())
+    spans = exporter.get_finished_spans()
+    facts = [dict(span.attributes or {}) for span in spans if span.name == "onward.step"]
+    tries = [(each["onward.step"], each["onward.attempt"]) for each in facts]
+    assert tries == [("pay", 1), ("pay", 2)]
+    assert [each["onward.outcome"] for each in facts] == ["failed", "succeeded"]
 
 
 # --- somebody is called ---------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward import App, Run, Signal, SyncApp, SyncRun, step, workflow
-from onward.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable
-from onward.sdk.background import WouldBlock
+from onward.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable, WouldBlock
 from onward.sdk.effects import Effects
 from onward.sdk.sync import SyncWithin
 from onward.sdk.sync_effects import SyncEffects

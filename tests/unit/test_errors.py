@@ -38,7 +38,7 @@ CODES = {
 }
 
 MOVES = {
-    "Catch", "Check", "Choose", "Drop", "Keep", "Resume", "See", "Start", "Try", "Upgrade", "Use",
+    "Await", "Catch", "Check", "Choose", "Drop", "Keep", "Resume", "See", "Start", "Try", "Upgrade", "Use",
     "Widen",
 }  # fmt: skip
 

@@ -38,7 +38,7 @@ class Exits:
         """End the run, or let another follow it if it is to be retried as a whole."""
         failpoint("finish.before")
         self._execution.stop(move)
-        retried = self._host.retry(self._execution, move) if may_retry else None
+        retried = self._host.errands.retry(self._execution, move) if may_retry else None
         if retried is not None:
             retried.add_done_callback(partial(self._retried, move, body))
         else:
@@ -74,7 +74,7 @@ class Exits:
         self._journal.when_written(partial(self._go_on, arguments))
 
     def _go_on(self, arguments: Arguments) -> None:
-        self._host.go_on(self._execution, arguments).add_done_callback(self._followed)
+        self._host.errands.go_on(self._execution, arguments).add_done_callback(self._followed)
 
     def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
         error = None if done.cancelled() else done.exception()

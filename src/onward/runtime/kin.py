@@ -62,7 +62,7 @@ class Kin:
     def _send(self, run: NewRun, call: RoutedStepCall) -> None:
         """Start the run of a step, once the limit that it is under holds."""
         limit, key = call.limit, run.flow_key
-        declared = None if limit is None or key is None else self._host.limit(key, limit)
+        declared = None if limit is None or key is None else self._host.errands.limit(key, limit)
         if declared is None:
             self._wait_for(call, run.uid, (run,))
             return
@@ -97,7 +97,7 @@ class Kin:
 
     def _ask(self, run: NewRun, call: ChildCall | StartCall, on_conflict: str | None) -> None:
         self.asking += 1
-        asked = self._host.start(run, on_conflict)
+        asked = self._host.errands.start(run, on_conflict)
         asked.add_done_callback(lambda done: self._answered(call, run, done))
 
     def _answered(
@@ -142,7 +142,7 @@ class Kin:
     def _look(self, call: ChildCall) -> None:
         """See whether a run is over that does not tell this one."""
         self.asking += 1
-        self._host.end_of(call.child).add_done_callback(lambda done: self._seen(call, done))
+        self._host.errands.end_of(call.child).add_done_callback(lambda done: self._seen(call, done))
 
     def _seen(self, call: ChildCall, done: asyncio.Future[RunEnd | None]) -> None:
         self.asking -= 1
@@ -204,7 +204,7 @@ class Kin:
     def end(self, children: list[str], then: Callable[[], None]) -> None:
         """Tell children to stop, or those that follow them by now; only then go on."""
         self.asking += 1
-        self._host.dismiss(children).add_done_callback(lambda done: self._told(done, then))
+        self._host.errands.dismiss(children).add_done_callback(lambda done: self._told(done, then))
 
     def _told(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
         self.asking -= 1

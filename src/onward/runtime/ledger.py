@@ -56,6 +56,7 @@ class Ledger:
         self._execution = execution
         self._journal = journal
         self._host = host
+        self._progress = partial(host.progress, execution)
         self.busy = 0
         """How many effects are being read, sent or asked about."""
 
@@ -73,7 +74,7 @@ class Ledger:
         self.busy += 1
         call.has_news = False
         key = call.key(self._execution.claimed)
-        self._host.effect(key).add_done_callback(lambda done: self._seen(call, done))
+        self._host.errands.effect(key).add_done_callback(lambda done: self._seen(call, done))
 
     def _seen(self, call: EffectCall, done: asyncio.Future[EffectRow | None]) -> None:
         self.busy -= 1
@@ -151,7 +152,7 @@ class Ledger:
         interval = call.definition.interval
         if interval is not None and call.turn is None:
             self.busy += 1
-            turn = self._host.turn(f"effect {call.name}", interval)
+            turn = self._host.errands.turn(f"effect {call.name}", interval)
             turn.add_done_callback(lambda done: self._turn(call, done))
             return
         call.turn = None
@@ -181,7 +182,7 @@ class Ledger:
         self.busy += 1
         call.doubt = None
         frame = window(call.definition.terms, at=began)
-        call.task = self._host.send_effect(self._execution, call, frame)
+        call.task = self._host.sender.send(self._execution, call, frame, self._progress)
         call.task.add_done_callback(lambda _: self._rested(call))
 
     def _rested(self, call: EffectCall) -> None:
@@ -211,7 +212,7 @@ class Ledger:
     def _ask(self, call: EffectCall) -> None:
         self.busy += 1
         call.asked_at = self._host.now()
-        call.task = self._host.ask_effect(self._execution, call)
+        call.task = self._host.sender.ask(self._execution, call, self._progress)
         call.task.add_done_callback(lambda _: self._rested(call))
 
     def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None:

@@ -34,24 +34,16 @@ from onward.telemetry.observer import SILENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onward.codec import Arguments
-    from onward.core.effect import Window
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
     from onward.runtime.calls import StepCall
     from onward.runtime.definition import Limits, Registry
-    from onward.runtime.effects import EffectCall
     from onward.store.commit import Commit
     from onward.store.hints import Ear
     from onward.store.rows import (
         Claimed,
-        EffectRow,
         InboxRow,
-        Move,
-        NewRun,
         RecordRow,
-        RunEnd,
-        Started,
     )
     from onward.store.store import Store
     from onward.store.writer import Outcome
@@ -129,7 +121,7 @@ class Worker:
             options.version,
             frozenset(options.tags),
         )
-        self._errands = Errands(store, self.id, ports.chance)
+        self.errands = Errands(store, self.id, ports.chance)
         self._writer = store.writer(self.id)
         self._writer.on_written = self._learn_time
         self._writer.observer = ports.observer
@@ -173,51 +165,9 @@ class Worker:
         """Return a number in [0, 1)."""
         return self._chance.random()
 
-    def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
-        """Read a row of the ledger."""
-        return self._errands.effect(key)
-
-    def turn(self, key: str, interval: Duration) -> asyncio.Future[Duration]:
-        """Return how long to wait before something of a limited rate may be done."""
-        return self._errands.turn(key, interval)
-
-    def send_effect(
-        self, execution: Execution, call: EffectCall, window: Window
-    ) -> asyncio.Task[None]:
-        """Start to make the call of an effect."""
-        return self._sender.send(execution, call, window, partial(self.progress, execution))
-
-    def ask_effect(self, execution: Execution, call: EffectCall) -> asyncio.Task[None]:
-        """Start to ask the reconciler of an effect."""
-        return self._sender.ask(execution, call, partial(self.progress, execution))
-
     def progress(self, execution: Execution, value: bytes) -> None:
         """Let others see how far a run is; from any thread."""
         self._board.put(execution.uid, execution.fence, value)
-
-    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
-        """Start a run under an id that may be taken; without `on_conflict` it must be free."""
-        return self._errands.start(run, on_conflict)
-
-    def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
-        """Return what came of a run, if it is over."""
-        return self._errands.end_of(uid)
-
-    def dismiss(self, children: list[str]) -> asyncio.Future[None]:
-        """Tell runs to stop, or those that follow them by now."""
-        return self._errands.dismiss(children)
-
-    def limit(self, key: str, most: int) -> asyncio.Future[None] | None:
-        """Let at most so many runs of a key be running at a time; None: that is so already."""
-        return self._errands.limit(key, most)
-
-    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool | None] | None:
-        """Let another run follow one that has failed, if that was asked for; None: it was not."""
-        return self._errands.retry(execution, move)
-
-    def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
-        """Let another run with other arguments follow one that ends."""
-        return self._errands.go_on(execution, arguments)
 
     def look(self, execution: Execution) -> None:
         """Read a run's inbox, and tell it."""
@@ -264,7 +214,7 @@ class Worker:
         self._performer = Performer(
             self._loop, threads, self._chance, self._limits, self.now, self.observer
         )
-        self._sender = Sender(self._loop, threads, self._clock, self.observer)
+        self.sender = Sender(self._loop, threads, self._clock, self.observer)
         self._board = ProgressBoard(self._store, self.id, self._loop)
         self._set_time(await self._store.now())
         await self._store.take_lease(self.id, self._options.lease)
@@ -451,7 +401,7 @@ class Worker:
             await self._ear.wait(end - self._loop.time())
         for execution in list(self.running.values()):
             execution.release()
-        await self._errands.close()
+        await self.errands.close()
         await self._board.close()
         await self._writer.close()
 

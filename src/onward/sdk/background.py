@@ -6,10 +6,9 @@ import asyncio
 import threading
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from onward.errors import Unavailable, UserError
+from onward.errors import Unavailable, WouldBlock
 from onward.store.clock import spawn_thread
 
 if TYPE_CHECKING:
@@ -19,20 +18,6 @@ if TYPE_CHECKING:
     from onward.core.ports import Spawned
 
 T = TypeVar("T")
-
-
-@dataclass(eq=False, repr=False)
-class WouldBlock(UserError, RuntimeError):
-    """A call that waits was made in a thread whose event loop would stand still meanwhile."""
-
-    code: ClassVar[str] = "would_block"
-    what: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} was called where an event loop runs, and would stop it. "
-            "Await the async App there, or make the call in a thread: asyncio.to_thread(...)."
-        )
 
 
 class Background:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 5
 SETTLE_SECONDS = 3
-START_SECONDS = 5
+START_SECONDS = 1
 TROUBLES = ("refused", "lost", "reply lost", "late", "slow")
 OFTEN = Retry(attempts=20, first="1s", factor=1)
 
@@ -61,8 +61,9 @@ class Shop:
             raise ConnectionError("the request got lost")
         if trouble == "late":
             loop, context = asyncio.get_running_loop(), self._world.context.copy()
-            late = self._draw.upto(SETTLE_SECONDS)
+            late = self._draw.upto(TIMEOUT_SECONDS + SETTLE_SECONDS)
             loop.call_later(late, self._apply, what, key, honours, context=context)
+            await asyncio.sleep(self._draw.one_of((0, 2 * TIMEOUT_SECONDS)))
             raise ConnectionError("no reply")
         self._apply(what, key, honours)
         if trouble == "reply lost":
