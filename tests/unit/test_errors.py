@@ -38,8 +38,8 @@ CODES = {
 }
 
 MOVES = {
-    "Await", "Catch", "Check", "Choose", "Drop", "Keep", "Resume", "See", "Start", "Try", "Upgrade", "Use",
-    "Widen",
+    "Await", "Catch", "Check", "Choose", "Drop", "Keep", "Resume", "See", "Start", "Try", "Upgrade",
+    "Use", "Widen",
 }  # fmt: skip
 
 CARRY = """
