@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from onward.cli.main import commands
-from tests.cli.shop import fill
+from tests.house.source import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,8 +93,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def _filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # In a process of its own, where no other test has defined anything.
     folder = tmp_path_factory.mktemp("shop")
-    asyncio.run(fill(str(folder / "onward.db")))
+    code = "import asyncio, sys; from tests.cli.shop import fill; asyncio.run(fill(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(folder / "onward.db")]
+    subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=True)
     return folder
 
 

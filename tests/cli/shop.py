@@ -78,9 +78,9 @@ async def fail() -> int:
     return await weigh(-1)
 
 
-async def fill(url: str, namespace: str = "default") -> None:
+async def fill(url: str) -> None:
     """Leave a database behind in which one of each waits for somebody."""
-    app = App(url, namespace=namespace)
+    app = App(url)
     async with app, app.worker():
         runs: list[Run[Any]] = [
             await app.start(pay.options(id="pay-1"), 500),

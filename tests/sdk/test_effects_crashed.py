@@ -57,7 +57,8 @@ async def calls(which: str) -> str:
 
 def loses_its_run(patch: pytest.MonkeyPatch, worker: Worker, state: str) -> list[str]:
     """Let a worker lose a run once the ledger has an effect of it in a state; return which."""
-    commit, lost = worker.commit, []
+    commit = worker.commit
+    lost: list[str] = []
 
     def then_lost(wish: Commit) -> asyncio.Future[Outcome]:
         answer = commit(wish)

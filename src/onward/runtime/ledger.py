@@ -180,7 +180,6 @@ class Ledger:
     def _intended(self, call: EffectCall, began: int) -> None:
         failpoint("effect.intended")
         self.busy += 1
-        call.doubt = None
         frame = window(call.definition.terms, at=began)
         call.task = self._host.sender.send(self._execution, call, frame, self._progress)
         call.task.add_done_callback(lambda _: self._rested(call))
@@ -287,10 +286,9 @@ class Ledger:
             if outcome.fate is Fate.BUSY:
                 self.look(call)
                 return
-            is_new = call.effect.version == 0 or call.effect.state is not to.state
             call.effect = _kept(to, row, max(outcome.at, self._host.now()))
             call.is_kept = True
-            if is_new and call.waits_for_somebody:
+            if call.waits_for_somebody:
                 tell_effect(self._host.observer, self._execution.scope, row, self._host.now())
             then()
             self._execution.pump()
