@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 # What operators ask for now and then may look at everything there is.
-FOR_PEOPLE = {"counts", "kinds_to_claim", "list_runs", "runs_to_claim"}
+FOR_PEOPLE = {
+    "counts", "kinds_to_claim", "list_effects", "list_runs", "runs_beginning", "runs_to_claim",
+}  # fmt: skip
 STATEMENTS = {
     name: statement
     for name, statement in DIALECT.statements().items()
