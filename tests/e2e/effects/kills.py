@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward import App
-from onward.errors import VerdictRefused
+from onward.errors import RunFailed, VerdictRefused
 from onward.store import open_store
 from tests.e2e.effects.orders import three_orders
 from tests.e2e.effects.sink import POINTS as SINK_POINTS
@@ -38,6 +38,7 @@ class Tally(NamedTuple):
 
     kind: str
     runs: int
+    crashed: int
     kills: int
     effects: int
     sends: int
@@ -57,6 +58,7 @@ class Siege:
         self._kind = kind
         self._witness = Witness(store)
         self._runs: list[Run[Any]] = []
+        self._crashed: list[Run[Any]] = []
         self._verdicts = 0
         self._kills = 0
 
@@ -100,22 +102,44 @@ class Siege:
         """Let one worker live, say what must be said, and hold the ends against the outside."""
         await self._crew.worker(*SHORT_LEASE)
         async with asyncio.timeout(3 * PATIENCE_SECONDS):
-            ends = asyncio.gather(*(run.result() for run in self._runs))
+            ends = asyncio.gather(*(self._ended(run) for run in self._runs))
             while not ends.done():
                 await self.speak()
                 await asyncio.wait([ends], timeout=0.1)
         await ends
-        assert await pending(self._app) == []
+        await self._see_nothing_left()
         await self._witness.look()
         return await self._tally()
+
+    async def _ended(self, run: Run[Any]) -> None:
+        try:
+            await run.result()
+        except RunFailed as failed:
+            # Five workers in a row died with it before it had got on: nobody tries a sixth time.
+            if failed.reason != "crashed":
+                raise
+            self._crashed.append(run)
+
+    async def _see_nothing_left(self) -> None:
+        """See that every uncertain effect of a run that was given up is listed, and no other."""
+        listed = {effect.id for effect in await pending(self._app)}
+        for run in self._crashed:
+            for effect in await self._app.effects.of(run.id):
+                assert (effect.id in listed) == (effect.state in UNCERTAIN), effect
+                listed.discard(effect.id)
+        assert listed == set()
 
     async def _tally(self) -> Tally:
         sent, applied = self._sink.count("sent"), self._sink.count("applied")
         keys: dict[str, str] = {}
         for run in self._runs:
-            made = {
-                effect.arguments["order"]: effect for effect in await self._app.effects.of(run.id)
-            }
+            effects = await self._app.effects.of(run.id)
+            if run in self._crashed:
+                keys |= dict.fromkeys([effect.id for effect in effects], "crashed")
+                assert all(sent[effect.id] <= effect.attempt for effect in effects)
+                assert all(applied[effect.id] <= 1 for effect in effects)
+                continue
+            made = {effect.arguments["order"]: effect for effect in effects}
             for told in await run.result():
                 order, _, outcome = told.partition(" ")
                 effect = made.pop(order)
@@ -128,6 +152,7 @@ class Siege:
         return Tally(
             self._kind,
             len(self._runs),
+            len(self._crashed),
             self._kills,
             len(keys),
             sent.total(),
