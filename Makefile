@@ -5,7 +5,7 @@
 
 PYTHON ?=
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 4
 
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python)
 VENV := .venv

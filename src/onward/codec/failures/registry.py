@@ -111,7 +111,7 @@ def register_error(
     Example:
         >>> from onward import register_error
         >>> @register_error
-        ... class SoldOut(Exception):
+        ... class OutOfTea(Exception):
         ...     pass
     """
     if kind is None:
