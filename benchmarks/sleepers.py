@@ -21,6 +21,7 @@ from pathlib import Path
 
 import onward
 from onward import App, workflow
+from onward.runtime.process import tune_collector
 from onward.testing.postgres import PostgresServer
 
 WARM = 10
@@ -53,7 +54,7 @@ async def measure(url: str, count: int, seconds: float) -> dict[str, float]:
         while len(AWAKE) < 100:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)
         AWAKE.clear()
-        gc.collect()
+        tune_collector()  # as `worker.serve()` does
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         await starts(app, count, until)

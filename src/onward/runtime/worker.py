@@ -20,6 +20,7 @@ from onward.runtime.execution import End, Execution
 from onward.runtime.keeper import Keeper
 from onward.runtime.perform import Performer
 from onward.runtime.postman import Postman
+from onward.runtime.process import tune_collector
 from onward.runtime.programs import Programs
 from onward.runtime.progress import ProgressBoard
 from onward.runtime.sender import Sender
@@ -243,7 +244,11 @@ class Worker:
             self._ear.poke()
 
     async def serve(self) -> None:
-        """Wait until this process is told to stop by SIGTERM or SIGINT, or the worker has ended."""
+        """Wait until this process is told to stop by SIGTERM or SIGINT, or the worker has ended.
+
+        A process that does this is a worker and nothing else, and is tuned for it.
+        """
+        tune_collector()
         signals = (signal.SIGTERM, signal.SIGINT)
         for number in signals:
             self._loop.add_signal_handler(number, self.stop)
