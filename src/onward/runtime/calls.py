@@ -6,7 +6,6 @@ crash, and how to turn the record of its outcome into what the body is handed.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode, decode_error
@@ -25,8 +24,11 @@ if TYPE_CHECKING:
     Decoder = Callable[[Any], Any]
 
 
-class Call(ABC):
-    """One durable call of a body, from asking to outcome."""
+class Call:
+    """One durable call of a body, from asking to outcome.
+
+    No ABC: asking which kind one is would cost more than most of what is done with it.
+    """
 
     kind: RecordKind
 
@@ -50,19 +52,19 @@ class Call(ABC):
         if record.due is not None:
             self.due = record.due
 
-    @abstractmethod
     def hand_over(self, record: Record) -> None:
         """Give the body its outcome.
 
         Raises:
             Undecodable: the outcome does not fit the code any more.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def is_abandoned(self) -> bool:
         """Say whether the body has stopped waiting for it."""
+        raise NotImplementedError
 
-    def throw(self, error: BaseException) -> None:  # noqa: B027 - most have nobody to throw it at
+    def throw(self, error: BaseException) -> None:
         """End the body's wait with an error that is not in history."""
 
 
@@ -108,9 +110,9 @@ class Awaited(Call):
             return TimedOut(f"the wait for {self.name!r}", "it may")
         return decode_error(unpack(record.payload.error))
 
-    @abstractmethod
     def value(self, record: Record) -> Any:
         """Return what a successful outcome is worth to the body."""
+        raise NotImplementedError
 
 
 class StepCall(Awaited):
