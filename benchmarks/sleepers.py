@@ -25,7 +25,7 @@ from onward.runtime.process import tune_collector
 from onward.testing.postgres import PostgresServer
 
 WARM = 10
-SLOTS = 500
+SLOTS = 2000
 AWAKE: list[float] = []
 
 

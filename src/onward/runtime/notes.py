@@ -11,7 +11,7 @@ that begins with a part of the history.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode, encode
@@ -96,7 +96,7 @@ class Notes:
         self._place: Place = (0, 0)
         self._write = write
         self._held: list[tuple[str, bytes]] | None = []
-        self._own: Counter[str] = Counter()
+        self._own: defaultdict[str, int] = defaultdict(int)
 
     def note(self, noted: Noted, branch: str) -> None:
         """Take note of something that the body says in one of its branches."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-_OFTEN = (20_000, 20, 100)
+_OFTEN = (100_000, 50, 100)
 
 
 def tune_collector() -> None:
