@@ -13,7 +13,7 @@ import onward
 from onward import App, Signal, step, workflow
 from onward.errors import NotFound, RunCancelled, RunFailed
 from onward.store.ends import to_overdue
-from tests.sdk.watching import ends, steps_of, until, until_state, working
+from tests.sdk.watching import ends, lasting, steps_of, until, until_state, working
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,9 +247,8 @@ async def has_seen(what: str) -> None:
     await until(there)
 
 
+@lasting
 async def test_a_cleanup_goes_on_in_another_process(app: App, url: str) -> None:
-    if url == ":memory:":
-        return
     async with working(app):
         run = await app.start(slow_cleanup.options(id="a"))
         await until_state(run, "waiting")

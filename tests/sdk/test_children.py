@@ -139,9 +139,7 @@ async def see_error_twice(how: str) -> list[list[str]]:
     return [first, await see_error.fn(how)]
 
 
-async def test_an_error_of_a_child_is_the_same_when_it_is_replayed(app: App, url: str) -> None:
-    if url == ":memory:":
-        return  # nothing outlives it
+async def test_an_error_of_a_child_is_the_same_when_it_is_replayed(app: App) -> None:
     async with app:
         async with app.worker():
             run = await app.start(see_error_twice, "other")

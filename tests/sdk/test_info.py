@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import RunFailed
-from tests.sdk.watching import FALSY, until, until_state, working
+from tests.sdk.watching import FALSY, lasting, until, until_state, working
 
 tell = Signal("tell", str)
 order: list[str] = []
@@ -241,9 +241,8 @@ async def test_runs_that_nobody_can_take_are_listed_with_the_reason(app: App) ->
         }
 
 
+@lasting
 async def test_a_run_pinned_to_a_version_that_nobody_has_is_listed(url: str) -> None:
-    if url == ":memory:":
-        return
     async with App(url, version="v1") as old:
         await old.start(listens.options(id="pinned"), "x")
     app = App(url, version="v2")

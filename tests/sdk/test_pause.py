@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import NotFound, RunPaused
-from tests.sdk.watching import ends, steps_of, until, until_state, working
+from tests.sdk.watching import ends, lasting, steps_of, until, until_state, working
 
 if TYPE_CHECKING:
     from onward import Run
@@ -247,9 +247,8 @@ async def slow_to_tidy() -> str:
         await plain_work("tidied")
 
 
+@lasting
 async def test_a_paused_run_stays_paused_in_another_process(app: App, url: str) -> None:
-    if url == ":memory:":
-        return
     async with working(app):
         run = await app.start(listener.options(id="a"), 1)
         await until_state(run, "waiting")

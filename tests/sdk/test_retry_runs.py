@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Fatal, Retry, Signal, step, workflow
 from onward.errors import RunFailed, RunOver
-from tests.sdk.watching import steps_of, until_state, working
+from tests.sdk.watching import lasting, steps_of, until_state, working
 
 done: Counter[str] = Counter()
 broken: set[str] = set()
@@ -345,9 +345,8 @@ async def test_a_retry_is_in_the_history_of_nobody_else(app: App) -> None:
         assert await steps_of(run) == ["part", "part", "part", "sleep", "part"]
 
 
+@lasting
 async def test_a_retry_after_a_restart_repeats_nothing(app: App, url: str) -> None:
-    if url == ":memory:":
-        return
     broken.add("fourth")
     async with working(app):
         run = await app.start(assembly.options(id="a"))

@@ -22,6 +22,9 @@ PATIENCE_SECONDS = 20.0
 
 FALSY: tuple[object, ...] = (None, False, 0, 0.0, "", [], {})
 
+# For what must outlive its App: a database in memory does not.
+lasting = pytest.mark.parametrize("url", ["file", "postgres"], indirect=True)
+
 
 @asynccontextmanager
 async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
