@@ -9,7 +9,6 @@ is there because the machine moved.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass, field
 from itertools import product
@@ -21,6 +20,9 @@ from onward.core.decision import Ignored, Moved
 from onward.core.replay import Ask, Record, RecordKind, RecordState, Replay, Standing
 from onward.core.value import changed
 from onward.errors import InvariantBroken
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.generated_page import keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -402,19 +404,5 @@ def page() -> str:
     return "\n\n".join([HEAD.rstrip(), *(machine().page() for machine in MACHINES)]) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Draw the machines of the core.")
-    parser.add_argument("--check", action="store_true", help="only say whether the page is stale")
-    parser.add_argument("--page", type=Path, default=PAGE, help="where the page is")
-    options = parser.parse_args()
-    if not options.check:
-        options.page.write_text(page(), encoding="utf-8")
-        return 0
-    if options.page.exists() and options.page.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{options.page.name} is stale: run `make docs`.", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(keep("Draw the machines of the core.", PAGE, page))

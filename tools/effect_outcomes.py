@@ -9,7 +9,6 @@ of its own in a database in memory, on a clock that jumps from one thing to the 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import threading
@@ -20,6 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onward import App, Applied, NotApplied, Unknown, effect, effect_key, workflow
 from onward.errors import EffectSkipped, Unencodable, VerdictRefused
 from onward.testing.clock import VirtualClock, VirtualLoop
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.generated_page import keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,20 +276,5 @@ def _table(columns: tuple[str, ...], rows: Any) -> str:
     return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
 
 
-def main() -> int:
-    """Write the page, or say whether it is stale."""
-    parser = argparse.ArgumentParser(description="Play every case of an effect.")
-    parser.add_argument("--check", action="store_true", help="only say whether the page is stale")
-    parser.add_argument("--page", type=Path, default=PAGE, help="where the page is")
-    options = parser.parse_args()
-    if not options.check:
-        options.page.write_text(page(), encoding="utf-8")
-        return 0
-    if options.page.exists() and options.page.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{options.page.name} is stale: run `make docs`.", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(keep("Play every case of an effect.", PAGE, page))
