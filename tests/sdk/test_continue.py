@@ -236,6 +236,25 @@ async def test_a_child_that_goes_on_for_ever_ends_with_its_parent(app: App) -> N
         await until(nothing_is_left)
 
 
+async def test_whatever_moment_a_cancel_comes_it_ends_what_goes_on_for_ever(app: App) -> None:
+    """The body may have said that it goes on while the cancel is on its way into history."""
+
+    async def nothing_is_left() -> bool:
+        return all(info.finished_at is not None for info in await app.runs(limit=10))
+
+    async with working(app):
+        for _ in range(20):
+            rounds.clear()
+            run = await app.start(parent_for_ever)
+
+            async def is_going() -> bool:
+                return rounds["done"] > 3
+
+            await until(is_going)
+            await run.cancel()
+            await until(nothing_is_left)
+
+
 @workflow
 async def goes_on_in_cleanup() -> None:
     try:

@@ -13,7 +13,7 @@ from onward.engine import children, following
 from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound, Unavailable
-from onward.runtime.endings import CONTINUED, Overtaken
+from onward.runtime.endings import Overtaken
 from onward.store import ledger
 from onward.store.ends import to_children
 
@@ -87,7 +87,8 @@ class Errands:
         if not isinstance(decision, Again):
             return None
         left = None if kept.within_most is None else kept.within_most - decision.after
-        return self._go(self._retry(execution, move, decision.after, left))
+        seen = execution.seen  # not what arrives from here on: that must be looked at first
+        return self._go(self._retry(execution, move._replace(seen=seen), decision.after, left))
 
     async def _retry(
         self, execution: Execution, move: Move, after: Duration, left: Duration | None
@@ -98,7 +99,7 @@ class Errands:
             self._store,
             execution.uid,
             delay=after,
-            owner=(self._worker, execution.fence, move._replace(seen=execution.seen)),
+            owner=(self._worker, execution.fence, move),
         )
         return _is_made(followed)
 
@@ -110,17 +111,17 @@ class Errands:
                 began = (await self._store.run(run.origin)).started_at
         return 0 if began is None else await self._store.now() - began
 
-    def go_on(self, execution: Execution, arguments: Arguments) -> asyncio.Future[bool]:
+    def go_on(self, execution: Execution, arguments: Arguments, move: Move) -> asyncio.Future[bool]:
         """End a run, and go on as a new one with other arguments."""
-        return self._go(self._go_on(execution, arguments))
+        return self._go(self._go_on(execution, arguments, move))
 
-    async def _go_on(self, execution: Execution, arguments: Arguments) -> bool:
+    async def _go_on(self, execution: Execution, arguments: Arguments, move: Move) -> bool:
         attributes = execution.notes.seen.attributes
         followed = await following.go_on(
             self._store,
             execution.claimed,
             self._worker,
-            CONTINUED._replace(seen=execution.seen),
+            move,
             (
                 pack(arguments.payload()),
                 arguments.fingerprint(),

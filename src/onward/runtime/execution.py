@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
 from onward.core.lease import Fate
-from onward.core.replay import CANCEL_IDENTITY, Diverged, Policy, RecordKind, RecordState, Replay
+from onward.core.replay import (
+    CANCEL_IDENTITY,
+    Diverged,
+    Ended,
+    Policy,
+    RecordKind,
+    RecordState,
+    Replay,
+)
 from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
 from onward.errors import Undecodable
@@ -402,13 +410,21 @@ class Execution:
         wish = endings.asks_to_continue(self._body.main)
         if self._journal.writing and (wish is not None or self.claimed.retry is not None):
             return  # another run follows what is written
-        cancel = self._mail.take_cancel() if wish is not None else None
         if wish is None or self._body.cancelled is not None:
             self._end(endings.end_of(self._body, self.program.shape))
-        elif cancel is not None:
-            self._end(endings.read_stop(cancel).move)
+            return
+        stop = self._stop_unheard(ended)
+        if stop is not None:
+            self._end(stop.move)
         else:
             self._exits.go_on(wish, self._body)
+
+    def _stop_unheard(self, ended: Ended) -> endings.Stop | None:
+        """Return the wish that the run stops if it came too late for its body to hear."""
+        if ended.unheard is not None:
+            return endings.recalled(ended.unheard)
+        cancel = self._mail.take_cancel()
+        return None if cancel is None else endings.read_stop(cancel)
 
     @property
     def unheard(self) -> tuple[int, ...]:

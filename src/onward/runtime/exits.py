@@ -69,12 +69,15 @@ class Exits:
             self.end(Move(RunState.FAILED, Reason.LOGIC, error=error), body)
             return
         failpoint("finish.before")
-        self._execution.stop(endings.CONTINUED)
+        # Nothing may have arrived that was not looked at: what is received from here on was not.
+        move = endings.CONTINUED._replace(seen=self._execution.seen)
+        self._execution.stop(move)
         # What is under way may be a signal, which the new run must have if this one has not.
-        self._journal.when_written(partial(self._go_on, arguments))
+        self._journal.when_written(partial(self._go_on, arguments, move))
 
-    def _go_on(self, arguments: Arguments) -> None:
-        self._host.errands.go_on(self._execution, arguments).add_done_callback(self._followed)
+    def _go_on(self, arguments: Arguments, move: Move) -> None:
+        gone_on = self._host.errands.go_on(self._execution, arguments, move)
+        gone_on.add_done_callback(self._followed)
 
     def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
         error = None if done.cancelled() else done.exception()

@@ -77,10 +77,10 @@ def test_a_cancel_is_delivered_though_nobody_asked() -> None:
     assert replay.end() == Ended(())
 
 
-def test_a_cancel_that_was_not_reached_does_not_keep_a_run_from_ending() -> None:
-    replay = Replay([a_record(CANCEL_IDENTITY, 1, RecordKind.CANCEL)], policy=Policy.STRICT)
+def test_a_cancel_that_was_not_reached_does_not_keep_a_run_from_ending_and_is_told() -> None:
+    cancel = a_record(CANCEL_IDENTITY, 1, RecordKind.CANCEL)
 
-    assert replay.end() == Ended(())
+    assert Replay([cancel], policy=Policy.STRICT).end() == Ended((), unheard=cancel)
 
 
 def test_a_cancel_is_recorded_live_without_being_asked_for() -> None:

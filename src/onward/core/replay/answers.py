@@ -149,6 +149,11 @@ Turn: TypeAlias = Deliver | Passed | Frontier | Wait | Diverged
 
 
 class Ended(Value):
-    """The run may end. `unread` is what history has and the code did not ask for."""
+    """The run may end.
+
+    `unread` is what history has and the code did not ask for, `unheard` the wish that the run stops
+    if its body ended before it could be told.
+    """
 
     unread: tuple[Record, ...]
+    unheard: Record | None = None

@@ -253,16 +253,14 @@ class Replay:
 
     def end(self) -> Ended | Diverged:
         """Return whether the run may end, now that its body has."""
-        calls = [
-            call
-            for call in self._calls.values()
-            if call.asked is None and call.written.kind is not RecordKind.CANCEL
-        ]
-        unread = tuple(call.written for call in sorted(calls, key=Call.place))
+        calls = [call for call in self._calls.values() if call.asked is None]
+        left = [call.written for call in sorted(calls, key=Call.place)]
+        unread = tuple(record for record in left if record.kind is not RecordKind.CANCEL)
+        stops = (record for record in left if record.kind is RecordKind.CANCEL)
         for record in unread:
             if self._policy is Policy.STRICT or record.kind in GRAVE:
                 return Diverged(Difference.UNREAD, record)
-        return Ended(unread)
+        return Ended(unread, next(stops, None))
 
     # --- what reached others --------------------------------------------------------------------
 
