@@ -92,6 +92,7 @@ class Stage:
 
     id = "stage"
     observer = SILENT
+    context = copy_context()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -119,9 +120,11 @@ class Stage:
         try:
             result = await call.definition.fn(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
-            execution.steps.close(call, error=pack(encode_error(error)))
+            outcome = {"error": pack(encode_error(error))}
         else:
-            execution.steps.close(call, payload=pack(call.definition.shape.encode_result(result)))
+            outcome = {"payload": pack(call.definition.shape.encode_result(result))}
+        if execution.is_wanted(call):
+            execution.steps.close(call, **outcome)
 
     def progress(self, execution: Execution, value: bytes) -> None:
         raise NotImplementedError
@@ -211,7 +214,7 @@ class Stage:
             warm.resume(claimed)
             return
         if warm is not None:
-            warm.evict()
+            warm.forget()
         Execution(claimed, self._program, self, list(self.story.rows), list(self._inbox)).begin()
 
 

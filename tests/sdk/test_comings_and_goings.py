@@ -49,7 +49,7 @@ async def test_old_news_of_a_run_do_not_take_it_from_the_worker_that_has_it_agai
 
         assert worker.running[run.uid] is new
         assert run.uid not in worker._warm._kept
-        assert old._body.is_evicted
+        assert old.is_gone
         gates[0].set()
         await run.signal(call_back, "b")
         assert await run.result(timeout="10s") == "b"
@@ -76,7 +76,7 @@ async def test_a_body_that_another_takes_the_place_of_is_unwound(app: App) -> No
         gates[0].set()
 
         async def is_unwound() -> bool:
-            return old._body.is_evicted
+            return old.is_gone
 
         await until(is_unwound)
         await run.signal(call_back, "b")

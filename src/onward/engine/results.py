@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from onward.core.run import TERMINAL
@@ -24,6 +25,7 @@ class Results:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._context = copy_context()  # not that of who asks first
         # Who waits for a run, and whether a pause is worth telling.
         self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
         self._ear: Ear | None = None
@@ -33,7 +35,9 @@ class Results:
         """Return what came of a run, as soon as it is over (or paused, if asked)."""
         loop = asyncio.get_running_loop()
         if self._task is None:
-            self._task = loop.create_task(self._watch(), name="onward results")
+            self._task = loop.create_task(
+                self._watch(), name="onward results", context=self._context
+            )
         answer: asyncio.Future[RunEnd] = loop.create_future()
         self._waiting.setdefault(uid, {})[answer] = also_paused
         if self._ear is not None:

@@ -8,7 +8,7 @@ the order of history, and the body runs until it is quiet before the next. Nothi
 from __future__ import annotations
 
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from onward.core.replay import (
     RECORDS_MOST,
@@ -32,6 +32,7 @@ from onward.core.replay import (
 )
 from onward.engine.payloads import pack
 from onward.errors import BadInput, Undecodable
+from onward.runtime.blame import Blame
 from onward.runtime.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
 from onward.runtime.children import (
     ChildCall,
@@ -72,6 +73,19 @@ class Evicted(BaseException):
     """The run leaves memory, but is not over: thrown into a body to unwind it."""
 
 
+class Owner(Protocol):
+    """Who does what the code of a run asks for."""
+
+    def do(self, call: Call) -> None:
+        """Do what a call asks for: run a step, start a run, or wait."""
+
+    def abandoned(self, call: Call) -> None:
+        """Take note that the code has stopped waiting for a call."""
+
+    def tell_progress(self, value: bytes) -> None:
+        """Let others see how far the run is."""
+
+
 class Body:
     """The code of a run, in motion.
 
@@ -79,9 +93,9 @@ class Body:
         run: The run that it is the body of.
         replay: What history says.
         notes: What it has noted of itself.
-        do: Is told of every call that is to be done: a step to run, or a wait.
-        abandoned: Is told of every call that the body has stopped waiting for.
+        owner: Does what its code asks for.
         scope: Where what it logs comes from.
+        retry: How often its steps are tried, where they say nothing themselves.
     """
 
     main: asyncio.Task[Any]
@@ -91,12 +105,13 @@ class Body:
         run: Claimed,
         replay: Replay,
         notes: Notes,
-        do: Callable[[Call], None],
-        abandoned: Callable[[Call], None],
+        owner: Owner,
         scope: RunScope,
+        retry: Retry | None = None,
     ) -> None:
         self.run = run
         self.notes = notes
+        self.retry = retry
         self.calls: dict[str, Call] = {}
         """What the body waits for."""
         self.diverged: Diverged | Undecodable | None = None
@@ -107,18 +122,13 @@ class Body:
         """What history has, and the code did not ask for in its turn."""
         self.cancelled: Record | None = None
         """The record of the wish that the run stops, once the body was told."""
-        self.tell_progress: Callable[[bytes], None] = lambda _: None
-        """Lets others see how far the run is."""
         self.unheard: dict[str, int] = {}
         """The numbers of signals that it was not handed yet, by the waits that have them."""
-        self.retry: Retry | None = None
-        """How often its steps are tried, where they say nothing themselves."""
         self.is_evicted = self._is_begun = self._is_long = False
         self._draws: dict[tuple[str, str], int] = {}
-        self._blame: dict[int, tuple[BaseException, Record]] = {}
+        self.blame = Blame()
         self._replay = replay
-        self._do = do
-        self._abandoned = abandoned
+        self._owner = owner
         self._scope = scope
         scope.silent = not replay.live
         self._strays = Strays()
@@ -133,9 +143,12 @@ class Body:
     def start(self, code: Coroutine[Any, Any, Any]) -> None:
         """Put the code on the run's loop; it does not run before `advance`."""
         context = copy_context()
-        context.run(body_now.set, self)
-        context.run(scope_now.set, self._scope)
+        context.run(self._enter)
         self.main = self._loop.start(code, context)
+
+    def _enter(self) -> None:
+        body_now.set(self)
+        scope_now.set(self._scope)
 
     def evict(self) -> None:
         """Unwind the code without ending the run: nothing it does on the way is recorded."""
@@ -147,6 +160,13 @@ class Body:
         if not self._is_begun:
             self._loop.cancel_all()  # or its code would begin now
         self._loop.unwind()
+
+    def part(self) -> None:
+        """Let go of what knows this body in turn, now that it is unwound."""
+        self._loop.part(_no_timer)
+        self.blame.forget()
+        if hasattr(self, "main"):  # one that does not fit its arguments never began
+            del self.main
 
     @property
     def has_open_branches(self) -> bool:
@@ -170,7 +190,7 @@ class Body:
     def progress(self, value: bytes) -> None:
         """Let others see how far the run is; while history is read, they have seen it."""
         if self._replay.live and not self.is_evicted and self.diverged is None:
-            self.tell_progress(value)
+            self._owner.tell_progress(value)
 
     def patched(self, patch: str) -> bool:
         """Say whether the code behind a patch takes the new way."""
@@ -178,7 +198,7 @@ class Body:
             raise Evicted
         answer = self._replay.patched(patch)
         if answer.identity is not None and self._replay.live:
-            self._do(PatchCall(patch, answer.identity))
+            self._owner.do(PatchCall(patch, answer.identity))
         elif answer.identity is not None:
             self._marks.append(PatchCall(patch, answer.identity))
         return answer.new
@@ -292,7 +312,7 @@ class Body:
     def abandon(self, call: Call) -> None:
         """Wait for this no more; what is in history of it stays."""
         self.calls.pop(call.identity, None)
-        self._abandoned(call)
+        self._owner.abandoned(call)
 
     def _ask(self, call: Call, key: str | None, *, compare: bool = True) -> Call:
         """Ask history what a call means, and return the call that is waited for."""
@@ -305,7 +325,7 @@ class Body:
         match self._replay.ask(ask):
             case Fresh(identity):
                 self._register(call, identity)
-                self._do(call)
+                self._owner.do(call)
             case Read(identity):
                 self._register(call, identity)
             case Held(identity):
@@ -352,7 +372,7 @@ class Body:
         self._register(call, record.identity)
         call.take_up(record)
         if self._replay.live:
-            self._do(call)
+            self._owner.do(call)
         else:
             self._held[id(ask)] = ask, place_now()
         return call
@@ -400,7 +420,7 @@ class Body:
         self._held.clear()
         self._moved = [record for record in self.unread if not self._is_passed(record)]
         for mark in self._marks:
-            self._do(mark)
+            self._owner.do(mark)
         self._marks.clear()
         self.notes.release()
         for answer in released:
@@ -410,7 +430,7 @@ class Body:
         identity = answer.identity if isinstance(answer, Fresh) else answer.record.identity
         call = self.calls.get(identity)
         if call is not None:
-            self._do(call)
+            self._owner.do(call)
 
     def _deliver(self, record: Record) -> None:
         failpoint("deliver.before")
@@ -434,11 +454,8 @@ class Body:
             call.hand_over(record)
         except Undecodable as misfit:
             self.diverged = misfit
-            return
-        if isinstance(call, Awaited) and record.state is not RecordState.SUCCEEDED:
-            error = call.future.done() and not call.future.cancelled() and call.future.exception()
-            if error:
-                self._blame[id(error)] = error, record
+        else:
+            self.blame.note(call, record)
 
     def out_of_turn(self) -> list[Record]:
         """Return what history has and the code asked for in another order, or not at all."""
@@ -449,29 +466,16 @@ class Body:
     def _is_passed(self, record: Record) -> bool:
         return self._replay.standing(record.identity) is Standing.PASSED
 
-    def culprit(self, error: BaseException | None) -> str | None:
-        """Return the identity of the call whose error this is, or came from; the first if many."""
-        blamed = sorted(self._blamed(error, set()), key=lambda record: record.seq or 0)
-        return blamed[0].identity if blamed else None
-
-    def _blamed(self, error: BaseException | None, seen: set[int]) -> list[Record]:
-        while error is not None and id(error) not in seen:
-            seen.add(id(error))
-            if id(error) in self._blame:
-                return [self._blame[id(error)][1]]
-            if isinstance(error, BaseExceptionGroup):
-                found = [self._blamed(each, seen) for each in error.exceptions]
-                if any(found):
-                    return [record for some in found for record in some]
-            error = error.__cause__ or error.__context__
-        return []
-
     def _hand_on_stray(self) -> None:
         """Let the next wait have a signal whose own wait was given up before it was handed over."""
         found = self._strays.take(self.calls.values())
         if found is not None:
             self.abandon(found[0])
             self._hand_over(*found)
+
+
+def _no_timer(_delay: Duration, _handle: Handle) -> NoReturn:
+    raise Evicted
 
 
 def _only_listens(call: Call) -> bool:

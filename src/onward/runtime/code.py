@@ -23,9 +23,12 @@ def code_mark(fn: Callable[..., Any], version: str | None) -> str:
     """Return the mark of a function's code; with a declared version it is that version's."""
     if version is not None:
         return digest("version", version)[:MARK_CHARS]
+    mark = _mark_of_module(fn.__module__)
+    if mark is not None:
+        return mark
     own = getattr(fn, "__code__", None)
     told = [repr(type(fn))] if own is None else _told(own)
-    return _mark_of_module(fn.__module__) or digest(*told)[:MARK_CHARS]
+    return digest(*told)[:MARK_CHARS]
 
 
 @cache

@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from contextvars import Context
 
 EXACT_BELOW_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 
 
 class Deadlines:
-    """Calls back for everything that is not forgotten in time."""
+    """Calls back for everything that is not forgotten in time.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    Args:
+        loop: Where the timers are set.
+        context: What they run in. Left to themselves they would run in that of a body which asked
+            for a step, and keep it in memory.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
         self._loop = loop
+        self._context = context
         self._near: dict[object, asyncio.TimerHandle] = {}
         self._far: dict[object, tuple[float, Callable[[], None]]] = {}
         self._look: asyncio.TimerHandle | None = None
@@ -28,11 +36,11 @@ class Deadlines:
     def watch(self, what: object, seconds: float, expired: Callable[[], None]) -> None:
         """Call `expired` unless `what` is forgotten within that time."""
         if seconds < EXACT_BELOW_SECONDS:
-            self._near[what] = self._loop.call_later(seconds, expired)
+            self._near[what] = self._later(seconds, expired)
             return
         self._far[what] = (self._loop.time() + seconds, expired)
         if self._look is None:
-            self._look = self._loop.call_later(LOOK_SECONDS, self.tick)
+            self._look = self._later(LOOK_SECONDS, self.tick)
 
     def forget(self, what: object) -> None:
         """Call back for this no more."""
@@ -48,7 +56,10 @@ class Deadlines:
             if deadline <= now:
                 del self._far[what]
                 expired()
-        self._look = self._loop.call_later(LOOK_SECONDS, self.tick) if self._far else None
+        self._look = self._later(LOOK_SECONDS, self.tick) if self._far else None
+
+    def _later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(seconds, then, context=self._context)
 
     def close(self) -> None:
         """Look no more."""

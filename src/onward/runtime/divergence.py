@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from onward.core.replay import Record
     from onward.errors import Undecodable
 
-_OURS = "onward."
-_THEIRS = ("asyncio", "contextlib", "functools")
+_INNER = ("onward", "asyncio", "contextlib", "functools")
+_inner: dict[int, dict[str, Any]] = {}
+"""The names of modules that are ours or asyncio's, by their own id: modules are seldom freed."""
 
 
 class Place(NamedTuple):
@@ -40,12 +41,18 @@ class Divergence(UserError):
 def place_now() -> Place | None:
     """Return the line of the user's code that is running, on top of which we are called."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        room = frame.f_globals.get("__name__", "")
-        if not room.startswith(_OURS) and room.partition(".")[0] not in _THEIRS:
-            return Place(frame.f_code.co_filename, frame.f_lineno)
+    while frame is not None and _is_inner(frame.f_globals):
         frame = frame.f_back
-    return None
+    return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _is_inner(names: dict[str, Any]) -> bool:
+    if id(names) in _inner:
+        return True
+    is_inner = names.get("__name__", "").partition(".")[0] in _INNER
+    if is_inner:
+        _inner[id(names)] = names  # kept, so that no other module can come to have its id
+    return is_inner
 
 
 def place_of(fn: Callable[..., Any]) -> Place | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.codec import decode_error, encode
@@ -39,6 +40,7 @@ class Errands:
         self._worker = worker
         self._chance = chance
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._context = copy_context()  # not that of the run which is asked for
         self._limits: dict[str, int] = {}
 
     def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
@@ -140,7 +142,7 @@ class Errands:
         return self._go(ledger.take_turn(self._store, key, interval))
 
     def _go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -12,13 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
-from onward.core.lease import Fate
 from onward.core.replay import (
     CANCEL_IDENTITY,
-    Diverged,
-    Ended,
     Policy,
-    RecordKind,
     RecordState,
     Replay,
 )
@@ -29,17 +25,18 @@ from onward.runtime import endings
 from onward.runtime.body import Body
 from onward.runtime.calls import CancelCall, StepCall, TimerCall
 from onward.runtime.children import ChildCall, PatchCall, StartCall
-from onward.runtime.divergence import place_of, told
+from onward.runtime.divergence import place_of
 from onward.runtime.effects import EffectCall
 from onward.runtime.exits import Exits
-from onward.runtime.journal import Journal, as_record
+from onward.runtime.journal import Journal
 from onward.runtime.kin import Kin
 from onward.runtime.ledger import Ledger
 from onward.runtime.notes import Notes
+from onward.runtime.past import NO_PAST, read_past
 from onward.runtime.runloop import Spinning
 from onward.runtime.steps import Steps
 from onward.runtime.telling import scope_of, tell_unread
-from onward.runtime.waits import Mailbox, Waits, taken_signals
+from onward.runtime.waits import Mailbox, Waits
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
@@ -82,34 +79,76 @@ class Execution:
         self.program = program
         self.claimed = claimed
         self._host = host
+        self._past = past = read_past(history) if history else NO_PAST
         policy = Policy.STRICT if program.strict else Policy.ADDITIVE
-        # Notes are for others to see, and no part of what is replayed.
-        records = [as_record(row) for row in history if row.kind != RecordKind.NOTE]
-        self._replay = Replay(records, policy=policy)
-        self._journal = Journal(
-            claimed, history, self._replay, host.commit, self.drop, self.break_off, version
+        self.replay = Replay(past.records, policy=policy)
+        self.journal = Journal(
+            claimed, past.last, self.replay, host.commit, self.drop, self.break_off, version
         )
-        self._mail = Mailbox(claimed.inbox, inbox, {row.message for row in history})
-        self.notes = Notes(history, claimed.attributes, self._write_note)
+        self.mail = Mailbox(claimed.inbox, inbox, past.heard)
+        self.notes = Notes(past.notes, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
-        self._body = Body(claimed, self._replay, self.notes, self.do, self._abandoned, self.scope)
-        self._body.tell_progress = lambda value: host.progress(self, value)
-        self._body.retry = program.retry
-        self._body.unheard.update(taken_signals(history))
+        self.body = Body(claimed, self.replay, self.notes, self, self.scope, program.retry)
+        self.body.unheard.update(past.signals)
         self.waits = Waits()
         self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
-        self._kin = Kin(self, self._journal, host, history)
-        self.ledger = Ledger(self, self._journal, host)
-        self._exits = Exits(self, self._journal, host, self._kin)
         self.move: Move | None = None
         """What becomes of the run as it leaves these hands; None: others say that."""
-        self.steps = Steps(self, self._journal, host, history)
+        self.performing = 0
+        """How many attempts of steps are under way."""
+        self.asking = 0
+        """How many questions about other runs are under way."""
         self._alarm: asyncio.TimerHandle | None = None
-        # Stopped: nothing more is asked of the body. Gone: it is unwound, and its worker knows.
-        self.is_stopped = self._gone = self._pumping = False
+        # Stopped: nothing more is asked of the body. Left: it is unwound, and its worker knows.
+        # Gone: it is forgotten, and whatever is still told of it comes too late.
+        self.is_stopped = self.is_gone = self._has_left = self._pumping = False
         self._leaving = self._reported = self._is_stopping = False
         self._is_new = not history
+        self._steps: Steps | None = None
+        self._kin: Kin | None = None
+        self._ledger: Ledger | None = None
+        self._exits: Exits | None = None
+
+    # --- parts that not every run needs ----------------------------------------------------------
+
+    @property
+    def steps(self) -> Steps:
+        """Performs steps."""
+        if self._steps is None:
+            self._steps = Steps(self, self.journal, self._host, self._past.tried)
+        return self._steps
+
+    @property
+    def kin(self) -> Kin:
+        """Starts other runs, and ends them."""
+        if self._kin is None:
+            self._kin = Kin(self, self.journal, self._host, self._past.tied)
+        return self._kin
+
+    @property
+    def ledger(self) -> Ledger:
+        """Sends effects."""
+        if self._ledger is None:
+            self._ledger = Ledger(self, self.journal, self._host)
+        return self._ledger
+
+    @property
+    def exits(self) -> Exits:
+        """Ends the run."""
+        if self._exits is None:
+            self._exits = Exits(self, self.journal, self._host)
+        return self._exits
+
+    @property
+    def _is_settling(self) -> bool:
+        """Say whether it will soon be known what becomes of an effect or of another run."""
+        return bool(self.asking or (self._ledger is not None and self._ledger.busy))
+
+    def children_left(self) -> list[str]:
+        """Return the children that end with the run."""
+        has_any = self._kin is not None or self._past.tied
+        return self.kin.left(self.body) if has_any else []
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -117,20 +156,20 @@ class Execution:
         """Start the body, unless somebody wants the run to stop before it ever began."""
         stop = self._stop_before_start() if self._is_new else None
         if stop is not None:
-            self._end(stop.move)
+            self.exits.end(stop.move)
             return
         try:
             args, kwargs = self.program.shape.decode(unpack(self.claimed.input))
         except Undecodable as misfit:
-            self._body.place = place_of(self.program.fn)
-            self._body.diverged = misfit
+            self.body.place = place_of(self.program.fn)
+            self.body.diverged = misfit
             self.pump()
             return
-        self._body.start(self.program.fn(*args, **kwargs))
+        self.body.start(self.program.fn(*args, **kwargs))
         self.pump()
 
     def _stop_before_start(self) -> endings.Stop | None:
-        cancel = self._mail.take_cancel()
+        cancel = self.mail.take_cancel()
         if cancel is not None:
             return endings.read_stop(cancel)
         deadline = self.claimed.deadline
@@ -140,46 +179,60 @@ class Execution:
     def resume(self, claimed: Claimed, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
         self.claimed, self.fence = claimed, claimed.fence
-        self._journal.own_again(claimed)
-        self._mail.add(inbox)
+        self.journal.own_again(claimed)
+        self.mail.add(inbox)
         self.is_stopped = False
         self.pump()
 
     @property
     def is_suspect(self) -> bool:
         """Say whether workers vanished with this run, and it has not got on since."""
-        return suspect(self._journal.crashes)
+        return suspect(self.journal.crashes)
 
     @property
     def is_idle(self) -> bool:
         """Say whether nothing is being worked on."""
-        busy = self.steps.running or self._kin.asking or self.ledger.busy
-        return not (self._journal.writing or busy)
+        return not (self.journal.writing or self.performing or self._is_settling)
 
     @property
     def _is_held(self) -> bool:
         """Say whether nothing new may be begun: an operator paused the run."""
-        return self._mail.is_held()
+        return self.mail.is_held()
 
     @property
     def seen(self) -> int:
         """The number of the last message that it knows of."""
-        return self._mail.seen
+        return self.mail.seen
 
     def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> bool:
         """Take note of messages and of how many there have been in all; say if there is news."""
-        seen = self._mail.seen
-        self._mail.add(rows)
-        self._mail.seen = max(self._mail.seen, counted)
+        if self.is_gone:
+            return False
+        seen = self.mail.seen
+        self.mail.add(rows)
+        self.mail.seen = max(self.mail.seen, counted)
         self.pump()
-        return self._mail.seen > seen
+        return self.mail.seen > seen
 
     def evict(self) -> None:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""
-        if not self._body.is_evicted:
+        if not (self.is_gone or self.body.is_evicted):
             self.is_stopped = True
             self._cancel_alarm()
-            self._body.evict()
+            self.body.evict()
+
+    def forget(self) -> None:
+        """Evict the body for good, and let go of all that knows this run in turn.
+
+        So everything is freed at once. The collector would come by late, and keep all runs waiting.
+        """
+        if self.is_gone:
+            return
+        self.evict()
+        self._has_left = self.is_gone = True
+        self.body.part()
+        del self.body, self.journal, self.replay, self.notes
+        self._steps = self._kin = self._exits = None
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
@@ -188,42 +241,47 @@ class Execution:
         if isinstance(call, PatchCall):
             self._todo.append(partial(self._mark, call))
         elif call.is_abandoned():
-            self._body.abandon(call)
+            self.body.abandon(call)
         elif isinstance(call, StepCall) and call.due is None:
             self.steps.perform(call)
         elif isinstance(call, EffectCall):
             self._todo.append(partial(self.ledger.take, call))
         elif isinstance(call, StartCall):
-            self._todo.append(partial(self._kin.start, call))
+            self._todo.append(partial(self.kin.start, call))
         elif isinstance(call, ChildCall) and not (call.is_begun and call.is_told):
-            self._todo.append(partial(self._kin.start_child, call))
+            self._todo.append(partial(self.kin.start_child, call))
         else:
             self.waits.add(call)
 
     def _mark(self, call: PatchCall) -> None:
-        self._journal.close(call, RecordState.SUCCEEDED, self.pump)
+        self.journal.close(call, RecordState.SUCCEEDED, self.pump)
 
-    def _write_todo(self) -> None:
+    def write_todo(self) -> None:
         """Write what the body asked for while it ran, when nothing can be written."""
         todo, self._todo = self._todo, []
-        if self._body.diverged is None:
+        if self.body.diverged is None:
             for write in todo:
                 write()
 
-    def _abandoned(self, call: Call) -> None:
+    def abandoned(self, call: Call) -> None:
+        """Take note that the body has stopped waiting for a call."""
         self.waits.discard(call)
         if isinstance(call, StepCall) and call.task is not None:
             call.task.cancel()
         elif isinstance(call, ChildCall):
-            self._kin.abandon(call)
+            self.kin.abandon(call)
+
+    def tell_progress(self, value: bytes) -> None:
+        """Let others see how far the run is."""
+        self._host.progress(self, value)
 
     def is_wanted(self, call: Call) -> bool:
         """Say whether the body still waits for this call."""
-        return not self.is_stopped and self._body.calls.get(call.identity) is call
+        return not self.is_stopped and self.body.calls.get(call.identity) is call
 
     def _write_note(self, identity: str, payload: bytes) -> None:
-        row = self._journal.note_row(identity, payload)
-        self._todo.append(partial(self._journal.note, row, self.pump))
+        row = self.journal.note_row(identity, payload)
+        self._todo.append(partial(self.journal.note, row, self.pump))
 
     # --- the pump --------------------------------------------------------------------------------
 
@@ -234,48 +292,55 @@ class Execution:
         self._pumping = True
         try:
             if not self._is_held:
-                self._body.advance()
-                self._write_todo()
+                self.body.advance()
+                self.write_todo()
             self._conclude()
         except Spinning as spinning:
-            self._end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
+            self.exits.end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
         except Exception as error:  # noqa: BLE001 - in a callback nobody else would hear of it
             self.break_off(error)
         finally:
             self._pumping = False
 
     def _conclude(self) -> None:
-        if self._body.diverged is not None:
-            self._pause(self._body.diverged)
-        elif self._body.main.done() and not self._is_held:
+        if self.body.diverged is not None:
+            self.exits.pause(self.body.diverged)
+        elif self.body.main.done() and not self._is_held:
             # What becomes of an effect on its way, or of a child, must be known first.
-            if not (self.ledger.busy or self._kin.asking):
-                self._finish()
-        elif self._grace_is_over() and not self._kin.asking:
-            self._end(endings.end_by_force(self._body))
+            if not self._is_settling:
+                self.exits.finish()
+        elif self._grace_is_over() and not self.asking:
+            self.exits.end(endings.end_by_force(self.body))
         else:
-            if self._replay.live:
+            if self._kin is not None and self.replay.live:
                 self._kin.dismiss()
+            if self.mail.orders:
+                self._take_orders()
             self._end_waits()
             self._take_up_undone()
             self._rest()
 
-    def _report(self, left: Sequence[Record] = ()) -> None:
+    def report(self, left: Sequence[Record] = ()) -> None:
         """Tell, once a stay, that the run goes on though code and history are not the same."""
         if not self._reported:
-            self._reported = tell_unread(self.scope, [*self._body.out_of_turn(), *left])
+            self._reported = tell_unread(self.scope, [*self.body.out_of_turn(), *left])
 
-    def _end_waits(self) -> None:
-        cancel = self._mail.take_cancel()
-        if cancel is not None and not (self._body.cancelled or self._is_stopping):
+    def _take_orders(self) -> None:
+        """Take up what others want of the run."""
+        cancel = self.mail.take_cancel()
+        if cancel is not None and not (self.body.cancelled or self._is_stopping):
             self._is_stopping = True  # the body hears of it when it is written
             wish = CancelCall(CANCEL_IDENTITY)
             kept = endings.keep_stop(endings.read_stop(cancel))
             state = RecordState.SUCCEEDED
-            self._journal.close(wish, state, self.pump, payload=kept, message=cancel.seq)
-        self.ledger.hear(self._mail.take_verdicts(), self._body.calls.values())
+            self.journal.close(wish, state, self.pump, payload=kept, message=cancel.seq)
+        verdicts = self.mail.take_verdicts()
+        if verdicts:
+            self.ledger.hear(verdicts, self.body.calls.values())
+
+    def _end_waits(self) -> None:
         if self.waits and not self._is_held:
-            for call, letter in self.waits.come(self._mail, self._host.now()):
+            for call, letter in self.waits.come(self.mail, self._host.now()):
                 self.waits.discard(call)
                 self._come(call, letter)
 
@@ -286,17 +351,17 @@ class Execution:
         elif isinstance(call, EffectCall):
             self.ledger.wake(call)
         elif isinstance(call, ChildCall) and letter is not None:
-            self._kin.hear(call, letter)
+            self.kin.hear(call, letter)
         elif isinstance(call, ChildCall | StartCall):
-            self._kin.look_again(call)
+            self.kin.look_again(call)
         elif letter is not None:
             state, payload, message = RecordState.SUCCEEDED, letter.payload, letter.seq
-            self._body.unheard[call.identity] = message
-            self._journal.close(call, state, self.pump, payload=payload, message=message)
+            self.body.unheard[call.identity] = message
+            self.journal.close(call, state, self.pump, payload=payload, message=message)
         elif isinstance(call, TimerCall):
-            self._journal.close(call, RecordState.SUCCEEDED, self.pump)
+            self.journal.close(call, RecordState.SUCCEEDED, self.pump)
         else:
-            self._journal.close(call, RecordState.TIMED_OUT, self.pump)
+            self.journal.close(call, RecordState.TIMED_OUT, self.pump)
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
@@ -307,7 +372,7 @@ class Execution:
 
     def misfit(self, call: EffectCall, args_hash: str) -> None:
         """Park the run: the ledger has other arguments for an effect than the code gives it."""
-        self._body.refuse(call, args_hash)
+        self.body.refuse(call, args_hash)
 
     def _take_up_undone(self) -> None:
         if self._undone and not (self._leaving or self._is_held):
@@ -325,25 +390,25 @@ class Execution:
         elif self._leaving and self._undone:
             self.release()
         elif self._is_held:
-            self._park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self._mail.seen))
+            self.exits.park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self.mail.seen))
         else:
             # One that was told to stop has its grace; then it ends, whatever nobody knows.
-            is_stopping = self._body.cancelled is not None
+            is_stopping = self.body.cancelled is not None
             reason = None if is_stopping else self.waits.waits_for_somebody()
             state = RunState.WAITING if reason is None else RunState.PAUSED
             due = None if reason is not None else self._next_due()
-            self._park(Move(state, reason, due=due, seen=self._mail.seen))
+            self.exits.park(Move(state, reason, due=due, seen=self.mail.seen))
 
     def _next_due(self) -> Instant | None:
         # While it is held no wait comes to its end, however long it is due.
         due = self.waits.next_due() if self.waits and not self._is_held else None
-        if self._body.cancelled is None:
+        if self.body.cancelled is None:
             return due
-        grace = endings.grace_ends(self._body.cancelled)
+        grace = endings.grace_ends(self.body.cancelled)
         return grace if due is None else min(due, grace)
 
     def _grace_is_over(self) -> bool:
-        cancelled = self._body.cancelled
+        cancelled = self.body.cancelled
         return cancelled is not None and endings.grace_ends(cancelled) <= self._host.now()
 
     def _set_alarm(self) -> None:
@@ -352,7 +417,8 @@ class Execution:
         due = self._next_due()
         if due is not None:
             seconds = max(0, due - self._host.now()) / 1_000_000
-            self._alarm = self._host.loop.call_later(seconds, self.pump)
+            loop, context = self._host.loop, self._host.context
+            self._alarm = loop.call_later(seconds, self.pump, context=context)
 
     def _cancel_alarm(self) -> None:
         if self._alarm is not None:
@@ -361,80 +427,10 @@ class Execution:
 
     # --- ways to leave ---------------------------------------------------------------------------
 
-    def _park(self, move: Move) -> None:
-        failpoint("park.before")
-        self._report()
-        self._cancel_alarm()
-        self.is_stopped = True
-        self.move = move
-        opened = [call for call in self.waits if not call.is_kept and call.attempt == 1]
-        self._journal.park(opened, move, lambda fate: self._parked(fate, opened, move))
-
-    def _parked(self, fate: Fate, opened: list[Call], move: Move) -> None:
-        if fate is Fate.BUSY:
-            self.is_stopped = False
-            self._host.look(self)  # something arrived in between: look, then decide
-            return
-        failpoint("park.after")
-        for call in opened:
-            call.is_kept = True
-        if move.state == RunState.WAITING:
-            self._host.ended(self, End.PARKED)
-        else:
-            self._leave(End.PAUSED)
-
-    def _pause(self, misfit: Diverged | Undecodable) -> None:
-        """Stop where code and history do not fit, until somebody brings other code."""
-        cancel = self._mail.take_cancel()
-        if cancel is not None:  # there is no code that could clean up
-            self._end(endings.read_stop(cancel).move)
-            return
-        self._body.diverged = misfit
-        why = pack(encode_error(told(misfit, self._body.place, self._body.unread)))
-        code = self.program.code
-        move = Move(RunState.PAUSED, Reason.DIVERGENCE, error=why, parked_by=code or None)
-        self.move = move._replace(seen=self._mail.seen)
-        self.is_stopped = True
-        self._cancel_alarm()
-        self._journal.park((), self.move, lambda fate: self._parked(fate, [], move))
-
-    def _finish(self) -> None:
-        ended = self._replay.end()
-        if isinstance(ended, Diverged):
-            self._body.place = place_of(self.program.fn)
-            self._pause(ended)
-            return
-        self._report(ended.unread)
-        self.notes.release()  # it may have come to its end on what history has
-        self._write_todo()
-        wish = endings.asks_to_continue(self._body.main)
-        if self._journal.writing and (wish is not None or self.claimed.retry is not None):
-            return  # another run follows what is written
-        if wish is None or self._body.cancelled is not None:
-            self._end(endings.end_of(self._body, self.program.shape))
-            return
-        stop = self._stop_unheard(ended)
-        if stop is not None:
-            self._end(stop.move)
-        else:
-            self._exits.go_on(wish, self._body)
-
-    def _stop_unheard(self, ended: Ended) -> endings.Stop | None:
-        """Return the wish that the run stops if it came too late for its body to hear."""
-        if ended.unheard is not None:
-            return endings.recalled(ended.unheard)
-        cancel = self._mail.take_cancel()
-        return None if cancel is None else endings.read_stop(cancel)
-
     @property
     def unheard(self) -> tuple[int, ...]:
         """The numbers of signals that are in history, but that the body was never handed."""
-        return tuple(sorted(self._body.unheard.values()))
-
-    def _end(self, move: Move) -> None:
-        # One that was told to stop has stopped, even if its cleanup went wrong.
-        may_retry = move.state == RunState.FAILED and not self._mail.is_stopping
-        self._exits.end(move, self._body, may_retry=may_retry)
+        return tuple(sorted(self.body.unheard.values()))
 
     def stop(self, move: Move) -> None:
         """Ask nothing more of the body; `move` is what becomes of the run."""
@@ -444,7 +440,15 @@ class Execution:
 
     def break_off(self, error: Exception) -> None:
         """End the run for an error of ours."""
-        self._exits.break_off(error, self._body)
+        if not self.is_gone:
+            self.exits.break_off(error)
+
+    def leave_parked(self, *, paused: bool) -> None:
+        """Leave a run that waits, whose body may be kept, or that is paused."""
+        if paused:
+            self._leave(End.PAUSED)
+        else:
+            self._host.ended(self, End.PARKED)
 
     def leave_over(self) -> None:
         """Leave a run that is over."""
@@ -460,7 +464,7 @@ class Execution:
             failpoint("release.before")
             self.evict()
             self.move = Move(RunState.READY)
-            self._journal.end(self.move, self._released)
+            self.journal.end(self.move, self._released)
 
     def _released(self) -> None:
         failpoint("release.after")
@@ -472,7 +476,8 @@ class Execution:
         self._leave(End.LOST)
 
     def _leave(self, end: End) -> None:
-        if not self._gone:
-            self._gone = True
+        if not self._has_left:
+            self._has_left = True
             self.evict()
             self._host.ended(self, end)
+            self.forget()

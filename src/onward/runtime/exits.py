@@ -1,4 +1,7 @@
-"""The ends of a run in motion: for good, by a run that follows it, or for an error of ours."""
+"""The ways in which a run leaves its worker: it waits, pauses, ends, goes on as another, or breaks.
+
+Each stops the body first, writes, and lets the worker know when that is done.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
+from onward.core.lease import Fate
+from onward.core.replay import Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
 from onward.errors import Unavailable
 from onward.runtime import endings
+from onward.runtime.divergence import place_of, told
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
@@ -17,56 +23,140 @@ if TYPE_CHECKING:
     import asyncio
 
     from onward.codec import Arguments
-    from onward.runtime.body import Body
+    from onward.core.replay import Ended
+    from onward.errors import Undecodable
+    from onward.runtime.calls import Call
     from onward.runtime.execution import Execution
     from onward.runtime.host import Host
     from onward.runtime.journal import Journal
-    from onward.runtime.kin import Kin
 
 
 class Exits:
-    """How one run ends; each way out stops the body first."""
+    """How one run leaves its worker."""
 
-    def __init__(self, execution: Execution, journal: Journal, host: Host, kin: Kin) -> None:
+    def __init__(self, execution: Execution, journal: Journal, host: Host) -> None:
         self._execution = execution
         self._journal = journal
         self._host = host
-        self._kin = kin
         self._broken = False
 
-    def end(self, move: Move, body: Body, *, may_retry: bool = False) -> None:
+    # --- it waits, or pauses ---------------------------------------------------------------------
+
+    def park(self, move: Move) -> None:
+        """Let the run wait, or pause until somebody lets it go on."""
+        failpoint("park.before")
+        execution = self._execution
+        execution.report()
+        execution.stop(move)
+        opened = [call for call in execution.waits if not call.is_kept and call.attempt == 1]
+        self._journal.park(opened, move, partial(self._parked, opened, move))
+
+    def _parked(self, opened: list[Call], move: Move, fate: Fate) -> None:
+        if self._execution.is_gone:
+            return
+        if fate is Fate.BUSY:
+            self._look_again()  # something arrived in between: look, then decide
+            return
+        failpoint("park.after")
+        for call in opened:
+            call.is_kept = True
+        self._execution.leave_parked(paused=move.state != RunState.WAITING)
+
+    def pause(self, misfit: Diverged | Undecodable) -> None:
+        """Stop where code and history do not fit, until somebody brings other code."""
+        execution, body = self._execution, self._execution.body
+        cancel = execution.mail.take_cancel()
+        if cancel is not None:  # there is no code that could clean up
+            self.end(endings.read_stop(cancel).move)
+            return
+        body.diverged = misfit
+        why = pack(encode_error(told(misfit, body.place, body.unread)))
+        move = Move(
+            RunState.PAUSED,
+            Reason.DIVERGENCE,
+            error=why,
+            parked_by=execution.program.code or None,
+            seen=execution.seen,
+        )
+        execution.stop(move)
+        self._journal.park((), move, partial(self._parked, [], move))
+
+    def _look_again(self) -> None:
+        self._execution.is_stopped = False
+        self._host.look(self._execution)
+
+    # --- its code has ended ----------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """End a run whose body has ended, or let another follow it, as the body wishes."""
+        execution, body = self._execution, self._execution.body
+        ended = execution.replay.end()
+        if isinstance(ended, Diverged):
+            body.place = place_of(execution.program.fn)
+            self.pause(ended)
+            return
+        execution.report(ended.unread)
+        execution.notes.release()  # it may have come to its end on what history has
+        execution.write_todo()
+        wish = endings.asks_to_continue(body.main)
+        if self._journal.writing and (wish is not None or execution.claimed.retry is not None):
+            return  # another run follows what is written
+        if wish is None or body.cancelled is not None:
+            self.end(endings.end_of(body, execution.program.shape))
+            return
+        stop = self._stop_unheard(ended)
+        if stop is not None:
+            self.end(stop.move)
+        else:
+            self._continue(wish)
+
+    def _stop_unheard(self, ended: Ended) -> endings.Stop | None:
+        """Return the wish that the run stops if it came too late for its body to hear."""
+        if ended.unheard is not None:
+            return endings.recalled(ended.unheard)
+        cancel = self._execution.mail.take_cancel()
+        return None if cancel is None else endings.read_stop(cancel)
+
+    def end(self, move: Move) -> None:
         """End the run, or let another follow it if it is to be retried as a whole."""
+        # One that was told to stop has stopped, even if its cleanup went wrong.
+        may_retry = move.state == RunState.FAILED and not self._execution.mail.is_stopping
         failpoint("finish.before")
         self._execution.stop(move)
         retried = self._host.errands.retry(self._execution, move) if may_retry else None
         if retried is not None:
-            retried.add_done_callback(partial(self._retried, move, body))
+            retried.add_done_callback(partial(self._retried, move))
         else:
-            self._end_for_good(move, body)
+            self._end_for_good(move)
 
-    def _retried(self, move: Move, body: Body, done: asyncio.Future[bool | None]) -> None:
+    def _retried(self, move: Move, done: asyncio.Future[bool | None]) -> None:
         if done.cancelled() or done.exception() is not None or done.result() is not None:
             self._followed(done)
         else:
-            self._end_for_good(move, body)  # it was too late to try again
+            self._end_for_good(move)  # it was too late to try again
 
-    def _end_for_good(self, move: Move, body: Body) -> None:
+    def _end_for_good(self, move: Move) -> None:
         told = endings.farewell(self._execution.claimed, move)
         end = partial(self._journal.end, move, self._ended, told)
-        children = self._kin.left(body)
+        children = self._execution.children_left()
         if children:
-            self._kin.end(children, end)
+            self._execution.kin.end(children, end)
         else:
             end()
 
-    def go_on(self, wish: endings.ContinueAsNew, body: Body) -> None:
+    def _ended(self) -> None:
+        failpoint("finish.after")
+        self._execution.leave_over()
+
+    # --- another follows it ----------------------------------------------------------------------
+
+    def _continue(self, wish: endings.ContinueAsNew) -> None:
         """End here, and go on as a new run with other arguments."""
         try:
-            endings.check_alone(body)
+            endings.check_alone(self._execution.body)
             arguments = self._execution.program.bind(*wish.arguments)
         except Exception as refused:  # noqa: BLE001 - arguments that cannot be kept are a failure
-            error = pack(encode_error(refused))
-            self.end(Move(RunState.FAILED, Reason.LOGIC, error=error), body)
+            self._fail(Reason.LOGIC, refused)
             return
         failpoint("finish.before")
         # Nothing may have arrived that was not looked at: what is received from here on was not.
@@ -81,24 +171,29 @@ class Exits:
 
     def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
         error = None if done.cancelled() else done.exception()
+        if self._execution.is_gone:
+            return
         if isinstance(error, endings.Overtaken):
-            self._execution.is_stopped = False
-            self._host.look(self._execution)
+            self._look_again()
         elif isinstance(error, Exception) and not isinstance(error, Unavailable):
-            self._execution.break_off(error)
+            self.break_off(error)
         elif done.cancelled() or error is not None or not done.result():
             self._execution.drop()
         else:
             self._ended()
 
-    def _ended(self) -> None:
-        failpoint("finish.after")
-        self._execution.leave_over()
+    # --- something is broken ---------------------------------------------------------------------
 
-    def break_off(self, error: Exception, body: Body) -> None:
+    def break_off(self, error: Exception) -> None:
         """End the run for an error of ours: it must neither hang nor be tried for ever."""
         if self._broken:
             self._execution.drop()  # even that it is broken cannot be written
             return
         self._broken = True
-        self.end(Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error))), body)
+        self._fail(Reason.INTERNAL, error)
+
+    def _fail(self, reason: Reason, error: Exception) -> None:
+        failpoint("finish.before")
+        move = Move(RunState.FAILED, reason, error=pack(encode_error(error)))
+        self._execution.stop(move)
+        self._end_for_good(move)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from contextvars import Context
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
@@ -29,6 +30,8 @@ class Host(Protocol):
     """Does what takes the store and more than a write."""
     sender: Sender
     """Makes the calls of effects."""
+    context: Context
+    """What timers run in, so that they keep nothing else in memory."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -17,12 +17,12 @@ from onward.store.rows import Move, NewRecord
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.runtime.calls import Call
-    from onward.store.rows import Claimed, EffectWrite, Message, NewRun, RecordRow
+    from onward.store.rows import Claimed, EffectWrite, Message, NewRun
     from onward.store.writer import Outcome
 
     Write = Callable[[Commit], asyncio.Future[Outcome]]
@@ -34,22 +34,6 @@ class Kept(NamedTuple):
     payload: bytes | None
     error: bytes | None
     at: Instant
-
-
-def as_record(row: RecordRow) -> Record:
-    """Return a row of history as the rules know it."""
-    return Record(
-        row.identity,
-        row.attempt,
-        row.seq,
-        RecordKind(row.kind),
-        row.name,
-        RecordState(row.state),
-        row.args_hash,
-        row.version,
-        row.due,
-        Kept(row.payload, row.error, row.closed_at or 0),
-    )
 
 
 def as_open(row: NewRecord, kind: RecordKind, at: Instant) -> Record:
@@ -74,7 +58,7 @@ class Journal:
 
     Args:
         claimed: The claim under whose fence it writes.
-        history: What is written already.
+        last: The last position of history that is taken.
         replay: Is told of every record, once it is written.
         write: Commits, together with whatever else has gathered.
         lost: Is called when the run turns out to be another's, or the store is away for good.
@@ -85,7 +69,7 @@ class Journal:
     def __init__(  # noqa: PLR0913 - it stands between all of these
         self,
         claimed: Claimed,
-        history: Sequence[RecordRow],
+        last: int,
         replay: Replay,
         write: Write,
         lost: Callable[[], None],
@@ -96,7 +80,7 @@ class Journal:
         self._fence = claimed.fence
         self.crashes = claimed.crashes
         """How many workers vanished with the run since it last got on."""
-        self._last = max((row.seq or 0 for row in history), default=0)
+        self._last = last
         self._replay = replay
         self._commit = write
         self._lost = lost

@@ -6,42 +6,38 @@ from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
 from onward.core.instant import SECOND
-from onward.core.replay import RecordKind, RecordState
+from onward.core.replay import RecordState
 from onward.engine.payloads import pack
 from onward.runtime.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
 from onward.store.ends import ChildEnd, read_child_end
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from onward.core.instant import Duration
     from onward.runtime.body import Body
     from onward.runtime.execution import Execution
     from onward.runtime.host import Host
     from onward.runtime.journal import Journal
-    from onward.store.rows import Claimed, InboxRow, NewRun, RecordRow, RunEnd, Started
+    from onward.store.rows import Claimed, InboxRow, NewRun, RunEnd, Started
 
 LOOK_FIRST: Duration = SECOND // 20
 LOOK_MOST: Duration = 30 * SECOND
 """How soon, and at last how seldom, a run looks for the end of one that does not tell it."""
-
-_CHILDREN = (RecordKind.CHILD, RecordKind.STEP)
 
 
 class Kin:
     """Starts, hears of and dismisses the children of one run."""
 
     def __init__(
-        self, execution: Execution, journal: Journal, host: Host, history: Sequence[RecordRow]
+        self, execution: Execution, journal: Journal, host: Host, tied: Iterable[str]
     ) -> None:
         self._execution = execution
         self._journal = journal
         self._host = host
         self._dismissed: list[str] = []
-        self._started = _tied(history)
-        self.asking = 0
-        """How many questions about other runs are under way."""
+        self._started = list(tied)
 
     def start_child(self, call: ChildCall) -> None:
         """Start the run that a call waits for; one with an id of its own must find it free."""
@@ -66,11 +62,11 @@ class Kin:
         if declared is None:
             self._wait_for(call, run.uid, (run,))
             return
-        self.asking += 1
+        self._execution.asking += 1
         declared.add_done_callback(lambda done: self._limited(call, run, done))
 
     def _limited(self, call: RoutedStepCall, run: NewRun, done: asyncio.Future[None]) -> None:
-        self.asking -= 1
+        self._execution.asking -= 1
         if done.cancelled() or done.exception() is not None:
             self._execution.drop()  # the store is away
         elif self._execution.is_wanted(call):
@@ -96,14 +92,14 @@ class Kin:
         return run if trace is None else run._replace(trace=trace)
 
     def _ask(self, run: NewRun, call: ChildCall | StartCall, on_conflict: str | None) -> None:
-        self.asking += 1
+        self._execution.asking += 1
         asked = self._host.errands.start(run, on_conflict)
         asked.add_done_callback(lambda done: self._answered(call, run, done))
 
     def _answered(
         self, call: ChildCall | StartCall, run: NewRun, done: asyncio.Future[Started | None]
     ) -> None:
-        self.asking -= 1
+        self._execution.asking -= 1
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or self._execution.is_stopped:
             return
@@ -141,11 +137,11 @@ class Kin:
 
     def _look(self, call: ChildCall) -> None:
         """See whether a run is over that does not tell this one."""
-        self.asking += 1
+        self._execution.asking += 1
         self._host.errands.end_of(call.child).add_done_callback(lambda done: self._seen(call, done))
 
     def _seen(self, call: ChildCall, done: asyncio.Future[RunEnd | None]) -> None:
-        self.asking -= 1
+        self._execution.asking -= 1
         if done.cancelled() or self._execution.is_stopped:
             return
         end = None if done.exception() is not None else done.result()
@@ -203,11 +199,11 @@ class Kin:
 
     def end(self, children: list[str], then: Callable[[], None]) -> None:
         """Tell children to stop, or those that follow them by now; only then go on."""
-        self.asking += 1
+        self._execution.asking += 1
         self._host.errands.dismiss(children).add_done_callback(lambda done: self._told(done, then))
 
     def _told(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
-        self.asking -= 1
+        self._execution.asking -= 1
         if done.cancelled() or done.exception() is not None:
             self._execution.drop()  # the store is away
         else:
@@ -218,12 +214,3 @@ class Kin:
         waited = (call for call in body.calls.values() if isinstance(call, ChildCall))
         tied = [call.child for call in waited if call.is_begun and call.is_tied]
         return list(dict.fromkeys((*self._dismissed, *self._started, *tied)))
-
-
-def _tied(history: Sequence[RecordRow]) -> list[str]:
-    """Return the runs that end with this one, even if its code does not ask for them any more."""
-    starts = [row for row in history if row.kind == RecordKind.START and row.seq is not None]
-    waits = [row for row in history if row.kind in _CHILDREN and row.state == RecordState.OPEN]
-    kept = (row.payload for row in (*starts, *waits) if row.error is None)
-    found = (tied_child(payload) for payload in kept if payload is not None)
-    return [uid for uid in found if uid is not None]

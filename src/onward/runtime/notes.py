@@ -11,24 +11,24 @@ that begins with a part of the history.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode, encode
-from onward.core.replay import RecordKind, escaped
+from onward.core.replay import escaped
 from onward.engine.payloads import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from onward.core.replay import Record
-    from onward.store.rows import RecordRow
 
     Place = tuple[int, int]
 
 
 class Noted:
     """Attributes and counts, as they add up."""
+
+    __slots__ = ("attributes", "counters")
 
     def __init__(self) -> None:
         self.attributes: dict[str, Any] = {}
@@ -73,14 +73,14 @@ class Notes:
     """The notes of one run, as its body sees them.
 
     Args:
-        history: The records of the run; its notes are among them.
+        kept: The notes that are in its history, by identity.
         attributes: What the run began with.
         write: Writes a note under an identity.
     """
 
     def __init__(
         self,
-        history: Iterable[RecordRow],
+        kept: Mapping[str, bytes],
         attributes: bytes | None,
         write: Callable[[str, bytes], None],
     ) -> None:
@@ -88,21 +88,18 @@ class Notes:
         """What the body can know by now."""
         if attributes is not None:
             self.seen.attributes.update(decode(unpack(attributes)))
-        self._kept: dict[str, bytes] = {
-            row.identity: row.payload
-            for row in history
-            if row.kind == RecordKind.NOTE and row.payload is not None
-        }
+        self._kept = dict(kept)
         self._place: Place = (0, 0)
         self._write = write
         self._held: list[tuple[str, bytes]] | None = []
-        self._own: defaultdict[str, int] = defaultdict(int)
+        self._own: dict[str, int] = {}
 
     def note(self, noted: Noted, branch: str) -> None:
         """Take note of something that the body says in one of its branches."""
         about = ".".join(escaped(name) for name in (*noted.attributes, *noted.counters))
-        self._own[f"{branch}:{about}"] += 1
-        identity = f"=note.{branch}:{about}#{self._own[f'{branch}:{about}']}"
+        what = f"{branch}:{about}"
+        nth = self._own[what] = self._own.get(what, 0) + 1
+        identity = f"=note.{what}#{nth}"
         self.seen.take(noted)
         position, number = self._place
         self._place = position, number + 1
@@ -128,8 +125,8 @@ class Notes:
     def come(self, record: Record) -> None:
         """Let the body see what a step noted, now that it is handed the step's result."""
         self._place = record.seq or 0, 0
-        payload = self._kept.get(step_notes(record.identity))
-        if payload is not None:
+        payload = self._kept and self._kept.get(step_notes(record.identity))
+        if payload:
             self.seen.take(read_noted(payload)[1])
 
 

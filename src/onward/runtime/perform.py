@@ -67,11 +67,11 @@ class Performer:
         self._limits = limits
         self._now = now
         self._observer = observer
-        self._deadlines = Deadlines(loop)
         # Steps begin in the worker's context, whatever their body has put into its own: on replay
         # a step may begin from elsewhere.
         self._context = copy_context()
         self._context.run(body_now.set, None)
+        self._deadlines = Deadlines(loop, self._context)
 
     def close(self) -> None:
         """Start nothing more."""
@@ -91,8 +91,7 @@ class Performer:
             scope,
         )
         context = self._context.copy()
-        context.run(step_now.set, attempt)
-        context.run(scope_now.set, scope)
+        context.run(_enter, attempt)
         if self._observer.steps:
             self._observer.step_begun(scope, context)
         task = self._loop.create_task(self._attempt(execution, call, attempt), context=context)
@@ -126,7 +125,8 @@ class Performer:
         except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome
             self._failed(execution, call, attempt, error)
         else:
-            execution.steps.close(call, payload=payload, noted=attempt.noted)
+            if execution.is_wanted(call):
+                execution.steps.close(call, payload=payload, noted=attempt.noted)
             self._ended(attempt, "succeeded")
         finally:
             self._deadlines.forget(call)
@@ -196,10 +196,17 @@ class Performer:
         after = decision.after if isinstance(decision, Again) else None
         outcome: StepOutcome = "failed" if error is not call.expired else "timed_out"
         self._observer.step_ended(attempt.scope, outcome, error, after)
+        if not execution.is_wanted(call):
+            return
         if isinstance(decision, Again):
             execution.steps.try_again(call, written, decision.after)
         else:
             execution.steps.close(call, error=written)
+
+
+def _enter(attempt: Attempt) -> None:
+    step_now.set(attempt)
+    scope_now.set(attempt.scope)
 
 
 def _expire(call: StepCall, task: asyncio.Task[None], limit: Duration) -> None:

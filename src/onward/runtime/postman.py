@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from onward.errors import NotFound, Unavailable
@@ -22,6 +23,7 @@ class Postman:
         self._store = store
         self._worker = worker
         self._rounds: set[asyncio.Task[None]] = set()
+        self._context = copy_context()  # not that of the run which is visited
 
     def go_round(self, running: Mapping[str, Execution], heard: set[str]) -> None:
         """Visit the runs that something was sent to or, if nobody knows which, all of them."""
@@ -46,7 +48,7 @@ class Postman:
             self._keep(self._visit(wanted))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=self._context)
         self._rounds.add(task)
         task.add_done_callback(self._rounds.discard)
 

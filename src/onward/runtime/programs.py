@@ -28,6 +28,7 @@ class Programs:
     def __init__(self, registry: Registry, version: str | None) -> None:
         self._registry = registry
         self._version = version
+        self._workflows: dict[str, Program] = {}
 
     @property
     def codes(self) -> dict[str, str]:
@@ -52,7 +53,11 @@ class Programs:
         if run.kind == RunKind.STEP:
             step = self._registry.steps[run.name.removeprefix("step ")]
             return replace(_step(step, run.retry), code=self._mark(step))
-        return self._workflow(self._registry.workflows[run.name])
+        program = self._workflows.get(run.name)
+        if program is None:
+            program = self._workflow(self._registry.workflows[run.name])
+            self._workflows[run.name] = program
+        return program
 
     def _workflow(self, workflow: WorkflowDefinition) -> Program:
         return Program(

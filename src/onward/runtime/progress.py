@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from onward.errors import OnwardError
@@ -21,6 +22,7 @@ class ProgressBoard:
         self._store = store
         self._worker = worker
         self._loop = loop
+        self._context = copy_context()  # not that of the run which tells first
         self._news: dict[str, tuple[int, bytes]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -31,7 +33,9 @@ class ProgressBoard:
     def _put(self, uid: str, fence: int, value: bytes) -> None:
         self._news[uid] = fence, value
         if self._task is None:
-            self._task = self._loop.create_task(self._write(), name="onward progress")
+            self._task = self._loop.create_task(
+                self._write(), name="onward progress", context=self._context
+            )
 
     async def _write(self) -> None:
         while self._news:

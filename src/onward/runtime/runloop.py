@@ -75,8 +75,9 @@ class Handle:
         """Do not call it."""
         if not self._cancelled:
             self._cancelled = True
-            if self._on_cancel is not None:
-                self._on_cancel()
+            told, self._on_cancel = self._on_cancel, None
+            if told is not None:
+                told()
 
     def come(self) -> None:
         """Take note that the time of a timer has come: cancelling it is no news any more."""
@@ -121,13 +122,13 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         # In the order made, which a set would not keep: who is cancelled first decides what a body
         # does next, and must be the same in every replay. Parents come before their children.
         self.tasks: dict[asyncio.Task[Any], None] = {}
-        self.on_lost_error: Callable[[dict[str, Any]], None] = lambda _: None
 
     # --- from outside ---------------------------------------------------------------------------
 
     def start(self, body: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T]:
         """Start the body itself, which is the root of all branches."""
-        context.run(branch_now.set, ROOT)
+        if context.get(branch_now, ROOT) != ROOT:
+            context.run(branch_now.set, ROOT)
         return self._task(body, None, context)
 
     def set_time(self, now: Instant) -> None:
@@ -168,7 +169,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     def unwind(self) -> None:
         """Let all tasks come to their end, now that what they wait for has been ended."""
         for task in self.tasks:
-            task.add_done_callback(_mark_seen)
+            task.add_done_callback(_lay_to_rest)
         try:
             self.drain()
             self.cancel_all()  # those that are left wait for one another
@@ -177,6 +178,10 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
             self._ready.clear()
             for task in self.tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # asyncio's switch
+
+    def part(self, on_timer: Callable[[Duration, Handle], Callable[[], None]]) -> None:
+        """Let go of who was told of timers; nothing runs here any more."""
+        self._on_timer = on_timer
 
     def _where_it_spins(self) -> str:
         for task in self.tasks:
@@ -298,8 +303,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         self._ready.append(handle)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Take note of an error that nobody will see otherwise."""
-        self.on_lost_error(context)
+        """Do nothing about an error that nobody sees: history has it, if a call raised it."""
 
     async def shutdown_asyncgens(self) -> None:
         """Do nothing: generators end with their tasks."""
@@ -363,6 +367,19 @@ def _name_given() -> str | None:
     return None
 
 
-def _mark_seen(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # asyncio would complain that nobody looked at it
+def _lay_to_rest(task: asyncio.Task[Any]) -> None:
+    """Look at the error of a task, or asyncio would complain, and let go of where it was raised.
+
+    Errors and the frames that they went through know each other, and nobody will see these.
+    """
+    left: list[BaseException | None] = []
+    try:
+        task.result()  # asked for it, a task lets go of it as well
+    except BaseException as raised:  # noqa: BLE001 - whatever it is, nobody will see it
+        left.append(raised)
+    while left:
+        error = left.pop()
+        if error is not None and error.__traceback__ is not None:
+            error.__traceback__ = None
+            left += [error.__context__, error.__cause__]
+            left += error.exceptions if isinstance(error, BaseExceptionGroup) else ()

@@ -9,7 +9,7 @@ from onward.core.replay import RecordState
 from onward.runtime.notes import step_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
     from onward.runtime.calls import StepCall
@@ -18,23 +18,19 @@ if TYPE_CHECKING:
     from onward.runtime.host import Host
     from onward.runtime.journal import Journal
     from onward.runtime.notes import Noted
-    from onward.store.rows import NewRecord, RecordRow
+    from onward.store.rows import NewRecord
 
 
 class Steps:
     """The steps of one run."""
 
     def __init__(
-        self, execution: Execution, journal: Journal, host: Host, history: Sequence[RecordRow]
+        self, execution: Execution, journal: Journal, host: Host, tried: Mapping[str, Instant]
     ) -> None:
         self._execution = execution
         self._journal = journal
         self._host = host
-        self._tried = {
-            row.identity: row.opened_at for row in history if row.attempt == 1 and row.seq is None
-        }
-        self.running = 0
-        """How many attempts are under way."""
+        self._tried = tried
 
     def perform(self, call: StepCall) -> None:
         """Begin an attempt of a step, unless nothing new may be begun."""
@@ -43,13 +39,13 @@ class Steps:
         call.due = None
         call.since = call.since or self._tried.get(call.identity) or self._host.now()
         self._execution.waits.discard(call)
-        self.running += 1
+        self._execution.performing += 1
         call.task = self._host.perform(self._execution, call)
         call.task.add_done_callback(lambda _: self._performed(call))
 
     def _performed(self, call: StepCall) -> None:
         call.task = None
-        self.running -= 1
+        self._execution.performing -= 1
         if not self._journal.writing:
             self._execution.pump()
 
@@ -62,8 +58,6 @@ class Steps:
         noted: Noted | None = None,
     ) -> None:
         """Write the outcome of a step; the body is handed it once it is written."""
-        if not self._execution.is_wanted(call):
-            return
         notes = self.notes_of(call, noted)
         state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
         pump = self._execution.pump
@@ -76,11 +70,11 @@ class Steps:
             call.attempt += 1
             call.due = due
             call.expired = None
-            self._execution.do(call)
-            self._execution.pump()
+            if not self._execution.is_gone:
+                self._execution.do(call)
+                self._execution.pump()
 
-        if self._execution.is_wanted(call):
-            self._journal.fail_attempt(call, error, after, wait)
+        self._journal.fail_attempt(call, error, after, wait)
 
     def notes_of(
         self, call: StepCall | EffectCall, noted: Noted | None

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.replay import Record
     from onward.runtime.calls import Call
-    from onward.store.rows import InboxRow, RecordRow
+    from onward.store.rows import InboxRow
 
 
 class Mailbox:
     """What has arrived for a run, and what of it nobody has taken."""
 
-    def __init__(self, seen: int, rows: Iterable[InboxRow], taken: set[int | None]) -> None:
+    def __init__(self, seen: int, rows: Iterable[InboxRow], taken: set[int]) -> None:
         self.seen = seen
         self.signals: dict[int, InboxRow] = {}
         """Signals by their number in the inbox."""
@@ -145,13 +145,6 @@ class Waits:
                 yield call, mail.signals.pop(outcome.message.seq)
             else:
                 yield call, None
-
-
-def taken_signals(history: Iterable[RecordRow]) -> Iterator[tuple[str, int]]:
-    """Yield the identities of the waits of a history that have a signal, with its number."""
-    for row in history:
-        if row.kind == RecordKind.SIGNAL and row.message is not None:
-            yield row.identity, row.message
 
 
 class Strays:

@@ -21,21 +21,21 @@ class WarmBodies:
         """Keep the body of a run that has just parked."""
         old = self._kept.pop(execution.uid, None)
         if old is not None and old is not execution:
-            old.evict()  # the run was ours again before we heard that it had left
+            old.forget()  # the run was ours again before we heard that it had left
         self._kept[execution.uid] = execution
         while len(self._kept) > self._most:
             _, coldest = self._kept.popitem(last=False)
-            coldest.evict()
+            coldest.forget()
 
     def take(self, run: Claimed) -> Execution | None:
         """Return the body of a run that only waited since we had it; any other is of no use."""
         kept = self._kept.pop(run.uid, None)
         if kept is not None and kept.fence + 1 != run.fence:
-            kept.evict()
+            kept.forget()
             return None
         return kept
 
     def clear(self) -> None:
         """Keep none."""
         while self._kept:
-            self._kept.popitem()[1].evict()
+            self._kept.popitem()[1].forget()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -122,6 +123,7 @@ class Worker:
             options.version,
             frozenset(options.tags),
         )
+        self.context = copy_context()
         self.errands = Errands(store, self.id, ports.chance)
         self._writer = store.writer(self.id)
         self._writer.on_written = self._learn_time
@@ -180,7 +182,7 @@ class Worker:
         if current is not None:
             tell_left(self.observer, execution.scope, execution.move, self.now())
         if current is not execution:  # it came back to us before we heard that it had left
-            execution.evict()
+            execution.forget()
             return
         del self.running[execution.uid]
         assert self._ear is not None
@@ -188,7 +190,7 @@ class Worker:
         if end is End.PARKED and not self._stopping:
             self._warm.keep(execution)
         elif end is End.PARKED:
-            execution.evict()
+            execution.forget()
         self._ear.poke()
 
     # --- life ------------------------------------------------------------------------------------
@@ -345,7 +347,7 @@ class Worker:
             inboxes = await self._store.look(mailed) if mailed else {}
         except BaseException:
             for kept in warm.values():
-                kept.evict()
+                kept.forget()
             raise
         for run in runs:
             inbox = inboxes.get(run.uid, ())

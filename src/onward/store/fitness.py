@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from onward.store.commit import Commit
     from onward.store.following import Following
-    from onward.store.rows import Message, NewRun
+    from onward.store.rows import Message, Move, NewRun
 
 KEY_BYTES_MOST = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
@@ -51,14 +51,14 @@ def check_commit(commit: Commit) -> None:
         Rejected: it holds such a text.
     """
     for record in commit.records:
-        texts = record.identity + record.name + (record.version or "")
-        if not texts.isascii() or "\0" in texts or len(texts) > KEY_BYTES_MOST:
+        if not _is_plain(record.identity + record.name + (record.version or "")):
             _check_row(record._fields, record)  # a closer look, which few need
     if commit.is_plain:
         return
     attached = commit.attached
+    if commit.move is not None and not _is_plain(_texts(commit.move)):
+        _check_row(commit.move._fields, commit.move)
     for rows in (
-        () if commit.move is None else (commit.move,),
         commit.messages,
         commit.starts,
         attached.effects,
@@ -97,6 +97,14 @@ def is_storable(text: str) -> bool:
     except Rejected:
         return False
     return True
+
+
+def _texts(move: Move) -> str:
+    return (move.reason or "") + (move.phase or "") + (move.culprit or "")
+
+
+def _is_plain(texts: str) -> bool:
+    return texts.isascii() and "\0" not in texts and len(texts) <= KEY_BYTES_MOST
 
 
 def _check_row(fields: Iterable[str], row: Iterable[object]) -> None:

@@ -9,6 +9,7 @@ What the caller of a write does meanwhile (be cancelled, go away) changes nothin
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onward.errors import Rejected, Unavailable
@@ -57,6 +58,8 @@ class Lane(Generic[Item, Answer]):
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._apart: dict[object, list[tuple[Item, asyncio.Future[Answer]]]] = {}
         self._one_apart = asyncio.Lock()
+        # Who submits first would lend its own to all, and be kept in memory by their timers.
+        self._context = copy_context()
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.batches = 0
@@ -79,7 +82,8 @@ class Lane(Generic[Item, Answer]):
             self._task = self._spawn(self._drain())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=self._name)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name=self._name, context=self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_a_limit_is_told_of_when_it_has_passed(seconds: float, late: float) -> N
     told: list[float] = []
 
     async def watch() -> None:
-        deadlines = Deadlines(asyncio.get_running_loop())
+        deadlines = Deadlines(asyncio.get_running_loop(), copy_context())
         deadlines.watch("it", seconds, lambda: told.append((clock.wall() - began) / SECOND))
         await asyncio.sleep(seconds + 5)
         deadlines.close()
@@ -35,7 +36,7 @@ def test_what_is_forgotten_in_time_is_not_told_of(seconds: float) -> None:
     told: list[str] = []
 
     async def watch() -> None:
-        deadlines = Deadlines(asyncio.get_running_loop())
+        deadlines = Deadlines(asyncio.get_running_loop(), copy_context())
         deadlines.watch("it", seconds, lambda: told.append("it"))
         deadlines.watch("other", seconds, lambda: told.append("other"))
         await asyncio.sleep(seconds / 2)

@@ -28,7 +28,7 @@ class Desk:
         self.answers: list[asyncio.Future[Outcome]] = []
         self.told: list[str] = []
         lost, broken = (lambda: self.told.append("lost")), (lambda _: self.told.append("broken"))
-        self.journal = Journal(CLAIMED, (), Replay(), self._write, lost, broken, None)
+        self.journal = Journal(CLAIMED, 0, Replay(), self._write, lost, broken, None)
 
     def _write(self, _: Commit) -> asyncio.Future[Outcome]:
         self.answers.append(asyncio.get_running_loop().create_future())

@@ -71,7 +71,7 @@ class Crew:
             process = Process(f"worker {self._born}")
             gone: asyncio.Future[float] = self._loop.create_future()
             self._befall(process, seat, gone)
-            store, worker = self._make(process)
+            store, worker = process.context.run(self._make, process)
             self._loop.task_of(process, self._life(process, store, worker, gone), name="life")
             either: list[asyncio.Future[Any]] = [gone, left]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,94 @@
+"""What a run's history says, read once: every part of the runtime takes its own from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.replay import Record, RecordKind, RecordState
+from onward.runtime.children import tied_child
+from onward.runtime.journal import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.core.instant import Instant
+    from onward.store.rows import RecordRow
+
+# Looked up, for making an enum of a word is dearer than all else that is done with a row.
+_KINDS = {str(kind): kind for kind in RecordKind}
+_STATES = {str(state): state for state in RecordState}
+_CHILDREN = frozenset({RecordKind.CHILD, RecordKind.STEP})
+
+
+class Past:
+    """The history of a run, sorted by who asks for it."""
+
+    __slots__ = ("heard", "last", "notes", "records", "signals", "tied", "tried")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        """What the rules know of it. Notes are for others to see, and no part of that."""
+        self.last = 0
+        """The last position that is taken."""
+        self.heard: set[int] = set()
+        """The numbers of messages that have become part of it."""
+        self.signals: dict[str, int] = {}
+        """The numbers of signals, by the waits that have them."""
+        self.notes: dict[str, bytes] = {}
+        """What the run has noted, by identity."""
+        self.tied: list[str] = []
+        """Runs that end with this one, even if its code does not ask for them any more."""
+        self.tried: dict[str, Instant] = {}
+        """When the first attempt of each call began that has not come to its end."""
+
+
+NO_PAST = Past()
+"""The history of a run that has just begun; nobody may change it."""
+
+
+def read_past(history: Iterable[RecordRow]) -> Past:
+    """Return what a history says."""
+    past = Past()
+    for row in history:
+        kind = _KINDS[row.kind]
+        if kind is RecordKind.NOTE:
+            if row.payload is not None:
+                past.notes[row.identity] = row.payload
+        else:
+            past.records.append(_record(row, kind))
+            _sort_in(past, row, kind)
+    return past
+
+
+def _sort_in(past: Past, row: RecordRow, kind: RecordKind) -> None:
+    if row.seq is None:
+        if row.attempt == 1:
+            past.tried[row.identity] = row.opened_at
+    elif row.seq > past.last:
+        past.last = row.seq
+    if row.message is not None:
+        past.heard.add(row.message)
+        if kind is RecordKind.SIGNAL:
+            past.signals[row.identity] = row.message
+    is_start = kind is RecordKind.START and row.seq is not None
+    is_wait = kind in _CHILDREN and row.state == RecordState.OPEN
+    if (is_start or is_wait) and row.error is None and row.payload is not None:
+        child = tied_child(row.payload)
+        if child is not None:
+            past.tied.append(child)
+
+
+def _record(row: RecordRow, kind: RecordKind) -> Record:
+    """Return a row of history as the rules know it."""
+    return Record(
+        row.identity,
+        row.attempt,
+        row.seq,
+        kind,
+        row.name,
+        _STATES[row.state],
+        row.args_hash,
+        row.version,
+        row.due,
+        Kept(row.payload, row.error, row.closed_at or 0),
+    )
