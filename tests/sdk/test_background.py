@@ -95,6 +95,19 @@ def test_a_call_that_waits_is_ended_by_what_failed(background: Background) -> No
     assert background.call(asyncio.sleep(0, "fine")) == "fine"
 
 
+def test_a_call_that_has_just_begun_is_ended_by_what_failed(background: Background) -> None:
+    """The loop may be faster than the thread that begins the call."""
+    for _ in range(300):
+        device = Device()
+
+        async def wait_for_ever(broken: asyncio.Event = device.broken) -> None:
+            broken.set()
+            await asyncio.Event().wait()
+
+        with pytest.raises(ExceptionGroup), background.hold(device.used()):
+            background.call(wait_for_ever())
+
+
 def test_the_next_call_tells_what_failed_while_the_thread_was_busy(
     background: Background,
 ) -> None:

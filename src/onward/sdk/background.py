@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onward.errors import Unavailable, WouldBlock
@@ -32,15 +33,18 @@ class Background:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Spawned | None = None
         # By thread: a thread makes one call at a time.
-        self._calls: dict[int, Future[Any]] = {}
+        self._calls: dict[int, _Call[Any]] = {}
         self._failures: dict[int, BaseException] = {}
 
     def start(self) -> None:
         """Start the thread."""
         self.refuse_in_loop()
-        running: Future[asyncio.AbstractEventLoop] = Future()
+        running: SimpleQueue[asyncio.AbstractEventLoop | BaseException] = SimpleQueue()
         self._thread = spawn_thread(lambda: _run(running), name="onward-sync")
-        self._loop = running.result()
+        loop = running.get()
+        if isinstance(loop, BaseException):
+            raise loop
+        self._loop = loop
 
     def stop(self) -> None:
         """Cancel what is under way and end the thread."""
@@ -48,6 +52,8 @@ class Background:
         if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
+        for call in list(self._calls.values()):
+            call.give_up()  # it may have come too late to be begun
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop and return its result; Ctrl-C here cancels it.
@@ -62,15 +68,18 @@ class Background:
         except BaseException:
             work.close()
             raise
-        answer: Future[T] = asyncio.run_coroutine_threadsafe(work, loop)
-        self._calls[thread] = answer
+        call = _Call(work, loop)
+        self._calls[thread] = call
         try:
-            return answer.result()
-        except CancelledError:
+            call.start()
+            if thread in self._failures:  # that was before anyone could know of this call
+                call.cancel()
+            return call.outcome()
+        except asyncio.CancelledError:
             raise self._failures.pop(thread, None) or self._closed() from None
         finally:
             self._calls.pop(thread, None)
-            answer.cancel()  # it is done, unless waiting for it was interrupted
+            call.cancel()  # it is done, unless waiting for it was interrupted
 
     def _ready(self, thread: int) -> asyncio.AbstractEventLoop:
         """Return the loop, if the thread may wait for it."""
@@ -122,6 +131,61 @@ class Background:
         return Unavailable(self._what, "was closed while a call waited")
 
 
+class _Call(Generic[T]):
+    """A coroutine that runs in a loop, and the thread that waits for what comes of it.
+
+    Ctrl-C may strike that thread between any two lines, also of a lock that is written in Python,
+    which nobody would release then. So it holds none: it only ever waits at a queue.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[T] | None = None
+        self._done: SimpleQueue[asyncio.Task[T] | None] = SimpleQueue()
+
+    def start(self) -> None:
+        """Let the loop begin it."""
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:  # it was closed just now
+            self.give_up()
+
+    def outcome(self) -> T:
+        """Wait for its result, and return or raise it.
+
+        Raises:
+            CancelledError: it was cancelled, or never begun.
+        """
+        done = self._done.get()
+        if done is None:
+            raise asyncio.CancelledError
+        return done.result()
+
+    def cancel(self) -> None:
+        """Let the loop cancel it, if it is not done."""
+        if self._task is None or not self._task.done():
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and it was given up
+                self._loop.call_soon_threadsafe(self._end)
+
+    def give_up(self) -> None:
+        """Tell whoever waits that there is no loop any more."""
+        if self._task is None:
+            self._work.close()
+        self._done.put(None)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._done.put)
+
+    def _end(self) -> None:
+        if self._task is None:
+            self._work.close()
+            self._done.put(None)
+        else:
+            self._task.cancel()
+
+
 class _Stay(Generic[T]):
     """A context that is entered and left in one task, as it must be."""
 
@@ -166,13 +230,15 @@ class _Stay(Generic[T]):
             raise
 
 
-def _run(running: Future[asyncio.AbstractEventLoop]) -> None:
+def _run(running: SimpleQueue[asyncio.AbstractEventLoop | BaseException]) -> None:
+    is_running = False
     try:
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
-            loop.call_soon(running.set_result, loop)
+            is_running = True
+            loop.call_soon(running.put, loop)
             loop.run_forever()
     except BaseException as error:
-        if running.done():
+        if is_running:
             raise
-        running.set_exception(error)  # there is no loop: whoever waits for it must hear that
+        running.put(error)  # there is no loop: whoever waits for it must hear that
