@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from onward.core.decision import Decision, Moved, Refused
-from onward.core.replay.record import RecordKind, RecordState
+from onward.core.replay.record import RecordKind
 from onward.core.run import TERMINAL, Returned, Run, RunState, Superseded, advance
 from onward.core.value import Value
 from onward.errors import InvariantBroken
@@ -107,18 +107,69 @@ def carried(link: Link) -> frozenset[Carried]:
     assert_never(link)
 
 
+class Culprit(Value):
+    """The call whose error ended a run, and what was finished beside it, by their identities.
+
+    A retry begins at that call. What had been asked for before its error was handed over, and was
+    finished after that, is no reason to be done again.
+    """
+
+    identity: str
+    beside: tuple[str, ...] = ()
+
+    def kept(self) -> str:
+        """Return it as one text; an identity that cannot stand in it is not beside."""
+        return _BESIDE.join((self.identity, *(each for each in self.beside if _BESIDE not in each)))
+
+
+_BESIDE = "\x1f"
+
+
+def read_culprit(kept: str | None) -> Culprit | None:
+    """Return the culprit that a text stands for."""
+    if kept is None:
+        return None
+    identity, *beside = kept.split(_BESIDE)
+    return Culprit(identity, tuple(beside))
+
+
+class Outcome(Value):
+    """How a call ended: at which position, and up to which history was read when it was asked."""
+
+    identity: str
+    asked: int
+    seq: int
+    is_good: bool
+
+
+def culprit_of(outcomes: Sequence[Outcome], blamed: Outcome | None = None) -> Culprit | None:
+    """Return where a retry of a run that failed begins, and what it need not do again.
+
+    Where nobody knows whose error it was, it is the last call that failed, or the first of those
+    that failed while that one was under way: they may all be what the run complains of.
+    """
+    if blamed is None:
+        failed = sorted((each for each in outcomes if not each.is_good), key=lambda each: each.seq)
+        if not failed:
+            return None
+        blamed = next(each for each in failed if each.seq > failed[-1].asked)
+    beside = (
+        each.identity for each in outcomes if each.is_good and each.asked < blamed.seq < each.seq
+    )
+    return Culprit(blamed.identity, tuple(beside))
+
+
 def retry_cut(records: Sequence[Record], *, culprit: str | None = None) -> int | None:
     """Return the position from which a retry runs again; None copies the whole history.
 
     That is the call whose error ended the run, by its identity `culprit`. Where it is not known:
-    the cancel, or else the last call that failed.
+    the cancel. If a run was ended for another reason, its code had dealt with what had failed.
     """
     placed = [(record.seq, record) for record in records if record.seq is not None]
     placed.sort(key=lambda pair: pair[0])
     named = [seq for seq, record in placed if record.identity == culprit]
     cancels = [seq for seq, record in placed if record.kind is RecordKind.CANCEL]
-    failed = [seq for seq, record in placed if record.state is not RecordState.SUCCEEDED]
-    return next(iter(named or cancels or failed[-1:]), None)
+    return next(iter(named or cancels), None)
 
 
 def copied(records: Sequence[Record], *, cut: int | None) -> tuple[Record, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onward.core.chain import Link, retry_cut
+from onward.core.chain import Link, read_culprit, retry_cut
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import BadInput, NotFound
@@ -29,6 +29,8 @@ async def retry(
 ) -> Followed:
     """Run again what failed: history is kept up to the call whose error ended the run.
 
+    What was finished beside that call is kept aside, and handed over when it is asked for again.
+
     Args:
         store: Where the run is.
         uid: The run.
@@ -37,10 +39,11 @@ async def retry(
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
-    culprit = owner[2].culprit if owner is not None else old.culprit
+    culprit = read_culprit(owner[2].culprit if owner is not None else old.culprit)
     # No call has ended a run that is paused: it goes on with all that it has.
     is_paused = owner is None and old.state == RunState.PAUSED
-    cut = None if is_paused else retry_cut(_records(history), culprit=culprit)
+    named = None if culprit is None else culprit.identity
+    cut = None if is_paused else retry_cut(_records(history), culprit=named)
     worker, fence, end = owner if owner is not None else (None, None, None)
     return await store.follow(
         Following(
@@ -48,6 +51,7 @@ async def retry(
             store.new_uid(),
             Link.RETRY,
             cut,
+            beside=() if culprit is None or cut is None else culprit.beside,
             delay_in=delay,
             worker=worker,
             fence=fence,

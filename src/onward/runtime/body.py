@@ -379,6 +379,7 @@ class Body:
 
     def _register(self, call: Call, identity: str) -> None:
         call.identity = identity
+        call.asked = self._replay.read
         self.calls[identity] = call
 
     def _join(self, call: Call, identity: str, record: Record | None) -> None:

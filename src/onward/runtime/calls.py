@@ -37,6 +37,8 @@ class Call:
         self.args_hash = args_hash
         self.identity = ""
         self.attempt = 1
+        self.asked = 0
+        """The position up to which history was read when it was asked for."""
         self.due = due
         """When the run must look at it again, if nothing happens before."""
         self.is_kept = False
@@ -182,6 +184,11 @@ class TimerCall(Call):
         super().__init__("sleep", due=due)
         self._handle = handle
         self._wake = wake
+
+    @property
+    def is_sleep(self) -> bool:
+        """Say whether the body sleeps until then, and does not just set a limit."""
+        return self._handle.future() is not None
 
     def is_abandoned(self) -> bool:
         """Say whether the timer was cancelled."""

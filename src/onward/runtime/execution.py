@@ -242,6 +242,8 @@ class Execution:
             self._todo.append(partial(self._mark, call))
         elif call.is_abandoned():
             self.body.abandon(call)
+        elif self._past.memos and (memo := self._past.memo_of(call)) is not None:
+            self._todo.append(partial(self._recall, call, memo))
         elif isinstance(call, StepCall) and call.due is None:
             self.steps.perform(call)
         elif isinstance(call, EffectCall):
@@ -252,6 +254,13 @@ class Execution:
             self._todo.append(partial(self.kin.start_child, call))
         else:
             self.waits.add(call)
+
+    def _recall(self, call: Call, memo: RecordRow) -> None:
+        """Hand over what came of a call in the run that this one is a retry of."""
+        if self.is_wanted(call):
+            notes = self.steps.notes_of(call, self._past.noted_by(call))
+            state, pump = RecordState.SUCCEEDED, self.pump
+            self.journal.close(call, state, pump, payload=memo.payload, notes=notes)
 
     def _mark(self, call: PatchCall) -> None:
         self.journal.close(call, RecordState.SUCCEEDED, self.pump)

@@ -5,25 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.replay import Record, RecordKind, RecordState
+from onward.runtime.calls import TimerCall
 from onward.runtime.children import tied_child
 from onward.runtime.journal import Kept
+from onward.runtime.notes import read_noted, step_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.core.instant import Instant
+    from onward.runtime.calls import Call
+    from onward.runtime.notes import Noted
     from onward.store.rows import RecordRow
 
 # Looked up, for making an enum of a word is dearer than all else that is done with a row.
 _KINDS = {str(kind): kind for kind in RecordKind}
 _STATES = {str(state): state for state in RecordState}
+MEMO = "=memo."
+"""What the identity of an outcome begins with that was kept aside."""
+
 _CHILDREN = frozenset({RecordKind.CHILD, RecordKind.STEP})
 
 
 class Past:
     """The history of a run, sorted by who asks for it."""
 
-    __slots__ = ("heard", "last", "notes", "records", "signals", "tied", "tried")
+    __slots__ = ("heard", "last", "memos", "notes", "records", "signals", "tied", "tried")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -36,10 +43,25 @@ class Past:
         """The numbers of signals, by the waits that have them."""
         self.notes: dict[str, bytes] = {}
         """What the run has noted, by identity."""
+        self.memos: dict[str, RecordRow] = {}
+        """What came of calls in the run that this one is a retry of, by identity."""
         self.tied: list[str] = []
         """Runs that end with this one, even if its code does not ask for them any more."""
         self.tried: dict[str, Instant] = {}
         """When the first attempt of each call began that has not come to its end."""
+
+    def memo_of(self, call: Call) -> RecordRow | None:
+        """Return what came of this very call before; a limit is set anew."""
+        memo = self.memos.get(call.identity)
+        if memo is None or (isinstance(call, TimerCall) and not call.is_sleep):
+            return None
+        is_same = memo.name == f"{call.kind} {call.name}" and memo.args_hash == call.args_hash
+        return memo if is_same else None
+
+    def noted_by(self, call: Call) -> Noted | None:
+        """Return what a call had noted that is remembered."""
+        memo = self.memos.get(step_notes(call.identity))
+        return None if memo is None or memo.payload is None else read_noted(memo.payload)[1]
 
 
 NO_PAST = Past()
@@ -54,6 +76,8 @@ def read_past(history: Iterable[RecordRow]) -> Past:
         if kind is RecordKind.NOTE:
             if row.payload is not None:
                 past.notes[row.identity] = row.payload
+        elif kind is RecordKind.MEMO:
+            past.memos[row.identity.removeprefix(MEMO)] = row
         else:
             past.records.append(_record(row, kind))
             _sort_in(past, row, kind)

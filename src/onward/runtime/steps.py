@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
-    from onward.runtime.calls import StepCall
-    from onward.runtime.effects import EffectCall
+    from onward.runtime.calls import Call, StepCall
     from onward.runtime.execution import Execution
     from onward.runtime.host import Host
     from onward.runtime.journal import Journal
@@ -76,12 +75,10 @@ class Steps:
 
         self._journal.fail_attempt(call, error, after, wait)
 
-    def notes_of(
-        self, call: StepCall | EffectCall, noted: Noted | None
-    ) -> Callable[[int], NewRecord] | None:
+    def notes_of(self, call: Call, noted: Noted | None) -> Callable[[int], NewRecord] | None:
         """Return what makes a record of what a call has noted, if it has noted anything."""
         return partial(self._notes, call, noted) if noted else None
 
-    def _notes(self, call: StepCall | EffectCall, noted: Noted, seq: int) -> NewRecord:
+    def _notes(self, call: Call, noted: Noted, seq: int) -> NewRecord:
         kept = self._execution.notes.keep(call.identity, noted, seq)
         return self._journal.note_row(step_notes(call.identity), kept)

@@ -242,6 +242,9 @@ class App:
     async def retry(self, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
         """Run again what failed: a new run under the same id, from the call that failed on.
 
+        What was finished is not done again, in other branches neither; what the code did because
+        of the error is.
+
         Raises:
             RunOver: it has not failed, or another run has taken its place.
         """

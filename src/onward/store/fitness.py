@@ -23,7 +23,7 @@ KEY_BYTES_MOST = 1000
 
 # The end of a child is told by a message that names the call, whatever the length of its identity.
 _MOST = {"message": KEY_BYTES_MOST + len("child ")}
-_NO_KEYS = frozenset({"title", "tags", "trace", "stirs", "retry"})
+_NO_KEYS = frozenset({"title", "tags", "trace", "stirs", "retry", "culprit"})
 
 
 def check_run(run: NewRun) -> None:

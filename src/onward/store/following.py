@@ -28,7 +28,8 @@ class Following(NamedTuple):
 
     It begins with the calls that were handed over before the position `cut`: all for None, none for
     0. `edited` stands at the position `cut`, in the place of what the old run has there. With
-    another `id` it is a fork beside the old run, which is left as it is. `input`, `args_hash` and
+    another `id` it is a fork beside the old run, which is left as it is. `beside` are calls from
+    the cut on whose outcomes are kept aside, for when they are asked for. `input`, `args_hash` and
     `attributes` are the old run's unless they are given. `unheard` are the numbers of signals that
     its records have taken, but that it was never handed: a run that goes on has them still.
 
@@ -40,6 +41,7 @@ class Following(NamedTuple):
     new_uid: str
     link: str
     cut: int | None = None
+    beside: tuple[str, ...] = ()
     id: str | None = None
     input: bytes | None = None
     args_hash: str | None = None
@@ -169,6 +171,10 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         **both,
     )
     await tx.fetch("copy_records", cut=cut, **both)
+    if wish.beside:
+        await tx.fetch("keep_aside", beside=tx.texts(wish.beside), cut=cut, **both)
+    if link is Link.RETRY:
+        await tx.fetch("copy_aside", **both)
     if wish.edited is not None:
         await tx.fetch("edit_record", **_edited(wish.edited, wish.new_uid, cut))
     await tx.fetch("copy_messages", signals=_signals(link), **both)

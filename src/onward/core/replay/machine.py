@@ -63,6 +63,7 @@ class Replay:
         "_order",
         "_patches",
         "_policy",
+        "_read",
         "_taken",
         "_unread",
     )
@@ -77,6 +78,7 @@ class Replay:
         self._patches: dict[str, bool] = {}
         self._unread = unread_grave(self._calls)
         self._last = self._taken = closed[-1].position if closed else 0
+        self._read = 0
         # Even if nothing is closed: the body must have asked for what is open before it does more.
         self._live = not self._calls
 
@@ -84,6 +86,11 @@ class Replay:
     def live(self) -> bool:
         """Whether the frontier is behind: calls that are not in history are done at once."""
         return self._live
+
+    @property
+    def read(self) -> int:
+        """The position up to which the body was handed what history has."""
+        return self._read
 
     def standing(self, identity: str) -> Standing:
         """Return how a call stands. One without a key is forgotten when it is delivered."""
@@ -225,6 +232,7 @@ class Replay:
     def _deliver(self, call: Call) -> Deliver:
         call.standing = Standing.DELIVERED
         record = call.written
+        self._read = max(self._read, record.seq or 0)
         if call.asked is None or call.asked.key is None:
             del self._calls[call.identity]  # nobody can ask for it again
         return Deliver(record)

@@ -26,6 +26,7 @@ class RecordKind(StrEnum):
     PUBLISH = "publish"
     START = "start"
     NOTE = "note"
+    MEMO = "memo"
     PATCH = "patch"
     CANCEL = "cancel"
 

@@ -65,6 +65,17 @@ WHERE namespace = :namespace AND run = :old AND (
         SELECT '=note.of.' || identity FROM onward_record
         WHERE namespace = :namespace AND run = :old AND seq < :cut));
 
+-- name: copy_aside
+-- What the run before had not asked for either.
+INSERT INTO onward_record (
+    namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
+    payload, error, opened_at, closed_at)
+SELECT namespace, CAST(:new_uid AS TEXT), identity, attempt, seq, kind, name, state, args_hash,
+       version, due, message, payload, error, opened_at, closed_at
+FROM onward_record
+WHERE namespace = :namespace AND run = :old AND kind = 'memo'
+ON CONFLICT DO NOTHING;
+
 -- name: edit_record
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, payload,

@@ -85,6 +85,41 @@ async def test_what_a_copied_call_noted_is_copied(world: World) -> None:
     assert (await worker.store.run("uid-next")).seq == 1
 
 
+async def test_what_was_finished_beside_the_cut_is_kept_aside(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    note = a_record(run, 1, "=note.of.step#3")._replace(seq=None, kind="note", name="note")
+    await worker.commit(run, *(a_record(run, n) for n in (1, 2, 3, 4)), note, move=FAILED)
+
+    await worker.store.follow(RETRY._replace(cut=2, beside=("step#1", "step#3")))
+
+    old, new = (await worker.store.history([run.uid, "uid-next"])).values()
+    kept = {row.identity: row for row in new if row.kind == "memo"}
+    assert {row.identity for row in new} - kept.keys() == {"step#1"}
+    assert kept.keys() == {"=memo.step#3", "=memo.=note.of.step#3"}
+    [third] = [row for row in old if row.identity == "step#3"]
+    memo = kept["=memo.step#3"]
+    assert (memo.seq, memo.name) == (None, f"{third.kind} {third.name}")
+    assert (memo.state, memo.payload) == ("succeeded", third.payload)
+    assert memo.args_hash == third.args_hash
+
+
+async def test_what_was_kept_aside_goes_on_to_the_next_retry(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.commit(run, *(a_record(run, n) for n in (1, 2, 3)), move=FAILED)
+    await worker.store.follow(RETRY._replace(cut=1, beside=("step#2", "step#3")))
+    [again] = await worker.claim()
+    await worker.commit(again, a_record(again, 1), a_record(again, 2), move=FAILED)
+
+    await worker.store.follow(
+        RETRY._replace(old="uid-next", new_uid="uid-last", cut=1, beside=("step#2",))
+    )
+
+    history = (await worker.store.history(["uid-last"]))["uid-last"]
+    assert sorted(row.identity for row in history) == ["=memo.step#2", "=memo.step#3"]
+
+
 async def test_the_new_run_goes_on_where_the_copy_ends(world: World) -> None:
     worker = await world.worker()
     await a_failed_run(worker)

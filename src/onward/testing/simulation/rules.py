@@ -186,7 +186,16 @@ def _is_copied(after: View, record: RecordSeen) -> bool:
     if run.follows is None:
         return False
     old = after.records.get((run.follows, record.identity, record.attempt))
-    return old is not None and old._replace(run=record.run, message=record.message) == record
+    if old is not None and old._replace(run=record.run, message=record.message) == record:
+        return True
+    finished = (
+        after.records.get((run.follows, record.identity.removeprefix("=memo."), attempt))
+        for attempt in range(1, 10)
+    )
+    return record.kind == "memo" and any(
+        each is not None and (each.state, each.payload) == (record.state, record.payload)
+        for each in finished
+    )
 
 
 def broken_families(view: View) -> Iterator[str]:

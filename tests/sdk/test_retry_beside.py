@@ -1,0 +1,259 @@
+"""What was finished beside the call that failed is not done again when its run is retried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+import onward
+from onward import App, Retry, step, workflow
+from onward.errors import RunFailed
+from tests.sdk.watching import until, until_state, working
+
+done: Counter[str] = Counter()
+broken: set[str] = set()
+news: dict[str, asyncio.Event] = {}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_done() -> None:
+    done.clear()
+    broken.clear()
+    broken.add("bad")
+    news.update(failed=asyncio.Event(), late=asyncio.Event())
+
+
+@step(retry=Retry(attempts=1))
+async def part(name: str) -> str:
+    done[name] += 1
+    if name in broken:
+        raise ConnectionError(f"{name} is broken")
+    return name
+
+
+@step
+async def slow_part(name: str) -> str:
+    """Come to an end only after the failure is in history."""
+    done[name] += 1
+    onward.current().counters.add(name)
+    await news["failed"].wait()
+    return name
+
+
+@workflow
+async def slow_child(name: str) -> str:
+    return await slow_part(name)
+
+
+async def bad() -> str:
+    try:
+        return await part("bad")
+    finally:
+        news["failed"].set()
+
+
+async def again(app: App, run: onward.Run[object]) -> object:
+    """Retry a run, now that nothing is broken any more."""
+    with pytest.raises(RunFailed):
+        await run.result(timeout="10s")
+    broken.clear()
+    return await (await app.retry(run.id)).result(timeout="10s")
+
+
+@workflow
+async def siblings() -> list[str]:
+    news["failed"].clear()
+    calls = bad(), slow_part("step"), slow_child("child")
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [str(outcome) for outcome in outcomes]
+
+
+async def test_a_step_and_a_child_are_not_done_again(app: App) -> None:
+    async with working(app):
+        run = await app.start(siblings)
+        assert await again(app, run) == ["bad", "step", "child"]
+        assert done == {"bad": 2, "step": 1, "child": 1}
+
+
+async def test_what_they_counted_is_counted_once(app: App) -> None:
+    async with working(app):
+        run = await app.start(siblings)
+        await again(app, run)
+        assert (await run.info()).counters == {"step": 1}
+
+
+async def test_a_run_that_is_retried_as_a_whole_by_itself_does_not_do_them_again(app: App) -> None:
+    async with working(app):
+        run = await app.start(siblings.options(retry=Retry(attempts=2, first="300ms", jitter=0)))
+
+        async def has_failed() -> bool:
+            return done["bad"] == 1
+
+        await until(has_failed)
+        broken.clear()
+        assert await run.result(timeout="10s") == ["bad", "step", "child"]
+        assert done == {"bad": 2, "step": 1, "child": 1}
+
+
+@workflow
+async def complains() -> list[str]:
+    names = "one", "two", "three"
+    outcomes = await asyncio.gather(*map(part, names), return_exceptions=True)
+    if any(isinstance(outcome, BaseException) for outcome in outcomes):
+        raise RuntimeError("some are broken")  # and nobody can tell which of them it means
+    return [str(outcome) for outcome in outcomes]
+
+
+async def test_all_that_failed_together_is_done_again(app: App) -> None:
+    broken.update(("one", "three"))
+    async with working(app):
+        run = await app.start(complains)
+        assert await again(app, run) == ["one", "two", "three"]
+        assert done == {"one": 2, "two": 1, "three": 2}
+
+
+@workflow
+async def cleans_up() -> str:
+    try:
+        return await part("bad")
+    finally:
+        await part("cleanup")
+
+
+async def test_what_came_of_the_failure_is_done_again(app: App) -> None:
+    async with working(app):
+        run = await app.start(cleans_up)
+        assert await again(app, run) == "bad"
+        assert done == {"bad": 2, "cleanup": 2}
+
+
+@workflow
+async def sleeps_beside() -> str:
+    async def sleep() -> None:
+        await onward.sleep("200ms")
+
+    outcomes = await asyncio.gather(part("bad"), sleep(), return_exceptions=True)
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+    return str(outcomes[0])
+
+
+async def test_a_sleep_that_was_over_is_not_slept_again(app: App) -> None:
+    async with working(app):
+        run = await app.start(sleeps_beside)
+        with pytest.raises(RunFailed):
+            await run.result(timeout="10s")
+        broken.clear()
+        retried = await app.retry(run.id)
+        await until_state(retried, "succeeded")
+        timers = [row for row in await retried.history() if row.kind == "timer" and row.seq]
+        assert len(timers) == 1
+        assert timers[0].due is None  # it was never waited for
+
+
+@step
+async def late() -> str:
+    await news["late"].wait()
+    return "in time"
+
+
+@workflow
+async def has_a_limit() -> str:
+    async def limited() -> str:
+        try:
+            async with asyncio.timeout(0.1):
+                return await late()
+        except TimeoutError:
+            return "too late"
+
+    outcomes = await asyncio.gather(part("bad"), limited(), return_exceptions=True)
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+    return str(outcomes[1])
+
+
+async def test_a_limit_that_was_reached_is_set_anew(app: App) -> None:
+    async with working(app):
+        run = await app.start(has_a_limit)
+        with pytest.raises(RunFailed):
+            await run.result(timeout="10s")
+        news["late"].set()
+        assert await again(app, run) == "in time"
+
+
+@workflow
+async def other_arguments(_: None = None) -> list[str]:
+    news["failed"].clear()
+    name = "first" if "bad" in broken else "second"  # as if the code were another now
+    outcomes = await asyncio.gather(bad(), slow_part(name), return_exceptions=True)
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+    return [str(outcome) for outcome in outcomes]
+
+
+async def test_a_call_with_other_arguments_is_another_call(app: App) -> None:
+    async with working(app):
+        run = await app.start(other_arguments)
+        assert await again(app, run) == ["bad", "second"]
+        assert done == {"bad": 2, "first": 1, "second": 1}
+
+
+async def test_it_is_kept_over_a_retry_that_did_not_come_so_far(app: App) -> None:
+    broken.add("other")
+
+    async with working(app):
+        run = await app.start(two_ways)
+        with pytest.raises(RunFailed, match="bad is broken"):
+            await run.result(timeout="10s")
+        broken.remove("bad")
+        run = await app.retry(run.id)
+        with pytest.raises(RunFailed, match="other is broken"):
+            await run.result(timeout="10s")
+        broken.clear()
+        run = await app.retry(run.id)
+        assert await run.result(timeout="10s") == ["bad", "step"]
+        assert done == {"bad": 2, "other": 2, "step": 1}
+
+
+@workflow
+async def two_ways() -> list[str]:
+    """Ask for the slow part in another branch, which a retry comes to only later."""
+    news["failed"].clear()
+
+    async def late() -> str:
+        if "bad" not in broken:
+            await part("other")
+        return await slow_part("step")
+
+    outcomes = await asyncio.gather(bad(), late(), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [str(outcome) for outcome in outcomes]
+
+
+async def test_what_crashed_runs_had_finished_is_not_done_again(app: App) -> None:
+    async with working(app):
+        run = await app.start(handled)
+        await until_state(run, "waiting")
+        await app._store.stop(run.uid, state="failed", reason="crashed")
+        broken.clear()
+        retried = await app.retry(run.id)
+        await retried.signal("go", None)
+        assert await retried.result(timeout="10s") == "fallback"
+        assert done == {"bad": 1, "fallback": 1}
+
+
+@workflow
+async def handled() -> str:
+    try:
+        answer = await part("bad")
+    except onward.StepFailed:
+        answer = await part("fallback")
+    await onward.wait_signal("go")
+    return answer
