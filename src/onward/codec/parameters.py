@@ -28,6 +28,9 @@ class Parameters:
         self._positional = tuple(
             name for name, p in by_name.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD
         )
+        self._by_keyword = tuple(
+            name for name, p in by_name.items() if p.kind is Parameter.KEYWORD_ONLY
+        )
         self._required = frozenset(
             name for name, p in by_name.items() if p.default is Parameter.empty
         )
@@ -58,6 +61,14 @@ class Parameters:
         Raises:
             TypeError: the callable cannot be called with them.
         """
+        if self._ordinary and values.keys() == self._names:
+            by_keyword = {name: values[name] for name in self._by_keyword}
+            return tuple([values[name] for name in self._positional]), by_keyword
+        return self._spread_with_gaps(values)
+
+    def _spread_with_gaps(
+        self, values: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         gap = ""

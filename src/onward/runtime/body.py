@@ -153,6 +153,8 @@ class Body:
     def evict(self) -> None:
         """Unwind the code without ending the run: nothing it does on the way is recorded."""
         self.is_evicted = self._scope.silent = True
+        if not (self.calls or self._loop.tasks):
+            return  # it has ended
         for call in list(self.calls.values()):
             if isinstance(call, StepCall | EffectCall) and call.task is not None:
                 call.task.cancel()

@@ -318,7 +318,7 @@ class Execution:
             # What becomes of an effect on its way, or of a child, must be known first.
             if not self._is_settling:
                 self.exits.finish()
-        elif self._grace_is_over() and not self.asking:
+        elif self.body.cancelled is not None and self._grace_is_over() and not self.asking:
             self.exits.end(endings.end_by_force(self.body))
         else:
             if self._kin is not None and self.replay.live:
@@ -417,8 +417,8 @@ class Execution:
         return grace if due is None else min(due, grace)
 
     def _grace_is_over(self) -> bool:
-        cancelled = self.body.cancelled
-        return cancelled is not None and endings.grace_ends(cancelled) <= self._host.now()
+        assert self.body.cancelled is not None
+        return endings.grace_ends(self.body.cancelled) <= self._host.now()
 
     def _set_alarm(self) -> None:
         """Look at the waits again when the next one is due."""
