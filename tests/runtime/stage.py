@@ -120,9 +120,12 @@ class Stage:
         try:
             result = await call.definition.fn(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
-            outcome = {"error": pack(encode_error(error))}
+            self._close(execution, call, error=pack(encode_error(error)))
         else:
-            outcome = {"payload": pack(call.definition.shape.encode_result(result))}
+            kept = pack(call.definition.shape.encode_result(result))
+            self._close(execution, call, payload=kept)
+
+    def _close(self, execution: Execution, call: StepCall, **outcome: Any) -> None:
         if execution.is_wanted(call):
             execution.steps.close(call, **outcome)
 

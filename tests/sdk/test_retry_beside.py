@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ async def bad() -> str:
         news["failed"].set()
 
 
-async def again(app: App, run: onward.Run[object]) -> object:
+async def again(app: App, run: onward.Run[Any]) -> Any:
     """Retry a run, now that nothing is broken any more."""
     with pytest.raises(RunFailed):
         await run.result(timeout="10s")
