@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core import delivery, effect, inbox, lease, retry, run, slot
 from onward.core.decision import Ignored, Moved
+from onward.core.instant import SECOND
 from onward.core.replay import Ask, Record, RecordKind, RecordState, Replay, Standing
 from onward.core.value import changed
 from onward.errors import InvariantBroken
@@ -197,27 +198,36 @@ def effect_machine() -> Drawing:
         "Returned": [effect.Returned()],
         "RaisedNotApplied": [effect.RaisedNotApplied()],
         "Lost": [effect.Lost()],
+        "GivenUp": [effect.GivenUp()],
         **{f"Reconciled {a}": [effect.Reconciled(a)] for a in effect.Answer},
         **{f"Judged {v}": [effect.Judged(v)] for v in effect.Verdict},
         "Inherited": [effect.Inherited()],
     }
     samples = [
-        effect.Effect(state, attempt=attempt, asks=asks, approved=ok, settle_until=until, due=due)
+        effect.Effect(state, 0, attempt, asks, ok, None, until, known, due, in_doubt)
         for state in effect.EffectState
         for attempt, asks in ((1, 0), (9, 9))
         for ok in ((True, False) if state in ("planned", "failed") else (True,))
         for until in (None, LATER)
+        for known in (None, LATER, NOW + 3600 * SECOND)
         for due in (None, NOW)
+        for in_doubt in ((False, True) if state == "in_flight" and known else (False,))
     ]
     drawing = Drawing(
         "Effect",
         "`onward.core.effect`. A failed effect may be sent again, because it is known not to have "
-        "happened; `Reconciled` and `Judged` say so only once the window for late sends is over.",
+        "happened; `Reconciled` and `Judged` say so only once the window for late sends is over. "
+        "One that `needs_reconcile` is asked about or, as long as its receiver knows the key, sent "
+        "again.",
         list(effect.EffectState),
         first="planned",
         last=["applied", "failed", "skipped"],
     )
-    terms = [effect.Terms(timeout=1, reconciles=reconciles) for reconciles in (True, False)]
+    terms = [
+        effect.Terms(timeout=1, reconciles=True),
+        effect.Terms(timeout=1),
+        effect.Terms(timeout=1, remembers=3600 * SECOND),
+    ]
     return draw(
         drawing,
         product(samples, terms),

@@ -42,6 +42,11 @@ the body does not return: other branches go on, and when nothing else can move t
 returns, unless the handler does the same each time.
 """
 
+MEMORY = """## With `remembers="24h"`
+
+The receiver knows the key, and applies nothing twice under it. Nobody is asked.
+"""
+
 APPROVAL = """## With `approve=True`
 
 Nothing is sent before an operator has approved it; from then on all is as above.
@@ -52,6 +57,8 @@ SPOKEN = "what it returned"
 RESULT = "the result that was found"
 GIVEN = "the operator's result"
 PATIENCE_SECONDS = 3600
+LONGER_SECONDS = 25 * 3600
+REMEMBERED = "the receiver remembers"
 
 
 class Case(NamedTuple):
@@ -101,6 +108,10 @@ def lose() -> None:
     raise ConnectionError("no reply")
 
 
+def lose_then_refuse() -> None:
+    (lose if play.sends == 1 else refuse)()
+
+
 HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     "returns": (lambda: None, False),
     "returns what cannot be stored": (threading.Lock, False),
@@ -111,6 +122,13 @@ HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     "takes too long": (hang, False),
     "its worker vanishes": (hang, False),
 }
+
+GONE = "its worker vanishes for more than a day"
+LATER_HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
+    GONE: (hang, False),
+    "raises anything else, then `NotApplied` each time": (lose_then_refuse, True),
+}
+"""What makes a difference only where it is sent again."""
 
 RECONCILERS: dict[str, Callable[[], Any] | None] = {
     "there is none": None,
@@ -132,7 +150,7 @@ OPERATORS = {
 async def handle() -> str:
     effect_key()
     play.sends += 1
-    does, is_steady = HANDLERS[play.case.handler]
+    does, is_steady = (HANDLERS | LATER_HANDLERS)[play.case.handler]
     answer = does() if play.sends == 1 or is_steady else None
     if asyncio.iscoroutine(answer):
         await answer
@@ -152,13 +170,15 @@ async def reconcile(*, key: str) -> Any:
 blind = effect(name="blind")(handle)
 sought = effect(name="sought", reconcile=reconcile)(handle)
 approved = effect(name="approved", approve=True)(handle)
+known = effect(name="known", remembers="24h")(handle)
+KINDS = {each.name: each for each in (blind, sought, approved, known)}
 
 
 @workflow
 async def body(which: str) -> str:
     """Make the call, and say what it came to."""
     try:
-        return await {"blind": blind, "sought": sought, "approved": approved}[which]()
+        return await KINDS[which]()
     except (NotApplied, EffectSkipped, Unencodable) as error:
         return f"`{type(error).__name__}`"
 
@@ -174,17 +194,24 @@ def played(case: Case) -> Outcome:
 
     async def go() -> Outcome:
         async with App(":memory:", clock=clock, spawn=None) as app:
-            which = "blind" if RECONCILERS[case.reconciler] is None else "sought"
-            run = await app.start(body, which)
-            if case.handler == "its worker vanishes":
+            run = await app.start(body, _kind(case))
+            if case.handler in ("its worker vanishes", GONE):
                 async with app.worker(workflows=[body]):
                     await _until(app, run, "in_flight")
+            if case.handler == GONE:
+                await asyncio.sleep(LONGER_SECONDS)
             async with app.worker(workflows=[body]):
                 operator = await _speak(app, run, case)
                 return await _seen(app, run, case, operator)
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
         return runner.run(go())
+
+
+def _kind(case: Case) -> str:
+    if case.reconciler == REMEMBERED:
+        return known.name
+    return blind.name if RECONCILERS[case.reconciler] is None else sought.name
 
 
 async def _until(app: App, run: Run[str], state: str) -> None:
@@ -214,6 +241,8 @@ async def _speak(app: App, run: Run[str], case: Case) -> str:
         except VerdictRefused:
             return f"{spoken} (refused)"
         await asyncio.sleep(1)
+        if case.reconciler == REMEMBERED and verdict == "ask_again":
+            break  # once is enough: as long as the key is known it could go on
     return spoken
 
 
@@ -228,7 +257,7 @@ async def _seen(app: App, run: Run[str], case: Case, operator: str) -> Outcome:
     info = await _rests(app, run)
     got = "waits" if await run.state() == "paused" else await run.result()
     reconciler = case.reconciler if play.asked or play.was_unsure else NOBODY
-    if operator == "ask again":
+    if operator == "ask again" and reconciler != REMEMBERED:
         operator = "ask again, and now it is `Applied`"
     return Outcome(case.handler, reconciler, operator, f"`{info.state}`", got, play.sends)
 
@@ -260,15 +289,24 @@ def approvals() -> list[Outcome]:
 # --- the page -------------------------------------------------------------------------------------
 
 
+def remembered() -> list[Outcome]:
+    """Return what came of effects whose receiver knows the key."""
+    handlers = [*HANDLERS, *LATER_HANDLERS]
+    cases = (Case(*each) for each in product(handlers, [REMEMBERED], OPERATORS))
+    return list(dict.fromkeys(played(case) for case in cases))
+
+
 def page() -> str:
     """Return the whole page as it should be."""
     cases = map(Case._make, product(HANDLERS, RECONCILERS, OPERATORS))
     outcomes = list(dict.fromkeys(map(played, cases)))
     columns = ("handler", "reconciler", "operator", "ledger", "the body gets", "sends")
     table = _table(columns, outcomes)
+    kept = [(each.handler, *each[2:]) for each in remembered()]
+    memory = _table(tuple(name for name in columns if name != "reconciler"), kept)
     words = [(each.operator, each.state, each.body, each.sends) for each in approvals()]
     small = _table(("operator", "ledger", "the body gets", "sends"), words)
-    return f"{HEAD}\n{table}\n{APPROVAL}\n{small}"
+    return f"{HEAD}\n{table}\n{MEMORY}\n{memory}\n{APPROVAL}\n{small}"
 
 
 def _table(columns: tuple[str, ...], rows: Any) -> str:

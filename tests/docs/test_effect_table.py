@@ -40,12 +40,25 @@ def test_an_outcome_that_is_another_is_seen(tmp_path: Path) -> None:
     assert "effects-outcomes.md is stale" in told.stderr
 
 
+def rows(columns: int) -> list[list[str]]:
+    """Return what stands in the tables of so many columns."""
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    split = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
+    return [row for row in split if len(row) == columns]
+
+
 def test_without_proof_nothing_is_sent_twice_in_the_table() -> None:
-    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    twice = [row for row in rows if len(row) == 6 and row[5].rstrip(" |") in ("2", "3")]
+    twice = [row for row in rows(6) if row[5] in ("2", "3")]
     proofs = ("raises `NotApplied`", "`NotApplied`", "it did not")
     assert len(twice) > 10
     for handler, reconciler, operator, *_ in twice:
-        assert any(handler.startswith(f"| {proof}") for proof in proofs[:1]) or (
+        assert any(handler.startswith(proof) for proof in proofs[:1]) or (
             reconciler in proofs or operator in proofs
         )
+
+
+def test_where_the_receiver_remembers_no_body_is_told_a_no_that_nobody_has_proven() -> None:
+    told = [row for row in rows(5) if row[3] == "`NotApplied`"]
+    assert len(told) == 3
+    for handler, operator, *_ in told:
+        assert handler == "raises `NotApplied` each time" or operator == "it did not"

@@ -30,7 +30,7 @@ FENCE = 1  # everything in the world has been claimed once
 
 def an_effect(version: int, state: str) -> EffectWrite:
     given = ("key", "r", "charge#1", "charge", "Charge", b"[]", "h")
-    return EffectWrite(*given, state, version, attempt=1, start_by_in=10, settle_in=20)
+    return EffectWrite(*given, state, version, attempt=1, start_by_in=10, settle_in=20, known_in=30)
 
 
 async def prepare(store: Store) -> None:

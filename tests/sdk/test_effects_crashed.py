@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onward import App, NotApplied, Retry, effect, effect_key, workflow
-from onward.errors import Unencodable
+from onward.errors import Unavailable, Unencodable
 from tests.sdk.ledgers import effect_of, outcomes
-from tests.sdk.watching import until, working
+from tests.sdk.watching import until, until_state, working
 
 if TYPE_CHECKING:
-    import asyncio
-
     from onward.runtime.worker import Worker
     from onward.store.commit import Commit
     from onward.store.writer import Outcome
@@ -126,3 +126,44 @@ async def test_a_worker_that_lost_its_run_before_the_call_does_not_make_it(
             await app.effects.resolve(info.id, "applied", result="b", reason="it is so")
             assert await run.result(timeout="10s") == "b"
     assert sent == []
+
+
+@effect(retry=Retry(attempts=1), rate="1000/s")
+async def limited(text: str) -> str:
+    raise NotApplied("no money")
+
+
+@workflow
+async def pays(which: str) -> str:
+    return await (declined if which == "effect" else limited)("a")
+
+
+@pytest.mark.parametrize("errand", ["effect", "turn"])
+async def test_an_answer_of_a_store_that_is_away_is_of_no_use_to_a_run_that_was_lost_meanwhile(
+    memory: App, monkeypatch: pytest.MonkeyPatch, errand: str
+) -> None:
+    unheard: list[dict[str, object]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, told: unheard.append(told))
+    async with memory, memory.worker() as worker:
+        asked: list[asyncio.Future[object]] = []
+
+        def ask(*_: object) -> asyncio.Future[object]:
+            asked.append(loop.create_future())
+            return asked[-1]
+
+        run = await memory.start(pays, errand)
+        await until_state(run, "failed")
+        monkeypatch.setattr(worker.errands, errand, ask)
+        await memory.retry(run.id)
+
+        async def is_asked() -> bool:
+            return bool(asked)
+
+        await until(is_asked)
+        [execution] = worker.running.values()
+        execution.drop()
+        asked.pop().set_exception(Unavailable("the database", "is away"))
+        await asyncio.sleep(0)
+        gc.collect()
+    assert unheard == []

@@ -213,6 +213,35 @@ async def test_proof_lets_it_be_sent_three_times(app: App) -> None:
         assert (info.state, info.attempt, len(sent)) == ("failed", 3, 3)
 
 
+async def test_proof_lets_it_be_sent_as_often_as_its_policy_says_and_at_once(app: App) -> None:
+    lost(9)
+    says[:] = [NotApplied()] * 20
+    async with working(app):
+        run = await app.start(often)
+        assert await run.result(timeout="10s") == "not applied"
+        [info] = await app.effects.of(run.id)
+        assert (info.state, info.attempt, info.tries, len(sent)) == ("failed", 5, 5, 5)
+
+
+@effect(
+    reconcile=look_up,
+    retry=Retry(attempts=5, first="1h", most="1h", only=ValueError),
+    timeout="50ms",
+    settle="0s",
+    start_within="250ms",
+)
+async def tried_often(text: str) -> str:
+    return act(text)
+
+
+@workflow
+async def often() -> str:
+    try:
+        return await tried_often("a")
+    except NotApplied:
+        return "not applied"
+
+
 async def test_a_key_in_a_reconciler_is_refused(memory: App) -> None:
     lost()
     async with working(memory):

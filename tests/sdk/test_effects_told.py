@@ -52,6 +52,12 @@ async def pay(card: str) -> str:
     return "paid"
 
 
+@effect(remembers="1h", retry=Retry(attempts=2, first="1ms"))
+async def pay_by_key(card: str) -> str:
+    act()
+    return "paid"
+
+
 @effect(timeout="10ms")
 async def pay_slowly(card: str) -> str:
     await asyncio.Event().wait()
@@ -73,6 +79,11 @@ async def thank(card: str) -> str:
 @workflow
 async def pays() -> str:
     return await pay(SECRET)
+
+
+@workflow
+async def pays_by_key() -> str:
+    return await pay_by_key(SECRET)
 
 
 @workflow
@@ -125,6 +136,16 @@ async def test_attempts_of_effects_are_counted_as_those_of_steps() -> None:
         assert await app.run(pays) == "paid"
 
     assert steps(metrics) == [("pay", "failed", True), ("pay", "succeeded", False)]
+
+
+async def test_that_an_uncertain_call_is_made_again_is_counted() -> None:
+    metrics = Counted()
+    does[:] = [ConnectionError("lost")]
+    app = App(":memory:", metrics=metrics)
+    async with working(app):
+        assert await app.run(pays_by_key) == "paid"
+
+    assert steps(metrics) == [("pay_by_key", "failed", True), ("pay_by_key", "succeeded", False)]
 
 
 async def test_an_attempt_that_took_too_long_is_counted_as_such() -> None:

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from onward import App, Applied, Retry, Signal, Unknown, effect, effect_key, workflow
+from onward import (
+    App,
+    Applied,
+    Retry,
+    Signal,
+    Unknown,
+    Workflow,
+    effect,
+    effect_key,
+    workflow,
+)
 from onward.errors import (
     BadInput,
     EffectSkipped,
@@ -57,6 +67,17 @@ async def charge(n: int) -> int:
     return act(n)
 
 
+# Others than this code need not know its policy: the ledger does. Of it only the number counts.
+@effect(
+    retry=Retry(attempts=5, first="1h", most="1h", only=ValueError),
+    timeout="20ms",
+    settle="0s",
+    start_within="250ms",
+)
+async def charge_often(n: int) -> int:
+    return act(n)
+
+
 @effect(reconcile=look_up, timeout="5s", settle="0s", start_within="250ms")
 async def sought(n: int) -> int:
     return act(n)
@@ -82,6 +103,14 @@ async def stuck(n: int) -> int:
 async def pays(n: int) -> str:
     try:
         return f"paid {await charge(n)}"
+    except (EffectSkipped, NotApplied) as error:
+        return type(error).__name__
+
+
+@workflow
+async def pays_often(n: int) -> str:
+    try:
+        return f"paid {await charge_often(n)}"
     except (EffectSkipped, NotApplied) as error:
         return type(error).__name__
 
@@ -149,11 +178,15 @@ async def test_it_did_not_happen_and_is_sent_again_under_its_key(app: App) -> No
     assert len({key for _, key in sent}) == 1
 
 
-async def test_it_may_be_said_three_times_that_it_did_not_happen(app: App) -> None:
+@pytest.mark.parametrize(("flow", "times"), [(pays, 3), (pays_often, 5)])
+async def test_it_may_be_said_as_often_as_its_policy_says_that_it_did_not_happen(
+    app: App, flow: Workflow[[int], str], times: int
+) -> None:
     async with working(app):
-        run = await app.start(pays, 7)
-        await effect_of(app, run, "indeterminate")
-        for attempt in (1, 2, 3):
+        run = await app.start(flow, 7)
+        info = await effect_of(app, run, "indeterminate")
+        assert info.tries == times
+        for attempt in range(1, times + 1):
 
             async def is_judged(attempt: int = attempt) -> bool:
                 [info] = await app.effects.of(run.id)
@@ -167,7 +200,7 @@ async def test_it_may_be_said_three_times_that_it_did_not_happen(app: App) -> No
 
             await until(is_judged)
         assert await run.result(timeout="10s") == "NotApplied"
-    assert len(sent) == 3
+    assert len(sent) == times
 
 
 async def test_the_run_goes_on_without_it(app: App) -> None:

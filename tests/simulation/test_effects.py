@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward.core.effect import EffectState
+from onward.core.decision import Moved
+from onward.core.effect import EffectState, machine
 from onward.core.value import changed
 from onward.runtime.ledger import Ledger
 from onward.runtime.sender import Sender
@@ -16,6 +17,7 @@ from onward.testing.simulation.ledger_rules import (
     EffectSeen,
     broken_ledger,
     broken_outside,
+    doubted,
     unsendable,
 )
 from onward.testing.simulation.line import Weather
@@ -25,6 +27,7 @@ from onward.testing.simulation.purchases import purchases
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.core.decision import Decision
     from onward.core.effect import Effect, Terms
     from onward.core.instant import Instant
     from onward.runtime.effects import EffectCall
@@ -62,7 +65,7 @@ def how_it_fails(plan: Callable[[int], Plan | None] = lambda _: None) -> str:
 def test_an_effect_that_is_sent_again_because_its_worker_vanished_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hopefully(effect: Effect, terms: Terms, now: Instant) -> Effect:
+    def hopefully(effect: Effect, terms: Terms, now: Instant, **_: object) -> Effect:
         return changed(effect, state=EffectState.FAILED, due=now)
 
     monkeypatch.setattr("onward.core.effect.machine._uncertain", hopefully)
@@ -88,7 +91,7 @@ def test_a_window_that_counts_from_before_the_commit_is_seen(
 ) -> None:
     slow = Weather(delay=0.4, hints_lost=0.0, answers_lost=0.0, clears=0.0)
     monkeypatch.setattr("onward.runtime.ledger._kept", lambda effect, *_: effect)
-    assert "too early" in how_it_fails(lambda _: Plan((purchases.name,) * 3, 100, 1000, slow))
+    assert "too early" in how_it_fails(lambda _: Plan((purchases.name,) * 8, 100, 1000, slow))
 
 
 def test_a_window_that_ends_early_where_the_clock_was_put_back_is_seen(
@@ -99,7 +102,7 @@ def test_a_window_that_ends_early_where_the_clock_was_put_back_is_seen(
         jumps = (Jump(1.0, -20.0),)
         return Plan((purchases.name,) * 2, 100, 0, CALM, crashes=(crash,), jumps=jumps)
 
-    monkeypatch.setattr("onward.runtime.ledger._later", lambda effect, _: effect)
+    monkeypatch.setattr("onward.runtime.ledger._by_our_time", lambda effect, *_: effect)
     assert "too early" in how_it_fails(put_back)
 
 
@@ -115,9 +118,41 @@ def test_a_send_by_a_worker_that_stood_still_and_does_not_look_at_the_clock_is_s
     assert "it is applied" in how_it_fails(standing_still)
 
 
+def test_a_no_of_a_later_send_that_is_taken_for_one_of_the_first_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hastily(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+        match sent(effect, terms, now):
+            case Moved(to):
+                return Moved(changed(to, in_doubt=False))
+            case other:
+                return other
+
+    sent = machine._sent
+    monkeypatch.setattr(machine, "_sent", hastily)
+    assert "times, and sent" in how_it_fails()
+
+
+def test_a_key_that_is_held_to_be_known_for_ever_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_is_known", lambda _, terms, __: terms.remembers is not None)
+    assert "its key may be forgotten" in how_it_fails()
+
+
+def test_doubt_that_is_told_as_a_no_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def carelessly(effect: Effect, terms: Terms, now: Instant, **how: Any) -> Effect:
+        to = uncertain(effect, terms, now, **how)
+        is_told = terms.remembers is not None and to.state is EffectState.INDETERMINATE
+        return changed(to, state=EffectState.FAILED) if is_told else to
+
+    uncertain = machine._uncertain
+    monkeypatch.setattr(machine, "_uncertain", carelessly)
+    assert "was applied 1 times" in how_it_fails()
+
+
 # --- the rules ------------------------------------------------------------------------------------
 
 ROW = EffectSeen("k", "run", "charge", "needs_reconcile", 3, 1, 1, 100, None, None)
+AGAIN = ROW._replace(state="in_flight", version=4, attempt=2)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +160,9 @@ ROW = EffectSeen("k", "run", "charge", "needs_reconcile", 3, 1, 1, 100, None, No
     [
         (ROW, None, "vanished"),
         (None, ROW, "from nowhere"),
-        (ROW, ROW._replace(state="in_flight", version=4, attempt=2), "went from needs_reconcile"),
+        (ROW, AGAIN, "went from needs_reconcile"),
+        (ROW._replace(known_until=99), AGAIN._replace(known_until=100), "its key was known"),
+        (ROW._replace(state="indeterminate"), AGAIN, "went from indeterminate"),
         (ROW._replace(state="applied"), ROW._replace(version=4), "went from applied"),
         (ROW, ROW._replace(state="applied"), "from version 3 to 3"),
         (ROW, ROW._replace(version=4, attempt=2), "another attempt"),
@@ -142,6 +179,8 @@ def test_a_ledger_that_breaks_a_rule_is_told_on(
 def test_a_ledger_that_keeps_the_rules_is_let_pass() -> None:
     failed = ROW._replace(state="failed", version=4)
     assert list(broken_ledger({"k": ROW}, {"k": failed}, 100)) == []
+    known, again = (row._replace(known_until=100) for row in (ROW, AGAIN))
+    assert list(broken_ledger({"k": known}, {"k": again}, 100)) == []
     assert list(broken_ledger({"k": ROW}, {"k": failed}, 99, {"k"})) == []
     assert list(broken_ledger({}, {"k": ROW._replace(state="in_flight", version=1)}, 0)) == []
 
@@ -151,6 +190,9 @@ def test_a_ledger_that_keeps_the_rules_is_let_pass() -> None:
     [
         (None, 1, "does not know"),
         (ROW._replace(state="applied"), 1, "it is applied"),
+        (ROW._replace(state="applied", known_until=98), 1, "it is applied"),
+        (ROW._replace(state="applied", known_until=99), 1, None),
+        (ROW._replace(known_until=99), 2, "intended 1 times"),
         (ROW, 2, "intended 1 times"),
         (ROW, 1, None),
     ],
@@ -158,8 +200,27 @@ def test_a_ledger_that_keeps_the_rules_is_let_pass() -> None:
 def test_what_may_not_be_sent_is_told_on(
     row: EffectSeen | None, times: int, why: str | None
 ) -> None:
-    told = unsendable(row, times)
+    told = unsendable(row, times, 99)
     assert told == why or (why is not None and told is not None and why in told)
+
+
+def test_what_is_in_doubt_is_sent_again_only_under_a_key_that_is_known() -> None:
+    row = ROW._replace(attempt=2, known_until=99)
+
+    assert unsendable(row, 2, 99, is_doubted=True) is None
+    assert unsendable(row, 2, 100) is None  # there was proof
+    assert unsendable(row, 2, 100, is_doubted=True) == (
+        "it may have happened, and its key may be forgotten"
+    )
+
+
+def test_what_is_in_doubt_is_known_by_the_state_from_which_it_was_sent() -> None:
+    on_doubt = doubted(set(), {"k": ROW}, {"k": AGAIN})
+    third = AGAIN._replace(version=6, attempt=3)
+
+    assert on_doubt == {"k"}
+    assert doubted(on_doubt, {"k": AGAIN}, {"k": AGAIN._replace(state="applied")}) == {"k"}
+    assert doubted(on_doubt, {"k": AGAIN._replace(state="failed")}, {"k": third}) == set()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """What type checkers see of effects: signatures are kept, results have types."""
 
+from datetime import datetime
 from typing import assert_type
 
-from onward import App, Applied, Effect, NotApplied, Unknown, effect, effect_key
+from onward import App, Applied, Effect, NotApplied, Retry, Unknown, effect, effect_key
 from onward.sdk.effects import EffectInfo
 
 
@@ -26,6 +27,11 @@ def knock(door: str) -> int:  # not async: it runs in a thread
     return len(door)
 
 
+@effect(remembers="24h", retry=Retry(attempts=20))
+async def order(what: str) -> str:
+    return what
+
+
 careful = effect(reconcile=look_up)
 
 
@@ -44,6 +50,7 @@ async def use(door: Door) -> None:
     assert_type(await ring("door", times=2), str)
     assert_type(await charge(100), str)
     assert_type(await knock("front"), int)
+    assert_type(await order("tea"), str)
     assert_type(await refund(100), str)
     assert_type(await door.open(1), bool)
     keyed: Effect[[int], str] = charge.options(key="order-7")
@@ -55,12 +62,16 @@ async def use(door: Door) -> None:
     await door.open("1")  # type: ignore[arg-type]  # the number is a number
     charge.options(queue="q")  # type: ignore[call-arg]  # an effect is sent by its own worker
     effect(rate=10)  # type: ignore[call-overload]  # a rate is a text
+    effect(remembers=b"1h")  # type: ignore[call-overload]  # nor is that a time
+    order.options(remembers="1h")  # type: ignore[call-arg]  # it is said of the receiver, once
 
 
 async def operate(app: App) -> None:
     assert_type(await app.effects.pending(limit=10), list[EffectInfo])
     [waiting] = await app.effects.of("order-7")
     assert_type(waiting.id, str)
+    assert_type(waiting.tries, int | None)
+    assert_type(waiting.known_until, datetime | None)
     assert_type(
         await app.effects.resolve(waiting.id, "applied", result="x", reason="seen"), EffectInfo
     )

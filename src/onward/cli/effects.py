@@ -31,6 +31,7 @@ _MEANINGS = {
     "skip": "go on without it",
     "ask_again": "ask the reconciler",
 }
+_SEND_AGAIN = "send it again: its receiver knows the key"
 
 
 def _word(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -134,7 +135,8 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     """Say what became of an uncertain effect.
 
     Its run goes on with that. applied: it happened. not_applied: it did not, and is sent again.
-    skip: the run goes on without it. ask_again: the reconciler is asked.
+    skip: the run goes on without it. ask_again: the reconciler is asked, or, if there is none and
+    the receiver knows the key, it is sent again.
     """
     if result is not None and verdict != Verdict.APPLIED:
         raise click.UsageError("--result goes with the verdict applied alone.")
@@ -211,7 +213,7 @@ def waits_for(info: EffectInfo) -> str | None:
         case "in_flight":
             return "its answer"
         case "needs_reconcile":
-            return "reconciler"
+            return "reconciler" if info.can_be_asked else "its next send"
         case "indeterminate":
             return "verdict"
         case "failed" if info.asked_at is not None:
@@ -242,8 +244,9 @@ def _facts(info: EffectInfo) -> dict[str, Any]:
         "why": info.why,
         "sent": _sent(info),
         "asked": _asked(info),
+        "receiver": _receiver(info),
         "not applied": _not_applied(info),
-        "next": None if info.asked_at is None else f"{_next(info)} {time_text(info.asked_at)}",
+        "next": _next(info),
         "result": info.result,
         "verdict": _verdict(info),
         "version": info.version,
@@ -255,13 +258,20 @@ def _facts(info: EffectInfo) -> dict[str, Any]:
 def _sent(info: EffectInfo) -> str:
     if not info.attempt or info.sent_at is None:
         return "never"
-    return f"{_times(info.attempt)}, last at {time_text(info.sent_at)} at the latest"
+    most = "" if info.tries is None else f" of {info.tries}"
+    return f"attempt {info.attempt}{most}, at {time_text(info.sent_at)} at the latest"
 
 
-def _asked(info: EffectInfo) -> str:
-    if not info.can_be_asked:
-        return "never: it has no reconciler"
-    return f"{_times(info.asks)} since; its reconciler can be asked"
+def _asked(info: EffectInfo) -> str | None:
+    if info.can_be_asked:
+        return f"{_times(info.asks)} since; its reconciler can be asked"
+    return None if info.known_until is not None else "never: it has no reconciler"
+
+
+def _receiver(info: EffectInfo) -> str | None:
+    if info.known_until is None or waits_for(info) is None:
+        return None
+    return f"knows the key until {time_text(info.known_until)}"
 
 
 def _not_applied(info: EffectInfo) -> str | None:
@@ -270,8 +280,16 @@ def _not_applied(info: EffectInfo) -> str | None:
     return f"counts from {from_text(info.judged_from)}: until then it may still be sent or arrive"
 
 
-def _next(info: EffectInfo) -> str:
-    return "asked about at" if info.state == "needs_reconcile" else "sent at"
+def _next(info: EffectInfo) -> str | None:
+    if info.asked_at is not None:
+        sent = "sent again" if info.attempt else "sent"
+        does = "asked about" if waits_for(info) == "reconciler" else sent
+        return f"{does} at {time_text(info.asked_at)}"
+    if info.state != "indeterminate" or info.known_until is None or info.can_be_asked:
+        return None
+    if info.tries is not None and info.attempt >= info.tries:
+        return "not sent again by itself: no attempt is left"
+    return "not sent again by itself: it might arrive when its key is forgotten"
 
 
 def _verdict(info: EffectInfo) -> str | None:
@@ -295,10 +313,15 @@ def _suggestion(desk: Desk, info: EffectInfo, choice: EffectChoice) -> dict[str,
     return {
         "verdict": choice.verdict,
         "since": choice.since,
-        "meaning": _MEANINGS[choice.verdict],
+        "meaning": _meaning(info, choice.verdict),
         "command": f"onward effects {verb}{result} --reason TEXT --version {info.version}"
         + desk.given,
     }
+
+
+def _meaning(info: EffectInfo, verdict: str) -> str:
+    is_sent = verdict == Verdict.ASK_AGAIN and not info.can_be_asked
+    return _SEND_AGAIN if is_sent else _MEANINGS[verdict]
 
 
 def _told(desk: Desk, info: EffectInfo) -> int:

@@ -142,7 +142,6 @@ STEPS = Retry()
 ONCE = Retry(attempts=1)
 TRANSIENT = Retry(attempts=5, first="10s", most="10m")
 RECONCILING = Retry(attempts=5, first="10s", most="10m")
-RESENDING = Retry(attempts=3, first="0s")
 REPAIRS = Retry(attempts=3, first="0s")
 
 
@@ -212,12 +211,17 @@ def decide(
         return GiveUp(Why.NEVER)
     if policy.only_names and not error.retryable and not _meet(policy.only_names, error.names):
         return GiveUp(Why.NOT_LISTED)
-    if policy.attempts is not None and attempt >= policy.attempts:
+    if not has_more(policy, attempt):
         return GiveUp(Why.EXHAUSTED)
     after = policy.delay(attempt, chance=chance) if error.after is None else error.after
     if policy.within_most is not None and elapsed + after >= policy.within_most:
         return GiveUp(Why.TOO_LATE)
     return Again(after)
+
+
+def has_more(policy: Retry, attempt: int) -> bool:
+    """Return whether another attempt may follow this one (from 1), whatever came of it."""
+    return policy.attempts is None or attempt < policy.attempts
 
 
 def _meet(listed: tuple[str, ...], names: tuple[str, ...]) -> bool:

@@ -15,6 +15,7 @@ from onward.core.effect import (
     Verdict,
     advance,
 )
+from onward.core.retry import Retry
 from onward.errors import BadInput, NotFound, VerdictRefused
 from onward.store.ledger import Ruling, judge
 
@@ -35,7 +36,21 @@ def as_effect(row: EffectRow) -> Effect:
         bool(row.approved),
         row.start_by,
         row.settle_until,
+        row.known_until,
         row.due,
+    )
+
+
+def _terms(row: EffectRow) -> Terms:
+    """Return what the author of an effect stated, as far as a verdict depends on it."""
+    return Terms(
+        timeout=row.reach,
+        settle=0,
+        reconciles=bool(row.reconciles),
+        retry=Retry(attempts=row.tries),
+        start_within=0,
+        # That it does is enough: until when is in the row.
+        remembers=None if row.known_until is None else 0,
     )
 
 
@@ -50,8 +65,7 @@ def choices(row: EffectRow, *, now: Instant) -> list[Choice]:
     """Return what an operator may say of an effect, as the machine sees it."""
     said: dict[str, Fact] = {"approve": Approved(), "reject": Rejected()}
     said |= {verdict: Judged(verdict) for verdict in Verdict}
-    terms = Terms(timeout=0, reconciles=bool(row.reconciles))
-    found = []
+    terms, found = _terms(row), []
     for word, fact in said.items():
         match advance(as_effect(row), fact, terms, now=now):
             case Moved():
@@ -114,10 +128,9 @@ async def _rule(
         raise BadInput("the reason of a verdict", "is empty", "Say why: others will read it")
 
     def rule(row: EffectRow, now: Instant) -> Ruling:
-        terms = Terms(timeout=0, reconciles=bool(row.reconciles))
         if version is not None and version != row.version:
             raise VerdictRefused(key, f"it has changed since: it has version {row.version} now")
-        match advance(as_effect(row), fact, terms, now=now):
+        match advance(as_effect(row), fact, _terms(row), now=now):
             case Moved(to):
                 kept = result if to.state is EffectState.APPLIED else row.result
                 flags = (to.attempt, to.asks, int(to.approved), to.due)

@@ -75,13 +75,19 @@ class EffectDefinition:
     approve: bool = False
     interval: Duration | None = None
     start_within: Duration = START_WITHIN
+    remembers: Duration | None = None
 
     @property
     def terms(self) -> Terms:
         """What its author stated about it."""
-        reconciles = self.reconcile is not None
-        retry = self.retry or STEPS
-        return Terms(self.timeout, self.settle, reconciles, retry, self.start_within)
+        return Terms(
+            self.timeout,
+            self.settle,
+            self.reconcile is not None,
+            self.retry or STEPS,
+            self.start_within,
+            self.remembers,
+        )
 
 
 class Sending(NamedTuple):
@@ -182,6 +188,8 @@ class EffectCall(Awaited):
         """Return the row of the ledger as it shall be."""
         is_sent = effect.attempt != self.effect.attempt and effect.attempt > 0
         start, settle = effect.start_by, effect.settle_until
+        known = effect.known_until if self.effect.known_until is None else None
+        terms = self.definition.terms
         return EffectWrite(
             self.key(run),
             run.uid,
@@ -195,9 +203,12 @@ class EffectCall(Awaited):
             effect.attempt,
             effect.asks,
             int(effect.approved),
-            int(self.definition.reconcile is not None),
+            int(terms.reconciles),
+            terms.retry.attempts,
+            terms.reach,
             start - now if is_sent and start is not None else None,
             settle - now if is_sent and settle is not None else None,
+            None if known is None else known - now,
             None if effect.due is None else max(0, effect.due - now),
             result,
             error,

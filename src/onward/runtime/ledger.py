@@ -1,8 +1,9 @@
 """The ledger of one run in motion: effects are intended, sent, asked about and settled.
 
 Nothing is sent that the ledger has not committed as `in_flight`. Whatever a handler does but return
-or raise `NotApplied` leaves its effect uncertain; then the reconciler is asked, and if nobody can
-tell, the call waits for an operator. What happens is decided by `core.effect` alone.
+or raise `NotApplied` leaves its effect uncertain; then the reconciler is asked, or it is sent again
+to a receiver that knows its key, and if nobody can tell, the call waits for an operator. What
+happens is decided by `core.effect` alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from onward.core.decision import Moved
 from onward.core.effect import (
     Effect,
     EffectState,
+    GivenUp,
     Inherited,
     Lost,
     RaisedNotApplied,
@@ -73,14 +75,16 @@ class Ledger:
         """Read what the ledger says of a call, and go on from there."""
         self.busy += 1
         call.has_news = False
-        key = call.key(self._execution.claimed)
-        self._host.errands.effect(key).add_done_callback(lambda done: self._seen(call, done))
+        key, asked = call.key(self._execution.claimed), self._host.clock.monotonic()
+        found = self._host.errands.effect(key)
+        found.add_done_callback(lambda done: self._seen(call, done, asked))
 
-    def _seen(self, call: EffectCall, done: asyncio.Future[EffectRow | None]) -> None:
+    def _seen(self, call: EffectCall, done: asyncio.Future[EffectRow | None], asked: int) -> None:
         self.busy -= 1
+        is_away = done.cancelled() or done.exception() is not None
         if self._execution.is_stopped:
             return
-        if done.cancelled() or done.exception() is not None:
+        if is_away:
             self._execution.drop()  # the store is away; another claim will see
             return
         row = done.result()
@@ -89,9 +93,9 @@ class Ledger:
         elif row.args_hash != call.args_hash:
             self._execution.misfit(call, row.args_hash)
         else:
-            # Our time is ahead of the database's if that was put back: windows must not seem over.
-            ahead = max(0, self._host.now() - row.read_at)
-            call.take_up_row(row, _later(as_effect(row), ahead))
+            latest = row.read_at + self._host.clock.monotonic() - asked
+            ours = _by_our_time(as_effect(row), self._host.now(), row.read_at, latest)
+            call.take_up_row(row, ours)
             self._recall(call, row)
         self._execution.pump()
 
@@ -100,7 +104,7 @@ class Ledger:
         inherits = row.run != self._execution.uid
         if call.effect.state is EffectState.IN_FLIGHT:
             gone = InterruptedError("its worker was gone before the call had answered")
-            self._move(call, Lost(), error=pack(encode_error(gone)))
+            self.lost(call, pack(encode_error(gone)))
         elif inherits and call.effect.state is EffectState.FAILED:
             self._move(call, Inherited())
         elif settled(call.effect):
@@ -121,10 +125,15 @@ class Ledger:
         elif call.next_at > self._host.now():
             call.due = call.next_at
             self._execution.waits.add(call)
-        elif effect.state is EffectState.NEEDS_RECONCILE:
+        elif self._is_asked(call, effect):
             self._ask(call)
         else:
             self._send(call)
+
+    def _is_asked(self, call: EffectCall, effect: Effect) -> bool:
+        """Say whether the reconciler is asked next; who has none is sent again, or given up."""
+        needs = effect.state is EffectState.NEEDS_RECONCILE
+        return needs and call.definition.reconcile is not None
 
     def wake(self, call: EffectCall) -> None:
         """Go on with a call whose time has come."""
@@ -161,14 +170,17 @@ class Ledger:
         intended = advance(call.effect, Sent(), call.definition.terms, now=self._host.now())
         if isinstance(intended, Moved):
             self._write(call, intended.to, lambda: self._intended(call, began))
+        elif call.effect.state is EffectState.NEEDS_RECONCILE:
+            self._move(call, GivenUp())  # its receiver may have forgotten the key by now
         else:
             self.look(call)  # the ledger knows better
 
     def _turn(self, call: EffectCall, done: asyncio.Future[Duration]) -> None:
         self.busy -= 1
+        is_away = done.cancelled() or done.exception() is not None
         if self._execution.is_stopped:
             return
-        if done.cancelled() or done.exception() is not None:
+        if is_away:
             self._execution.drop()
             return
         call.turn = self._host.now() + done.result()
@@ -195,16 +207,26 @@ class Ledger:
         self._move(call, Returned(), result=result, error=error)
 
     def not_applied(
-        self, call: EffectCall, after: Duration | None, error: bytes
+        self, call: EffectCall, after: Duration | None, names: tuple[str, ...], error: bytes
     ) -> Duration | None:
-        """Take note that an effect did not happen, and return how long until it is sent again."""
-        fact = RaisedNotApplied(after, chance=self._host.chance())
-        to = self._move(call, fact, error=error)
-        return None if to is None or to.due is None else max(0, to.due - self._host.now())
+        """Take note that a call did nothing, and return how long until it is made again."""
+        fact = RaisedNotApplied(after, self._host.chance(), names)
+        # If a call before this one may have happened, that is why nobody knows, and not this.
+        return self._again_in(call, fact, None if call.effect.in_doubt else error)
 
-    def lost(self, call: EffectCall, error: bytes) -> None:
-        """Take note that nobody knows whether an effect happened."""
-        self._move(call, Lost(), error=error)
+    def lost(self, call: EffectCall, error: bytes) -> Duration | None:
+        """Take note that nobody knows whether an effect happened.
+
+        Returns:
+            How long until it is sent again, if it is; not until somebody is asked.
+        """
+        return self._again_in(call, Lost(self._host.chance()), error)
+
+    def _again_in(self, call: EffectCall, fact: Fact, error: bytes | None) -> Duration | None:
+        to = self._move(call, fact, error=error)
+        if to is None or to.due is None or self._is_asked(call, to):
+            return None
+        return max(0, to.due - self._host.now())
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -296,14 +318,27 @@ class Ledger:
         self._journal.keep_effect(call, row, written)
 
 
-def _later(effect: Effect, by: Duration) -> Effect:
-    """Return an effect with the end of its window put off."""
-    until = effect.settle_until
-    return changed(effect, settle_until=None if until is None else until + by)
+def _by_our_time(effect: Effect, ours: Instant, earliest: Instant, latest: Instant) -> Effect:
+    """Return an effect as the ledger has it, by our time instead of the database's.
+
+    Ours is ahead if the database's was put back, and behind by however long we stood still between
+    an answer and our hearing of it. The database's is between `earliest` and `latest` now. Whatever
+    it is, no window may seem over that is not, and no key known that is forgotten.
+    """
+    settle, known = effect.settle_until, effect.known_until
+    return changed(
+        effect,
+        settle_until=None if settle is None else settle + max(0, ours - earliest),
+        known_until=None if known is None else known - max(0, latest - ours),
+    )
 
 
 def _kept(effect: Effect, row: EffectWrite, at: Instant) -> Effect:
-    """Return an effect as the ledger has it: its times count from the commit."""
+    """Return an effect as the ledger has it: its times count from the commit.
+
+    Until when its key is known stays as it was decided, before the commit: if that had to be
+    repeated, its answer is later than the ledger, and a key must not seem known for too long.
+    """
     kept = changed(effect, due=None if row.due_in is None else at + row.due_in)
     if row.start_by_in is None or row.settle_in is None:
         return kept

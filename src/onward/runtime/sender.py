@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import decode_error, encode, encode_error
 from onward.core.effect import Answer
 from onward.core.instant import duration, show
+from onward.core.retry import failure
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotApplied, TimedOut
 from onward.runtime.attempt import Attempt
@@ -92,7 +93,8 @@ class Sender:
         try:
             result = await self._call(call, window)
         except NotApplied as not_applied:
-            again = ledger.not_applied(call, _wait(not_applied), pack(_known(not_applied)))
+            fact = (_wait(not_applied), failure(type(not_applied)).names)
+            again = ledger.not_applied(call, *fact, pack(_known(not_applied)))
             self._ended(attempt, "failed", not_applied, again)
         except asyncio.CancelledError as stopped:
             if not await stopped_itself(execution, call):
@@ -112,8 +114,8 @@ class Sender:
         self, execution: Execution, call: EffectCall, attempt: Attempt, error: BaseException
     ) -> None:
         is_late = isinstance(error, TimedOut) and error.__cause__ is not None
-        execution.ledger.lost(call, pack(encode_error(error)))
-        self._ended(attempt, "timed_out" if is_late else "failed", error)
+        again = execution.ledger.lost(call, pack(encode_error(error)))
+        self._ended(attempt, "timed_out" if is_late else "failed", error, again)
 
     def _returned(
         self, execution: Execution, call: EffectCall, attempt: Attempt, result: Any

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from onward.codec import check_id, signature_of
 from onward.core.effect import START_WITHIN
-from onward.core.instant import duration
+from onward.core.instant import duration, show
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body import Evicted
 from onward.runtime.context import body_now, step_now
@@ -39,7 +39,8 @@ class Effect(Generic[P, R]):
     """A function that changes the outside world. `fn` is the plain function.
 
     In a run it is sent once per attempt that the ledger has recorded beforehand, and again only
-    after proof that it did not happen. Outside a run it just calls the function.
+    after proof that it did not happen, or to a receiver that surely knows its key. Outside a run it
+    just calls the function.
 
     Example:
         >>> import asyncio
@@ -74,8 +75,11 @@ class Effect(Generic[P, R]):
         Args:
             key: What this call is about (an order id): with it the call is known again wherever it
                 stands in the code.
-            retry: How often to try when it surely did not happen.
+            retry: How often to send it at most, and how long to wait in between.
             timeout: How long one call may take.
+
+        Raises:
+            BadInput: with this timeout it could arrive after its receiver has forgotten the key.
         """
         old = self.definition
         definition = replace(
@@ -83,6 +87,7 @@ class Effect(Generic[P, R]):
             retry=retry or old.retry,
             timeout=old.timeout if timeout is None else duration(timeout),
         )
+        _check_memory(definition)
         own_key = None if key is None else check_id(key, "the key of an effect")
         return Effect(definition, key=own_key)
 
@@ -155,6 +160,7 @@ def effect(
     timeout: DurationLike | None = None,
     settle: DurationLike | None = None,
     start_within: DurationLike | None = None,
+    remembers: DurationLike | None = None,
     approve: bool = False,
     rate: str | None = None,
 ) -> _Decorator: ...
@@ -170,26 +176,33 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     timeout: DurationLike | None = None,
     settle: DurationLike | None = None,
     start_within: DurationLike | None = None,
+    remembers: DurationLike | None = None,
     approve: bool = False,
     rate: str | None = None,
 ) -> Any:
     """Make a function an effect: a change of the outside world that is never blindly repeated.
 
     If it returns, it happened. If it raises `NotApplied`, it did not, and is tried again as `retry`
-    says. Anything else leaves it uncertain: then `reconcile` is asked, and if nobody can tell, the
-    call waits for the verdict of an operator.
+    says. Anything else leaves it uncertain: then `reconcile` is asked, or it is sent again if its
+    receiver `remembers` the key; and if nobody can tell, the call waits for the verdict of an
+    operator.
 
     Args:
         fn: The function, when used without options.
         name: The stored name; the function's own by default. It is kept for ever.
         reconcile: Finds out what became of a call. It gets the same arguments and `key=`, and
             returns `Applied(result)`, `NotApplied()` or `Unknown()`.
-        retry: How often to try when it surely did not happen; by default three times.
+        retry: How often to send it at most; by default three times. After a `NotApplied` that was
+            raised it waits as this says, after proof by others it is sent at once.
         timeout: How long one call may take; by default 30 s. One that is not async must state it,
             and must see to it itself.
         settle: How long after its time limit a call may still take effect; by default 10 s.
         start_within: How long after the ledger has it a call may still begin; by default 15 s. A
             worker that is slower does not send.
+        remembers: How long the receiver knows a key, counted from the first send. Say it only of
+            one that is given `effect_key()` and applies nothing twice under one key: then what is
+            uncertain is simply sent again, as `retry` says, while the key is known. It goes without
+            `reconcile`.
         approve: Let an operator approve each call, with its exact arguments, before it is sent.
         rate: How often it may be sent: "10/m", "1/5s", "100/h"; sends are spaced evenly.
 
@@ -204,7 +217,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     """
     if fn is None:
         given = {"reconcile": reconcile, "retry": retry, "timeout": timeout, "settle": settle}
-        given |= {"start_within": start_within}
+        given |= {"start_within": start_within, "remembers": remembers}
         return partial(effect, name=name, approve=approve, rate=rate, **cast("Any", given))
     is_async = inspect.iscoroutinefunction(fn)
     if not is_async and timeout is None:
@@ -225,7 +238,9 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         approve,
         None if rate is None else _interval(rate),
         START_WITHIN if start_within is None else duration(start_within),
+        None if remembers is None else duration(remembers),
     )
+    _check_memory(definition)
     registered.setdefault(definition.name, []).append(definition)
     return Effect(definition)
 
@@ -240,6 +255,31 @@ class _Decorator:
     def __call__(self, fn: Callable[..., Any], /) -> Any:
         """Decorate a function."""
         raise NotImplementedError
+
+
+def _check_memory(definition: EffectDefinition) -> None:
+    """See that what its author says of keys is of use.
+
+    Raises:
+        BadInput: it could never be sent again, or it is said twice what to do with doubt.
+    """
+    remembers, reach = definition.remembers, definition.terms.reach
+    if remembers is None:
+        return
+    what = f"effect {definition.name!r}"
+    if definition.reconcile is not None:
+        raise BadInput(
+            what,
+            "has both reconcile= and remembers=: asked about, or sent again?",
+            "Keep remembers= if its receiver applies nothing twice under one key, else reconcile=",
+        )
+    if remembers <= reach:
+        raise BadInput(
+            what,
+            f"is known to its receiver for {show(remembers)}, but a call can take {show(reach)} to"
+            " arrive: it could never be sent again",
+            "Raise remembers=, or lower start_within=, timeout= or settle=",
+        )
 
 
 def _interval(rate: str) -> Duration:

@@ -30,9 +30,13 @@ class EffectInfo(NamedTuple):
         run: The id of its run.
         state: planned, in_flight, applied, failed, needs_reconcile, indeterminate or skipped.
         arguments: What was or will be sent, as plain data.
+        attempt: How often it was sent, by the run that has it.
+        tries: How often it is sent at most; None means that there is no limit.
         why: Why it is uncertain or did not happen, or why its result could not be kept.
         sent_at: When it was last sent, at the latest.
         judged_from: From when "not applied" counts: until then a frozen worker may still send.
+        known_until: Until when the receiver knows the key, if it keeps keys: what is uncertain is
+            sent again only if that arrives before.
         asked_at: When it is sent or asked about again by itself.
         can_be_asked: Whether it has a reconciler.
         version: Rises with every change; give it back with a verdict to be sure.
@@ -46,6 +50,7 @@ class EffectInfo(NamedTuple):
     state: str
     arguments: Any
     attempt: int
+    tries: int | None
     asks: int
     needs_approval: bool
     can_be_asked: bool
@@ -53,6 +58,7 @@ class EffectInfo(NamedTuple):
     result: Any
     sent_at: datetime | None
     judged_from: datetime | None
+    known_until: datetime | None
     asked_at: datetime | None
     verdict: str | None
     decided_by: str | None
@@ -140,7 +146,8 @@ class Effects:
         Args:
             effect_id: The effect.
             verdict: "applied" (it happened), "not_applied" (it did not, and is sent again), "skip"
-                (go on without it: the run gets `EffectSkipped`), or "ask_again" (the reconciler).
+                (go on without it: the run gets `EffectSkipped`), or "ask_again": the reconciler
+                is asked, or, where there is none and the receiver knows the key, it is sent again.
             result: What the call would have returned, for "applied".
             reason: Why you say so; others will read it.
             version: The version that you saw: if it has changed since, your verdict does not count.
@@ -148,7 +155,8 @@ class Effects:
 
         Raises:
             NotFound: there is no such effect.
-            VerdictRefused: it is settled, has changed, or it is too early to say "not applied".
+            VerdictRefused: it is settled, has changed, it is too early to say "not applied", or
+                there is nobody who could be asked again.
             Unencodable: the result does not fit the annotation of the effect.
         """
         try:
@@ -214,6 +222,7 @@ class Effects:
             row.state,
             decode(unpack(row.args)),
             row.attempt,
+            row.tries,
             row.asks,
             row.state == "planned" and not row.approved,
             bool(row.reconciles),
@@ -221,6 +230,7 @@ class Effects:
             None if row.result is None else decode(unpack(row.result)),
             _time(row.start_by),
             _time(row.settle_until),
+            _time(row.known_until),
             _time(row.due),
             row.verdict,
             row.decided_by,

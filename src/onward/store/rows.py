@@ -119,8 +119,11 @@ class EffectWrite(NamedTuple):
     asks: int = 0
     approved: int = 1
     reconciles: int = 0
+    tries: int | None = None
+    reach: Duration = 0
     start_by_in: Duration | None = None
     settle_in: Duration | None = None
+    known_in: Duration | None = None
     due_in: Duration | None = None
     result: bytes | None = None
     error: bytes | None = None
@@ -142,8 +145,11 @@ class EffectRow(NamedTuple):
     asks: int
     approved: int
     reconciles: int
+    tries: int | None
+    reach: Duration
     start_by: Instant | None
     settle_until: Instant | None
+    known_until: Instant | None
     due: Instant | None
     result: bytes | None
     error: bytes | None

@@ -53,7 +53,7 @@ class Outside:
 
     Args:
         honours_keys: Whether a request under a key that it has applied before changes nothing, and
-            gets the first answer again.
+            gets the first answer again; until the test says `forget()`.
         answer: What it answers to a request; by default a receipt with a number.
 
     Attributes:
@@ -84,6 +84,7 @@ class Outside:
         self._answer = answer or self._receipt
         self._troubles: deque[Trouble | None] = deque()
         self._answers: dict[str, Any] = {}
+        self._kept: dict[str, Any] = {}
         self._under_way: list[Request] = []
         self.sent: list[Request] = []
         self.applied: list[Request] = []
@@ -103,6 +104,13 @@ class Outside:
         late, self._under_way = self._under_way, []
         for request in late:
             self._apply(request)
+
+    def forget(self) -> None:
+        """Honour no key any more that was seen so far, as services do after a day or so.
+
+        What was applied stays so: `find` still knows of it.
+        """
+        self._kept.clear()
 
     def times_sent(self, key: str) -> int:
         """Return how often something was sent under a key."""
@@ -161,13 +169,14 @@ class Outside:
         return trouble, answer
 
     def _apply(self, request: Request) -> Any:
-        is_known = request.key in self._answers
-        if self._honours_keys and request.key is not None and is_known:
-            return self._answers[request.key]
+        if request.key in self._kept:
+            return self._kept[request.key]
         self.applied.append(request)
         answer = self._answer(request)
         if request.key is not None:
             self._answers.setdefault(request.key, answer)
+            if self._honours_keys:
+                self._kept[request.key] = answer
         return answer
 
     def _receipt(self, _: Request) -> str:

@@ -18,7 +18,7 @@ from onward.errors import EffectSkipped
 from tests.e2e.effects.sink import ask, ask_now
 
 OFTEN = Retry(attempts=20, first="20ms", factor=1, most="20ms")
-"""For machines so busy that a send begins too late, and is not made."""
+"""So often no sender dies in these tests, and no machine is so busy that it begins too late."""
 
 
 async def send(order: str, *, honours: bool) -> str:
@@ -37,11 +37,6 @@ async def look_up(order: str, *, key: str) -> Applied[str] | NotApplied | Unknow
     return NotApplied() if told["found"] is None else Applied(told["found"])
 
 
-async def send_it_again(order: str, *, key: str) -> NotApplied:
-    """Look nothing up: the sink knows the key, and takes nothing twice."""
-    return NotApplied()
-
-
 @effect(retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
 async def blind(order: str) -> str:
     return await send(order, honours=False)
@@ -52,7 +47,7 @@ async def traced(order: str) -> str:
     return await send(order, honours=False)
 
 
-@effect(reconcile=send_it_again, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+@effect(remembers="1h", retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
 async def keyed(order: str) -> str:
     return await send(order, honours=True)
 
@@ -70,7 +65,7 @@ def traced_in_a_thread(order: str) -> str:
     return send_now(order, honours=False)
 
 
-@effect(reconcile=look_up, retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+@effect(remembers="1h", retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
 def keyed_in_a_thread(order: str) -> str:
     return send_now(order, honours=True)
 
@@ -106,13 +101,7 @@ async def one_order(kind: str, name: str) -> str:
 
 @workflow
 async def three_orders(kind: str, name: str) -> list[str]:
-    first = await _given(kind, f"{name}/a")
-    pair = await asyncio.gather(_given(kind, f"{name}/b"), _given(kind, f"{name}/c"))
+    """Let nobody be told that it did not happen: after proof it is sent again, and so it does."""
+    first = await KINDS[kind](f"{name}/a")
+    pair = await asyncio.gather(KINDS[kind](f"{name}/b"), KINDS[kind](f"{name}/c"))
     return [first, *pair]
-
-
-async def _given(kind: str, order: str) -> str:
-    try:
-        return await KINDS[kind](order)
-    except NotApplied:  # whoever sent it has died three times
-        return f"{order} given up"

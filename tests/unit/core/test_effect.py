@@ -18,6 +18,7 @@ from onward.core.effect import (
     Effect,
     EffectState,
     Fact,
+    GivenUp,
     Inherited,
     Judged,
     Lost,
@@ -37,8 +38,9 @@ from onward.core.effect import (
     window,
 )
 from onward.core.instant import MINUTE, SECOND
-from onward.core.retry import Retry
+from onward.core.retry import Retry, failure
 from onward.core.value import changed
+from onward.errors import NotApplied
 
 NOW = 1_000 * SECOND
 WITH_RECONCILER = Terms(timeout=30 * SECOND, settle=10 * SECOND, reconciles=True)
@@ -75,6 +77,7 @@ FACTS: dict[str, Fact] = {
     "returned": Returned(),
     "not applied": RaisedNotApplied(),
     "lost": Lost(),
+    "given up": GivenUp(),
     **{f"reconciler: {answer}": Reconciled(answer) for answer in Answer},
     **{f"verdict: {verdict}": Judged(verdict) for verdict in Verdict},
     "inherited": Inherited(),
@@ -179,16 +182,43 @@ def test_too_early_a_not_applied_is_asked_again_when_it_counts_and_not_held_agai
     assert (asked.state, asked.due, asked.asks) == (EffectState.NEEDS_RECONCILE, OPENS, 0)
 
 
-def test_proof_that_it_did_not_happen_sends_it_again_at_most_three_times() -> None:
+@pytest.mark.parametrize(
+    ("retry", "sends"),
+    [
+        (Retry(), 3),
+        (Retry(attempts=1), 1),
+        (Retry(attempts=20), 20),
+        # There is no error of a type that could be listed, and nothing is waited for.
+        (Retry(attempts=2, only=ValueError), 2),
+        (Retry(attempts=2, never=NotApplied), 2),
+        (Retry(attempts=2, first="1h", most="1h", within="1m"), 2),
+    ],
+)
+@pytest.mark.parametrize(
+    "proof", [Reconciled(Answer.NOT_APPLIED), Judged(Verdict.NOT_APPLIED)], ids=["found", "judged"]
+)
+def test_after_proof_it_is_sent_again_at_once_as_often_as_its_policy_says(
+    retry: Retry, sends: int, proof: Fact
+) -> None:
+    terms = changed(WITH_RECONCILER, retry=retry)
     effect, now = PLANNED, NOW
-    for _ in range(3):
-        effect = moved(effect, Sent(), now=now)
-        effect = moved(effect, Lost(), now=now)
+    for attempt in range(1, sends + 1):
+        effect = moved(effect, Sent(), terms, now=now)
+        effect = moved(effect, Lost(), terms, now=now)
         now += 10 * MINUTE
-        effect = moved(effect, Reconciled(Answer.NOT_APPLIED), now=now)
+        effect = moved(effect, proof, terms, now=now)
+        assert effect.due == (now if attempt < sends else None)
 
-    assert (effect.state, effect.attempt, effect.due) == (EffectState.FAILED, 3, None)
-    assert isinstance(advance(effect, Sent(), WITH_RECONCILER, now=now), Refused)
+    assert (effect.state, effect.attempt) == (EffectState.FAILED, sends)
+    assert isinstance(advance(effect, Sent(), terms, now=now), Refused)
+
+
+def test_after_proof_it_is_sent_again_without_end_if_its_policy_has_none() -> None:
+    terms = changed(WITH_RECONCILER, retry=Retry(attempts=None))
+
+    again = moved(changed(ASKING, attempt=1000), Reconciled(Answer.NOT_APPLIED), terms, now=OPENS)
+
+    assert again.due == OPENS
 
 
 def test_a_raised_not_applied_is_tried_again_as_the_retry_says() -> None:
@@ -203,6 +233,35 @@ def test_a_raised_not_applied_is_tried_again_as_the_retry_says() -> None:
 
 def test_a_raised_not_applied_may_say_when_to_come_again() -> None:
     assert moved(FLYING, RaisedNotApplied(after=3 * SECOND)).due == NOW + 3 * SECOND
+
+
+class Busy(NotApplied):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("retry", "kind", "is_tried_again"),
+    [
+        (Retry(only=Busy), Busy, True),
+        (Retry(only=Busy), NotApplied, False),
+        (Retry(never=Busy), Busy, False),
+        (Retry(never=Busy), NotApplied, True),
+    ],
+)
+def test_a_policy_goes_by_the_type_of_what_was_raised(
+    retry: Retry, kind: type[NotApplied], is_tried_again: bool
+) -> None:
+    terms = changed(WITHOUT, retry=retry)
+
+    failed = moved(FLYING, RaisedNotApplied(names=failure(kind).names), terms)
+
+    assert (failed.due is not None) == is_tried_again
+
+
+def test_who_says_when_to_come_again_is_heard_whatever_the_policy_lists() -> None:
+    terms = changed(WITHOUT, retry=Retry(only=Busy))
+
+    assert moved(FLYING, RaisedNotApplied(after=0, names=("NotApplied",)), terms).due == NOW
 
 
 def test_an_effect_that_is_to_be_tried_later_is_not_sent_yet() -> None:

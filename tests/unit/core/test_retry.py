@@ -16,7 +16,6 @@ from onward.core.retry import (
     ONCE,
     RECONCILING,
     REPAIRS,
-    RESENDING,
     STEPS,
     TRANSIENT,
     Again,
@@ -207,7 +206,6 @@ def test_what_is_tried_again_begins_in_time(attempt: int, chance: float, elapsed
     [
         (TRANSIENT, [10, 20, 40, 80]),
         (RECONCILING, [10, 20, 40, 80]),
-        (RESENDING, [0, 0]),
         (REPAIRS, [0, 0]),
     ],
 )

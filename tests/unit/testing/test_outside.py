@@ -90,6 +90,18 @@ async def test_a_service_that_honours_keys_applies_a_key_once_and_answers_the_sa
     assert (bank.times_sent("k"), bank.times_applied("k")) == (2, 1)
 
 
+async def test_a_service_that_has_forgotten_a_key_applies_it_again() -> None:
+    bank = Outside(honours_keys=True)
+    first = await bank.call("card", key="k")
+
+    bank.forget()
+
+    assert await bank.call("card", key="k") == "receipt 2"
+    assert await bank.call("card", key="k") == "receipt 2"
+    assert bank.times_applied("k") == 2
+    assert await bank.find(key="k") == Applied(first)
+
+
 async def test_a_service_that_knows_no_keys_applies_each_request() -> None:
     bank = Outside()
 

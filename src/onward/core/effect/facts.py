@@ -45,14 +45,24 @@ class Returned(Value):
 
 
 class RaisedNotApplied(Value):
-    """The call itself says that it changed nothing, and perhaps when to come again."""
+    """The call itself says that it changed nothing, and perhaps when to come again.
+
+    `names` are the type of the error and its bases, for a policy that goes by them.
+    """
 
     after: Duration | None = None
     chance: float = 0.0
+    names: tuple[str, ...] = ()
 
 
 class Lost(Value):
     """The call timed out, raised anything else, or its worker vanished."""
+
+    chance: float = 0.0
+
+
+class GivenUp(Value):
+    """The run can neither ask about it nor send it again: only an operator can tell."""
 
 
 class Reconciled(Value):
@@ -80,6 +90,7 @@ Fact: TypeAlias = (
     | Returned
     | RaisedNotApplied
     | Lost
+    | GivenUp
     | Reconciled
     | Judged
     | Inherited

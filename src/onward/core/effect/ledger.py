@@ -38,6 +38,9 @@ class Effect(Value):
 
     `attempt` counts the sends of the run that holds the row, `asks` those of the reconciler since
     the last send. `due` is when it is sent or asked again: a failed effect without it has settled.
+    `known_until` is until when the receiver knows the key, if it keeps keys at all: so long after
+    the very first send. `in_doubt` says of what is in flight that a send before it may have
+    happened. The table has no column for it: whoever finds a row in flight knows its sender gone.
     """
 
     state: EffectState = EffectState.PLANNED
@@ -47,17 +50,28 @@ class Effect(Value):
     approved: bool = True
     start_by: Instant | None = None
     settle_until: Instant | None = None
+    known_until: Instant | None = None
     due: Instant | None = None
+    in_doubt: bool = False
 
 
 class Terms(Value):
-    """What the author of an effect stated about it."""
+    """What the author of an effect stated about it.
+
+    `remembers` is how long its receiver knows a key, under which it applies nothing twice.
+    """
 
     timeout: Duration
     settle: Duration = 10 * SECOND
     reconciles: bool = False
     retry: Retry = STEPS
     start_within: Duration = START_WITHIN
+    remembers: Duration | None = None
+
+    @property
+    def reach(self) -> Duration:
+        """How long after its intent a send can still arrive."""
+        return self.start_within + self.timeout + self.settle
 
 
 def settled(effect: Effect) -> bool:
@@ -80,4 +94,4 @@ class Window(Value):
 def window(terms: Terms, *, at: Instant) -> Window:
     """Return the window of a send whose intent is written at `at`, on whichever clock."""
     start_by = at + terms.start_within
-    return Window(start_by, start_by + terms.timeout, start_by + terms.timeout + terms.settle)
+    return Window(start_by, start_by + terms.timeout, at + terms.reach)

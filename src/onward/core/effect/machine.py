@@ -9,6 +9,7 @@ from onward.core.effect.facts import (
     Answer,
     Approved,
     Fact,
+    GivenUp,
     Inherited,
     Judged,
     Lost,
@@ -21,7 +22,7 @@ from onward.core.effect.facts import (
 )
 from onward.core.effect.ledger import UNCERTAIN, Effect, EffectState, Terms, settled, window
 from onward.core.instant import instant_text
-from onward.core.retry import RECONCILING, RESENDING, Again, Failure, Retry, decide
+from onward.core.retry import RECONCILING, Again, Failure, decide, has_more
 from onward.core.value import changed
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ def _decided(effect: Effect, fact: Fact, terms: Terms, now: Instant) -> Decision
             return _sent(effect, terms, now)
         case Returned() | RaisedNotApplied() | Lost():
             return _answered(effect, fact, terms, now)
+        case GivenUp():
+            return _given_up(effect, terms, now)
         case Reconciled():
-            return _reconciled(effect, fact, now)
+            return _reconciled(effect, fact, terms, now)
         case Judged():
             return _judged(effect, fact, terms, now)
         case Inherited():
@@ -68,13 +71,20 @@ def _approval(effect: Effect, fact: Approved | Rejected, now: Instant) -> Decisi
 
 
 def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
-    if settled(effect) or effect.state in UNCERTAIN:
+    waits_to_repeat = effect.state is EffectState.NEEDS_RECONCILE and not terms.reconciles
+    is_safe = effect.state not in UNCERTAIN or (waits_to_repeat and _is_known(effect, terms, now))
+    if settled(effect) or not is_safe:
         return Refused(f"it is {effect.state}: nothing proves that sending is safe")
     if not effect.approved:
         return Refused("it waits for approval")
     if effect.due is not None and effect.due > now:
         return Refused("it is not to be sent yet", until=effect.due)
     frame = window(terms, at=now)
+    settle_until, known_until = frame.settle_until, effect.known_until
+    if waits_to_repeat:  # a send before this one may still be on its way
+        settle_until = max(settle_until, effect.settle_until or 0)
+    if known_until is None and terms.remembers is not None:
+        known_until = now + terms.remembers
     return Moved(
         changed(
             effect,
@@ -82,8 +92,10 @@ def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
             attempt=effect.attempt + 1,
             asks=0,
             start_by=frame.start_by,
-            settle_until=frame.settle_until,
+            settle_until=settle_until,
+            known_until=known_until,
             due=None,
+            in_doubt=waits_to_repeat,
         )
     )
 
@@ -98,42 +110,78 @@ def _answered(
     match fact:
         case Returned():
             return Moved(changed(effect, state=EffectState.APPLIED, due=None))
-        case RaisedNotApplied(after, chance):
-            return Moved(_failed(effect, terms.retry, now, after=after, chance=chance))
+        case RaisedNotApplied(after, chance) if effect.in_doubt:
+            # It speaks of the last send alone, and one before that may have happened.
+            return Moved(_uncertain(effect, terms, now, after=after, chance=chance))
+        case RaisedNotApplied():
+            return Moved(_failed(effect, fact, terms, now))
         case Lost() if effect.state is not EffectState.IN_FLIGHT:
             return Ignored("that it is uncertain is known")
-        case Lost():
-            return Moved(_uncertain(effect, terms, now))
+        case Lost(chance):
+            return Moved(_uncertain(effect, terms, now, chance=chance))
     assert_never(fact)
 
 
-def _uncertain(effect: Effect, terms: Terms, now: Instant) -> Effect:
-    if terms.reconciles:
-        return changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
-    return changed(effect, state=EffectState.INDETERMINATE, due=None)
-
-
-def _failed(
+def _uncertain(
     effect: Effect,
-    policy: Retry,
+    terms: Terms,
     now: Instant,
     *,
     after: Duration | None = None,
     chance: float = 0.0,
 ) -> Effect:
-    again = decide(policy, effect.attempt, Failure(after=after), chance=chance)
+    """Return an effect of which nobody knows: it is asked about, sent again, or left to people."""
+    if terms.reconciles:
+        return changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
+    if has_more(terms.retry, effect.attempt):
+        wait = terms.retry.delay(effect.attempt, chance) if after is None else after
+        # Where the wait is too long for the key, an operator may still be in time for it.
+        if _is_known(effect, terms, now + wait):
+            return changed(effect, state=EffectState.NEEDS_RECONCILE, due=now + wait)
+    return changed(effect, state=EffectState.INDETERMINATE, due=None)
+
+
+def _is_known(effect: Effect, terms: Terms, at: Instant) -> bool:
+    """Return whether the receiver still knows the key when a send that begins at `at` arrives."""
+    if terms.remembers is None or effect.known_until is None:
+        return False
+    return at + terms.reach <= effect.known_until
+
+
+def _failed(effect: Effect, fact: RaisedNotApplied, terms: Terms, now: Instant) -> Effect:
+    # Who says when to come again has decided that it is tried again.
+    error = Failure(fact.names, retryable=fact.after is not None, after=fact.after)
+    again = decide(terms.retry, effect.attempt, error, chance=fact.chance)
     due = now + again.after if isinstance(again, Again) else None
     return changed(effect, state=EffectState.FAILED, due=due)
 
 
-def _reconciled(effect: Effect, fact: Reconciled, now: Instant) -> Decision[Effect]:
+def _disproven(effect: Effect, terms: Terms, now: Instant) -> Effect:
+    """Return an effect that others found not to have happened: it is sent again at once.
+
+    There is no error here whose type could count, and its window has been waited for: of the policy
+    only the number of attempts is left.
+    """
+    due = now if has_more(terms.retry, effect.attempt) else None
+    return changed(effect, state=EffectState.FAILED, due=due)
+
+
+def _given_up(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+    if effect.state is not EffectState.NEEDS_RECONCILE:
+        return Ignored(f"it is {effect.state}: it waits for nothing that could be given up")
+    if terms.reconciles or _is_known(effect, terms, now):
+        return Refused("it can still be asked about, or sent again")
+    return Moved(changed(effect, state=EffectState.INDETERMINATE, due=None))
+
+
+def _reconciled(effect: Effect, fact: Reconciled, terms: Terms, now: Instant) -> Decision[Effect]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
         return Ignored(f"it is {effect.state}: nobody waits for the reconciler")
     if fact.answer is Answer.APPLIED:
         return Moved(changed(effect, state=EffectState.APPLIED, due=None))
     opens = _proof_opens(effect, now)
     if fact.answer is Answer.NOT_APPLIED and opens is None:
-        return Moved(_failed(effect, RESENDING, now))
+        return Moved(_disproven(effect, terms, now))
     if fact.answer is Answer.NOT_APPLIED:
         # Too early to be proof, but no sign that the reconciler cannot know: it is not counted.
         return Moved(changed(effect, due=opens))
@@ -170,12 +218,20 @@ def _judged_uncertain(
         case Verdict.NOT_APPLIED if opens is not None:
             return Refused(f"it may still be sent until {instant_text(opens)}", until=opens)
         case Verdict.NOT_APPLIED:
-            return Moved(_failed(effect, RESENDING, now))
-        case Verdict.ASK_AGAIN if not terms.reconciles:
-            return Refused("it has no reconciler that could be asked")
+            return Moved(_disproven(effect, terms, now))
         case Verdict.ASK_AGAIN:
-            return Moved(_uncertain(effect, terms, now))
+            return _asked_again(effect, terms, now)
     assert_never(verdict)
+
+
+def _asked_again(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+    """Return an effect whose reconciler is asked once more, or whose receiver is, by a send."""
+    if not terms.reconciles and not _is_known(effect, terms, now):
+        if terms.remembers is None or effect.known_until is None:
+            return Refused("it has no reconciler that could be asked")
+        until = instant_text(effect.known_until)
+        return Refused(f"its receiver knows the key until {until} only: it could happen twice")
+    return Moved(changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now))
 
 
 def _proof_opens(effect: Effect, now: Instant) -> Instant | None:

@@ -2,15 +2,16 @@
 
 -- name: ledger_row
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
-       created_at, updated_at, :now
+       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
+       decided_by, decided_why, decided_at, created_at, updated_at, :now
 FROM onward_effect WHERE namespace = :namespace AND key = :key;
 
 -- name: open_effects
 -- What is not settled: it waits for somebody, for its time, or for a worker that may be gone.
 SELECT e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state, e.version,
-       e.attempt, e.asks, e.approved, e.reconciles, e.start_by, e.settle_until, e.due, e.result, e.error,
-       e.verdict, e.decided_by, e.decided_why, e.decided_at, e.created_at, e.updated_at, :now
+       e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach, e.start_by, e.settle_until,
+       e.known_until, e.due, e.result, e.error, e.verdict, e.decided_by, e.decided_why, e.decided_at,
+       e.created_at, e.updated_at, :now
 FROM onward_effect e
 WHERE e.namespace = :namespace
   AND e.state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate')
@@ -19,8 +20,8 @@ ORDER BY e.key LIMIT :limit;
 
 -- name: effects_of_run
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
-       created_at, updated_at, :now
+       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
+       decided_by, decided_why, decided_at, created_at, updated_at, :now
 FROM onward_effect INDEXED BY onward_effect_run
 WHERE namespace = :namespace AND run = :run AND run IS NOT NULL
 ORDER BY created_at, key;
@@ -28,8 +29,8 @@ ORDER BY created_at, key;
 -- name: list_effects
 -- All of them, those of the newest runs first: uids sort by time.
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
-       created_at, updated_at, :now
+       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
+       decided_by, decided_why, decided_at, created_at, updated_at, :now
 FROM onward_effect INDEXED BY onward_effect_run
 WHERE namespace = :namespace AND run IS NOT NULL
   AND (CAST(:after AS TEXT) = '' OR (run, key) < (
@@ -39,8 +40,8 @@ ORDER BY run DESC, key DESC LIMIT :limit;
 
 -- name: effects_between
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, start_by, settle_until, due, result, error, verdict, decided_by, decided_why, decided_at,
-       created_at, updated_at, :now
+       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
+       decided_by, decided_why, decided_at, created_at, updated_at, :now
 FROM onward_effect WHERE namespace = :namespace AND key >= :low AND key <= :high
 ORDER BY key LIMIT :limit;
 

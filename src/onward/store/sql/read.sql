@@ -46,8 +46,8 @@ LIMIT 1;
 SELECT state, count(*) FROM onward_run WHERE namespace = :namespace GROUP BY state ORDER BY state;
 
 -- name: effect
-SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, start_by,
-       settle_until, due, result, error
+SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, tries,
+       reach, start_by, settle_until, known_until, due, result, error
 FROM onward_effect WHERE namespace = :namespace AND key = :key;
 
 -- name: deliveries

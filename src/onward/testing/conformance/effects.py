@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.store import Attachments
-from onward.store.ledger import Ruling, judge
+from onward.store.ledger import Ruling, effect, judge
 from onward.testing.conformance.samples import SUCCEEDED, a_message, a_record, a_run, an_effect
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "key", "run", "identity", "name", "title", "args", "args_hash", "state", "version", "attempt",
-    "asks", "start_by", "settle_until", "due", "result", "error",
+    "asks", "tries", "reach", "start_by", "settle_until", "known_until", "due", "result", "error",
 )  # fmt: skip
 
 
@@ -31,7 +31,9 @@ async def test_the_intent_is_written_before_anything_is_sent(world: World) -> No
     worker = await world.worker()
     [run] = await worker.owning("a")
     world.clock.advance(SECOND)
-    intent = an_effect(run, 1, "in_flight")._replace(due_in=5 * SECOND)
+    intent = an_effect(run, 1, "in_flight")._replace(
+        due_in=5 * SECOND, tries=20, reach=70 * SECOND, known_in=600 * SECOND
+    )
 
     outcome = await worker.commit(run, attached=Attachments(effects=(intent,)))
 
@@ -39,8 +41,9 @@ async def test_the_intent_is_written_before_anything_is_sent(world: World) -> No
     assert await ledger(worker.store, "key-a") == {
         "key": "key-a", "run": run.uid, "identity": "charge#1", "name": "charge",
         "title": "Charge Ada", "args": b"j[5]", "args_hash": "hash", "state": "in_flight",
-        "version": 1, "attempt": 1, "asks": 0, "start_by": outcome.at + 30 * SECOND,
-        "settle_until": outcome.at + 70 * SECOND, "due": outcome.at + 5 * SECOND,
+        "version": 1, "attempt": 1, "asks": 0, "tries": 20, "reach": 70 * SECOND,
+        "start_by": outcome.at + 30 * SECOND, "settle_until": outcome.at + 70 * SECOND,
+        "known_until": outcome.at + 600 * SECOND, "due": outcome.at + 5 * SECOND,
         "result": None, "error": None,
     }  # fmt: skip
 
@@ -77,12 +80,63 @@ async def test_each_send_counts_its_window_anew(world: World) -> None:
     assert (row["attempt"], row["start_by"]) == (2, outcome.at + 30 * SECOND)
 
 
+async def test_how_long_a_key_is_known_counts_from_the_first_send_that_says_so(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    known, ats = [], []
+    for version, known_in in ((1, None), (2, 60 * SECOND), (3, None), (4, 90 * SECOND)):
+        sent = an_effect(run, version, "in_flight")._replace(attempt=version, known_in=known_in)
+        outcome = await worker.commit(run, attached=Attachments(effects=(sent,)))
+        row = await ledger(worker.store, "key-a")
+        assert row is not None
+        known.append(row["known_until"])
+        ats.append(outcome.at)
+        world.clock.advance(SECOND)
+
+    assert known == [None, *[ats[1] + 60 * SECOND] * 3]
+
+
+async def test_the_ledger_has_what_the_author_states_today(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    first = an_effect(run, 1, "in_flight")._replace(tries=3, reach=55 * SECOND)
+    await worker.commit(run, attached=Attachments(effects=(first,)))
+    later = an_effect(run, 2, "needs_reconcile")._replace(reconciles=1, tries=None, reach=SECOND)
+
+    await worker.commit(run, attached=Attachments(effects=(later,)))
+
+    row = await effect(worker.store, "key-a")
+    assert row is not None
+    assert (row.reconciles, row.tries, row.reach) == (1, None, SECOND)
+
+
+async def test_a_verdict_leaves_what_the_author_stated_and_what_the_receiver_knows(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    sent = an_effect(run, 1, "in_flight")._replace(tries=4, reach=SECOND, known_in=600 * SECOND)
+    await worker.commit(run, attached=Attachments(effects=(sent,)))
+    before = await effect(worker.store, "key-a")
+    assert before is not None
+    verdict = Ruling("needs_reconcile", 1, 0, 1, None, None, "ask_again", "Ada", "once more")
+
+    after = await judge(worker.store, "key-a", lambda _row, _now: verdict)
+
+    assert after is not None
+    assert (after.version, after.state) == (2, "needs_reconcile")
+    for field in ("reconciles", "tries", "reach", "start_by", "settle_until", "known_until"):
+        assert getattr(after, field) == getattr(before, field)
+
+
 async def test_a_version_that_moved_refuses_the_whole_commit(world: World) -> None:
     worker = await world.worker()
     run, other = await worker.owning("a", "other")
     for number, state in ((1, "in_flight"), (2, "needs_reconcile")):
-        effect = an_effect(run, number, state)
-        await worker.commit(run, attached=Attachments(effects=(effect,)))
+        written = an_effect(run, number, state)
+        await worker.commit(run, attached=Attachments(effects=(written,)))
     before = await ledger(worker.store, "key-a")
 
     for version in (1, 2, 4):

@@ -22,8 +22,8 @@ EDGES = {
 """From which state of an effect to which it may go."""
 
 UNSENDABLE = {"planned", "applied", "skipped"}
-UNPROVEN = {"simulated notice"}
-"""What is held to be not applied without a look, for the receiver takes each key once."""
+REPEAT = ("needs_reconcile", "in_flight")
+"""Allowed only where the receiver knows the key."""
 
 
 class EffectSeen(NamedTuple):
@@ -39,6 +39,7 @@ class EffectSeen(NamedTuple):
     settle_until: Instant | None
     due: Instant | None
     verdict: str | None
+    known_until: Instant | None = None
 
 
 def broken_ledger(
@@ -69,12 +70,15 @@ def broken_ledger(
 
 
 def _moved(old: EffectSeen, new: EffectSeen) -> Iterator[str]:
-    if new.state not in EDGES[old.state]:
+    is_repeated = (old.state, new.state) == REPEAT and old.known_until is not None
+    if new.state not in EDGES[old.state] and not is_repeated:
         yield f"{new.name} went from {old.state} to {new.state}: {new}"
     if new.version != old.version + 1:
         yield f"{new.name} went from version {old.version} to {new.version}: {new}"
     if new.attempt > old.attempt and new.state != "in_flight":
         yield f"{new.name} has another attempt, but is {new.state}: {new}"
+    if old.known_until is not None and new.known_until != old.known_until:
+        yield f"{new.name}: its key was known until {old.known_until}, and now: {new}"
 
 
 def _is_too_early(old: EffectSeen, new: EffectSeen, now: Instant) -> bool:
@@ -83,12 +87,32 @@ def _is_too_early(old: EffectSeen, new: EffectSeen, now: Instant) -> bool:
     return judged and old.settle_until is not None and now < old.settle_until
 
 
-def unsendable(effect: EffectSeen | None, times: int) -> str | None:
-    """Return why an effect may not be sent for the n-th time, if it may not."""
+def doubted(
+    so_far: set[str], before: dict[str, EffectSeen], after: dict[str, EffectSeen]
+) -> set[str]:
+    """Return the keys of effects that were last intended while a send before was in doubt."""
+    found = set(so_far)
+    for key, new in after.items():
+        old = before.get(key)
+        if old is not None and new.attempt > old.attempt:
+            (found.add if (old.state, new.state) == REPEAT else found.discard)(key)
+    return found
+
+
+def unsendable(
+    effect: EffectSeen | None, times: int, now: Instant, *, is_doubted: bool = False
+) -> str | None:
+    """Return why an effect may not be sent for the n-th time, if it may not.
+
+    What is on its way to a receiver that knows the key does no harm, whatever has become of it.
+    """
     if effect is None:
         return "the ledger does not know of it"
-    if effect.state in UNSENDABLE:
+    is_known = effect.known_until is not None and now <= effect.known_until
+    if effect.state in UNSENDABLE and not is_known:
         return f"it is {effect.state}"
+    if is_doubted and not is_known:
+        return "it may have happened, and its key may be forgotten"
     if times > effect.attempt:
         return f"it is sent for the {times}. time, but intended {effect.attempt} times"
     return None
@@ -99,8 +123,7 @@ def broken_outside(
 ) -> Iterator[str]:
     """Yield where the ledger and the outside do not agree, once all runs are over."""
     for key, effect in ledger.items():
-        unproven = {0, 1} if effect.name in UNPROVEN else {0}
-        expected = {"applied": {1}, "failed": unproven, "skipped": {0, 1}}.get(effect.state)
+        expected = {"applied": {1}, "failed": {0}, "skipped": {0, 1}}.get(effect.state)
         if expected is None:
             yield f"{effect} has not settled"
         elif applied[key] not in expected:

@@ -1,7 +1,8 @@
 """Runs of a simulated world that change what is outside of it, and the shop that they change.
 
 The shop loses requests and replies, refuses, and applies late; it remembers what it was sent and
-what it applied. What it is sent the witness holds against the ledger at once.
+what it applied. Some requests it takes once per key, until it forgets the key. What it is sent the
+witness holds against the ledger at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from onward.core.instant import SECOND
 from onward.core.retry import Retry
 from onward.errors import EffectSkipped, NotApplied
 from onward.runtime.effects import Applied, Unknown
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 5
 SETTLE_SECONDS = 3
 START_SECONDS = 1
+KEY_SECONDS = 25
+"""How long the shop knows a key: not so long that an operator is never needed."""
+
 TROUBLES = ("refused", "lost", "reply lost", "late", "slow")
 OFTEN = Retry(attempts=20, first="1s", factor=1)
 
@@ -49,6 +54,7 @@ class Shop:
         self.sent: Counter[str] = Counter()
         self.applied: Counter[str] = Counter()
         self.answers: dict[str, str] = {}
+        self._taken: dict[str, float] = {}
 
     async def send(self, what: str, key: str, *, honours: bool = False) -> str:
         """Take a request, as a handler sends it, and answer it if all goes well."""
@@ -72,21 +78,32 @@ class Shop:
         await asyncio.sleep(self._draw.upto(most))
         return self.answers[key]
 
-    async def find(self, key: str) -> Applied[str] | NotApplied | Unknown:
-        """Say what became of a request, after a while; what was looked at may have changed then."""
+    async def find(self, key: str, *, is_slow: bool) -> Applied[str] | NotApplied | Unknown:
+        """Say what became of a request; if slow, what was looked at may have changed since."""
         found: Applied[str] | NotApplied | Unknown = NotApplied()
         if key in self.answers:
             found = Applied(self.answers[key])
         if self._trouble() is not None and self._draw.happens(0.5):
             found = Unknown()
-        await asyncio.sleep(self._draw.upto(TIMEOUT_SECONDS))
+        await asyncio.sleep(self._draw.upto(TIMEOUT_SECONDS) if is_slow else 0)
         return found
 
     def _apply(self, what: str, key: str, honours: bool) -> None:  # noqa: FBT001 - a callback
-        if honours and key in self.answers:
+        if honours and self._knows(key):
             return
         self.applied[key] += 1
         self.answers.setdefault(key, f"{what}={self._draw.token()[:8]}")
+
+    def _knows(self, key: str) -> bool:
+        """Say whether a key was taken before and not forgotten; if not, it is taken now.
+
+        How long it must be known is counted by the database's clock; if that was put back, longer.
+        """
+        now, longer = asyncio.get_running_loop().time(), self._witness.put_back / SECOND
+        if key in self._taken and now <= self._taken[key] + KEY_SECONDS + longer:
+            return True
+        self._taken[key] = now
+        return False
 
     def _trouble(self) -> str | None:
         is_clear = asyncio.get_running_loop().time() > self._clears
@@ -111,13 +128,13 @@ def open_shop(new: Shop) -> Callable[[], None]:
 
 
 async def look_up(what: str, *, key: str) -> Applied[str] | NotApplied | Unknown:  # noqa: ARG001
-    """Ask the shop."""
-    return await shop().find(key)
+    """Ask the shop, which takes its time."""
+    return await shop().find(key, is_slow=True)
 
 
-async def send_again(what: str, *, key: str) -> NotApplied:  # noqa: ARG001 - it does not look
-    """Rely on the shop to know the key."""
-    return NotApplied()
+async def look_at(what: str, *, key: str) -> Applied[str] | NotApplied | Unknown:  # noqa: ARG001
+    """Ask the shop, which answers at once."""
+    return await shop().find(key, is_slow=False)
 
 
 def _windows() -> dict[str, Any]:
@@ -130,15 +147,21 @@ async def charge(what: str) -> str:
     return await shop().send(what, effect_key())
 
 
+@effect(name="simulated order", reconcile=look_at, retry=OFTEN, **_windows())
+async def order(what: str) -> str:
+    """Be looked up at once when it is uncertain."""
+    return await shop().send(what, effect_key())
+
+
 @effect(name="simulated post", retry=OFTEN, **_windows())
 async def post(what: str) -> str:
     """Wait for an operator when it is uncertain."""
     return await shop().send(what, effect_key())
 
 
-@effect(name="simulated notice", reconcile=send_again, retry=OFTEN, **_windows())
+@effect(name="simulated notice", remembers=KEY_SECONDS, retry=OFTEN, **_windows())
 async def notice(what: str) -> str:
-    """Be sent again when it is uncertain, under a key that the shop knows."""
+    """Be sent again when it is uncertain, as long as the shop knows its key."""
     return await shop().send(what, effect_key(), honours=True)
 
 
@@ -161,7 +184,7 @@ async def _outcome(asked: Any) -> str:
 async def purchases() -> list[str]:
     """Change what is outside in every way there is."""
     first = await _outcome(charge("a"))
-    beside = asyncio.gather(_outcome(post("b")), _outcome(notice("c")), _outcome(charge("d")))
+    beside = asyncio.gather(_outcome(post("b")), _outcome(notice("c")), _outcome(order("d")))
     return [first, *await beside, await _outcome(letter("e"))]
 
 

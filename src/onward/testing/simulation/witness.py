@@ -14,7 +14,12 @@ from onward.core.run import TERMINAL
 from onward.runtime.endings import GRACE
 from onward.store.invariants import violated
 from onward.store.sqlite.connection import DIALECT
-from onward.testing.simulation.ledger_rules import EffectSeen, broken_outside, unsendable
+from onward.testing.simulation.ledger_rules import (
+    EffectSeen,
+    broken_outside,
+    doubted,
+    unsendable,
+)
 from onward.testing.simulation.rules import (
     RecordSeen,
     RunSeen,
@@ -49,7 +54,8 @@ _STATEMENTS = {
     "witness_inbox": "SELECT run, seq, message, kind, payload FROM onward_inbox ORDER BY run, seq",
     "witness_leases": "SELECT worker, until FROM onward_lease ORDER BY worker",
     "witness_effects": """
-        SELECT key, run, name, state, version, attempt, approved, settle_until, due, verdict
+        SELECT key, run, name, state, version, attempt, approved, settle_until, due, verdict,
+               known_until
         FROM onward_effect ORDER BY key""",
 }
 
@@ -66,6 +72,7 @@ class Witness:
         self._clock = clock
         self._changes = -1
         self._seen = View(0, 0)
+        self._doubted: set[str] = set()
         self.put_back: Duration = 0
         """By how much the clock was put back, in all."""
         self.put_forward = False
@@ -134,7 +141,8 @@ class Witness:
     def effect_is_sent(self, process: Process, key: str, times: int) -> None:
         """Take note that an effect is sent for the n-th time."""
         self.tell(process, "send", key, times)
-        wrong = unsendable(self._seen.effects.get(key), times)
+        is_doubted = key in self._doubted
+        wrong = unsendable(self._seen.effects.get(key), times, self.now, is_doubted=is_doubted)
         if wrong is not None and not self.put_forward:
             self.accuse(f"{process.name} sent {key}, but {wrong}")
 
@@ -178,6 +186,7 @@ class Witness:
             return
         after, violations = found
         self._seen = after
+        self._doubted = doubted(self._doubted, before.effects, after.effects)
         old, new = dict(before.rows()), dict(after.rows())
         changed = [(key, old.get(key), row) for key, row in new.items() if old.get(key) != row]
         gone = [(key, row) for key, row in old.items() if key not in new]

@@ -180,6 +180,10 @@ CREATE TABLE onward_mark (
 ) STRICT, WITHOUT ROWID;
 
 -- The ledger. `version` rises with every change and guards it.
+--
+-- `reconciles`, `tries` and `reach` are what the author stated, for those who do not have the code:
+-- whether somebody can be asked, how often it is sent at most (null: without limit), and how long
+-- after its intent a send can arrive. `known_until` is until when the receiver knows the key.
 CREATE TABLE onward_effect (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -196,8 +200,11 @@ CREATE TABLE onward_effect (
     asks INTEGER NOT NULL DEFAULT 0,
     approved INTEGER NOT NULL DEFAULT 1,
     reconciles INTEGER NOT NULL DEFAULT 0,
+    tries INTEGER,
+    reach INTEGER NOT NULL DEFAULT 0,
     start_by INTEGER,
     settle_until INTEGER,
+    known_until INTEGER,
     due INTEGER,
     result BLOB,
     error BLOB,
