@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import onward
-from onward import App, Retry, step, workflow
+from onward import App, Retry, Workflow, step, workflow
 from onward.errors import RunFailed
 from tests.sdk.watching import until, until_state, working
 
@@ -236,6 +236,117 @@ async def two_ways() -> list[str]:
         if isinstance(outcome, BaseException):
             raise outcome
     return [str(outcome) for outcome in outcomes]
+
+
+@workflow
+async def plain_gather() -> list[str]:
+    return list(await asyncio.gather(part("bad"), part("good")))
+
+
+@workflow
+async def task_group() -> list[str]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part(name)) for name in ("bad", "good")]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("shape", [plain_gather, task_group])
+async def test_what_was_finished_before_its_code_could_hear_of_it_is_not_done_again(
+    app: App, shape: Workflow[[], list[str]]
+) -> None:
+    async with working(app):
+        run = await app.start(shape)
+        with pytest.raises((RunFailed, ExceptionGroup)):
+            await run.result(timeout="10s")
+        history = await run.history()
+        broken.clear()
+        assert await (await app.retry(run.id)).result(timeout="10s") == ["bad", "good"]
+        was_finished = any(row.state == "succeeded" for row in history)
+        assert done == {"bad": 2, "good": 1 if was_finished else 2}
+
+
+@workflow
+async def maps_beside() -> list[str]:
+    calls = part("bad"), part.map(["m1", "m2"])
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return ["all"]
+
+
+@workflow
+async def only_maps() -> list[str]:
+    return [*await part.map(["m1", "m2"]), "all"][-1:]
+
+
+@pytest.mark.parametrize("shape", [maps_beside, only_maps])
+async def test_the_items_of_a_map_that_failed_are_done_again(
+    app: App, shape: Workflow[[], list[str]]
+) -> None:
+    broken.add("m2")
+    async with working(app):
+        assert await again(app, await app.start(shape)) == ["all"]
+        assert done["m2"] == 2
+
+
+@step
+async def undo(name: str) -> str:
+    done[name] += 1
+    return name
+
+
+@workflow
+async def compensates() -> str:
+    try:
+        return await part("bad")
+    except onward.StepFailed:
+        await undo.options(key="k")("undo")
+        await undo.options(key="k")("undo")  # asked twice, done once
+        raise
+
+
+async def test_a_compensation_with_a_key_is_done_again(app: App) -> None:
+    async with working(app):
+        run = await app.start(compensates)
+        for _ in range(2):
+            with pytest.raises(RunFailed):
+                await run.result(timeout="10s")
+            run = await app.retry(run.id)
+        with pytest.raises(RunFailed):
+            await run.result(timeout="10s")
+        assert done == {"bad": 3, "undo": 3}
+
+
+@workflow
+async def waits_with_a_limit() -> str:
+    async def limited() -> str:
+        finished, _ = await asyncio.wait([asyncio.ensure_future(late())], timeout=0.1)
+        return finished.pop().result() if finished else "too late"
+
+    outcomes = await asyncio.gather(part("bad"), limited(), return_exceptions=True)
+    if isinstance(outcomes[0], BaseException):
+        raise outcomes[0]
+    return str(outcomes[1])
+
+
+async def test_a_limit_of_a_wait_is_set_anew_as_well(app: App) -> None:
+    async with working(app):
+        run = await app.start(waits_with_a_limit)
+        with pytest.raises(RunFailed):
+            await run.result(timeout="10s")
+        news["late"].set()
+        assert await again(app, run) == "in time"
+
+
+@workflow
+async def names_its_task() -> str:
+    return await asyncio.create_task(part("bad"), name='a\x1fb "c"')
+
+
+async def test_whatever_a_task_is_called_its_call_is_found(app: App) -> None:
+    async with working(app):
+        assert await again(app, await app.start(names_its_task)) == "bad"
 
 
 async def test_what_crashed_runs_had_finished_is_not_done_again(app: App) -> None:

@@ -6,6 +6,7 @@ back at the old one; the id is the name of the newest.
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
@@ -16,7 +17,7 @@ from onward.core.value import Value
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onward.core.instant import Instant
     from onward.core.replay.record import Record
@@ -118,18 +119,15 @@ class Culprit(Value):
     beside: tuple[str, ...] = ()
 
     def kept(self) -> str:
-        """Return it as one text; an identity that cannot stand in it is not beside."""
-        return _BESIDE.join((self.identity, *(each for each in self.beside if _BESIDE not in each)))
-
-
-_BESIDE = "\x1f"
+        """Return it as one text."""
+        return json.dumps([self.identity, *self.beside])
 
 
 def read_culprit(kept: str | None) -> Culprit | None:
     """Return the culprit that a text stands for."""
     if kept is None:
         return None
-    identity, *beside = kept.split(_BESIDE)
+    identity, *beside = json.loads(kept)
     return Culprit(identity, tuple(beside))
 
 
@@ -142,8 +140,16 @@ class Outcome(Value):
     is_good: bool
 
 
-def culprit_of(outcomes: Sequence[Outcome], blamed: Outcome | None = None) -> Culprit | None:
+def culprit_of(
+    outcomes: Sequence[Outcome],
+    blamed: Outcome | None = None,
+    *,
+    unheard: Mapping[str, int] | None = None,
+) -> Culprit | None:
     """Return where a retry of a run that failed begins, and what it need not do again.
+
+    `unheard` are calls that its code was never handed, with how far history was read when they were
+    asked for: they may have come to their end, too.
 
     Where nobody knows whose error it was, it is the last call that failed, or the first of those
     that failed while that one was under way: they may all be what the run complains of.
@@ -153,9 +159,9 @@ def culprit_of(outcomes: Sequence[Outcome], blamed: Outcome | None = None) -> Cu
         if not failed:
             return None
         blamed = next(each for each in failed if each.seq > failed[-1].asked)
-    beside = (
-        each.identity for each in outcomes if each.is_good and each.asked < blamed.seq < each.seq
-    )
+    cut = blamed.seq
+    beside = [each.identity for each in outcomes if each.is_good and each.asked < cut < each.seq]
+    beside += [identity for identity, asked in (unheard or {}).items() if asked < cut]
     return Culprit(blamed.identity, tuple(beside))
 
 

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from onward.core.chain import Outcome, culprit_of
 from onward.core.replay import RecordKind, RecordState
 from onward.runtime.calls import Awaited, TimerCall
-from onward.runtime.children import tied_child
+from onward.runtime.children import ChildCall
+from onward.runtime.chunks import failed_items
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from onward.core.replay import Record
     from onward.runtime.calls import Call
 
@@ -21,30 +24,53 @@ class Blame:
     """How the calls of a body ended, as far as that counts when the body fails."""
 
     def __init__(self) -> None:
-        self._outcomes: list[Outcome] = []
+        self._outcomes: dict[str, Outcome] = {}
+        self._abandoned: list[Call] = []
         # By id, as errors need not be hashable; the error is kept, so that no other has its id.
         self._errors: dict[int, tuple[BaseException, Outcome]] = {}
 
     def note(self, call: Call, record: Record) -> None:
         """Take note of how a call ended that the body was just handed."""
-        is_good = record.state is RecordState.SUCCEEDED
         seq = record.seq or 0
-        if is_good and (seq - call.asked <= 1 or not _is_kept(call, record)):
-            return  # nothing else was handed over meanwhile, as in nearly all cases
-        outcome = Outcome(record.identity, call.asked, seq, is_good)
-        self._outcomes.append(outcome)
-        error = None if is_good else _error_of(call)
-        if error is not None:
-            self._errors[id(error)] = error, outcome
+        is_alone = seq - call.asked <= 1  # nothing else was handed over meanwhile, as nearly always
+        succeeded = record.state is RecordState.SUCCEEDED
+        if succeeded and is_alone and not isinstance(call, ChildCall):
+            return
+        errors = list(_errors_of(call))
+        is_good = succeeded and not errors
+        if is_good and (is_alone or not _is_kept(call)):
+            return
+        # One that is read out of its turn may have been asked for later than it was handed over.
+        outcome = Outcome(record.identity, min(call.asked, seq - 1), seq, is_good)
+        self._outcomes[record.identity] = outcome
+        self._errors.update((id(error), (error, outcome)) for error in errors)
+
+    def note_again(self, call: Call) -> None:
+        """Take note that a call was handed what another of the same key was handed before."""
+        outcome = self._outcomes.get(call.identity)
+        if outcome is not None:
+            self._errors.update((id(error), (error, outcome)) for error in _errors_of(call))
+
+    def note_abandoned(self, call: Call) -> None:
+        """Take note of a call that the body no longer waits for: it may yet be finished."""
+        if _is_kept(call):
+            self._abandoned.append(call)
 
     def forget(self) -> None:
         """Keep none: errors know the frames that they went through, and those their body."""
         self._errors.clear()
+        self._abandoned.clear()
 
-    def culprit(self, error: BaseException | None) -> str | None:
-        """Return the call whose error this is, or came from, and what was finished beside it."""
+    def culprit(self, error: BaseException | None, under_way: Iterable[Call]) -> str | None:
+        """Return the call whose error this is, or came from, and what was finished beside it.
+
+        What is under way when the body ends may be finished before the run is.
+        """
         blamed = sorted(self._blamed(error, set()), key=lambda outcome: outcome.seq)
-        culprit = culprit_of(self._outcomes, blamed[0] if blamed else None)
+        calls = (call for call in (*under_way, *self._abandoned) if _is_kept(call))
+        unheard = {call.identity: call.asked for call in calls}
+        first = blamed[0] if blamed else None
+        culprit = culprit_of(list(self._outcomes.values()), first, unheard=unheard)
         return None if culprit is None else culprit.kept()
 
     def _blamed(self, error: BaseException | None, seen: set[int]) -> list[Outcome]:
@@ -60,16 +86,20 @@ class Blame:
         return []
 
 
-def _is_kept(call: Call, record: Record) -> bool:
-    """Say whether what a call came to can be handed to a retry."""
-    if isinstance(call, TimerCall):
-        return call.is_sleep
-    if record.kind is RecordKind.START:  # one that ends with the run has ended
-        return tied_child(record.payload.payload) is None
-    return record.kind in _KEPT
+def _is_kept(call: Call) -> bool:
+    """Say whether what a call comes to may be handed to a retry."""
+    return call.is_sleep if isinstance(call, TimerCall) else call.kind in _KEPT
 
 
-def _error_of(call: Call) -> BaseException | None:
-    if not isinstance(call, Awaited) or not call.future.done() or call.future.cancelled():
-        return None
-    return call.future.exception()
+def _errors_of(call: Call) -> Iterator[BaseException]:
+    """Yield what a call has raised: each who waits for it is handed an error of its own."""
+    if not isinstance(call, Awaited):
+        return
+    for future in (call.future, *call.followers):
+        if not future.done() or future.cancelled():
+            continue
+        error = future.exception()
+        if error is not None:
+            yield error
+        elif isinstance(call, ChildCall):
+            yield from failed_items(future.result())

@@ -314,6 +314,7 @@ class Body:
     def abandon(self, call: Call) -> None:
         """Wait for this no more; what is in history of it stays."""
         self.calls.pop(call.identity, None)
+        self.blame.note_abandoned(call)
         self._owner.abandoned(call)
 
     def _ask(self, call: Call, key: str | None, *, compare: bool = True) -> Call:
@@ -386,7 +387,9 @@ class Body:
 
     def _join(self, call: Call, identity: str, record: Record | None) -> None:
         if record is not None:
-            self._hand_over(call, record)
+            call.identity = identity
+            self._give(call, record)
+            self.blame.note_again(call)
             return
         first = self.calls[identity]
         if isinstance(first, Awaited) and isinstance(call, Awaited):
@@ -453,12 +456,16 @@ class Body:
 
     def _hand_over(self, call: Call, record: Record) -> None:
         self.unheard.pop(record.identity, None)
+        if self._give(call, record):
+            self.blame.note(call, record)
+
+    def _give(self, call: Call, record: Record) -> bool:
+        """Give the code an outcome, if that still fits it."""
         try:
             call.hand_over(record)
         except Undecodable as misfit:
             self.diverged = misfit
-        else:
-            self.blame.note(call, record)
+        return self.diverged is None
 
     def out_of_turn(self) -> list[Record]:
         """Return what history has and the code asked for in another order, or not at all."""

@@ -188,7 +188,7 @@ class TimerCall(Call):
     @property
     def is_sleep(self) -> bool:
         """Say whether the body sleeps until then, and does not just set a limit."""
-        return self._handle.future() is not None
+        return self._handle.is_sleep
 
     def is_abandoned(self) -> bool:
         """Say whether the timer was cancelled."""

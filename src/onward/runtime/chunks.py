@@ -108,6 +108,12 @@ class Outcome:
         self.key = key
 
 
+def failed_items(result: object) -> list[BaseException]:
+    """Return the errors in what came of a chunk: it ends well, whatever becomes of its items."""
+    items = result if isinstance(result, list) else []
+    return [item.error for item in items if isinstance(item, Outcome) and item.error is not None]
+
+
 class ChunkShape:
     """How the input and the result of a chunk are stored.
 

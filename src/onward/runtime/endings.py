@@ -108,7 +108,7 @@ def end_of(body: Body, shape: Shape) -> Move:
         RunState.FAILED,
         Reason.LOGIC,
         error=pack(encode_error(error)),
-        culprit=body.blame.culprit(error),
+        culprit=body.blame.culprit(error, body.calls.values()),
     )
 
 

@@ -82,6 +82,8 @@ class Exits:
         self._journal.park((), move, partial(self._parked, [], move))
 
     def _look_again(self) -> None:
+        if self._execution.body.is_evicted:
+            return  # its worker leaves, and whoever takes it over will look
         self._execution.is_stopped = False
         self._host.look(self._execution)
 
@@ -130,6 +132,8 @@ class Exits:
             self._end_for_good(move)
 
     def _retried(self, move: Move, done: asyncio.Future[bool | None]) -> None:
+        if self._execution.is_gone:
+            return
         if done.cancelled() or done.exception() is not None or done.result() is not None:
             self._followed(done)
         else:

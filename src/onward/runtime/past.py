@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.replay import Record, RecordKind, RecordState
-from onward.runtime.calls import TimerCall
-from onward.runtime.children import tied_child
+from onward.errors import Undecodable
+from onward.runtime.calls import Awaited, TimerCall
+from onward.runtime.children import StartCall, tied_child
+from onward.runtime.chunks import failed_items
 from onward.runtime.journal import Kept
 from onward.runtime.notes import read_noted, step_notes
 
@@ -51,17 +53,30 @@ class Past:
         """When the first attempt of each call began that has not come to its end."""
 
     def memo_of(self, call: Call) -> RecordRow | None:
-        """Return what came of this very call before; a limit is set anew."""
+        """Return what came of this very call before, if that is of use to the code as it is now."""
         memo = self.memos.get(call.identity)
-        if memo is None or (isinstance(call, TimerCall) and not call.is_sleep):
+        if memo is None or memo.name != f"{call.kind} {call.name}":
             return None
-        is_same = memo.name == f"{call.kind} {call.name}" and memo.args_hash == call.args_hash
-        return memo if is_same else None
+        return memo if memo.args_hash == call.args_hash and _is_of_use(call, memo) else None
 
     def noted_by(self, call: Call) -> Noted | None:
         """Return what a call had noted that is remembered."""
         memo = self.memos.get(step_notes(call.identity))
         return None if memo is None or memo.payload is None else read_noted(memo.payload)[1]
+
+
+def _is_of_use(call: Call, memo: RecordRow) -> bool:
+    if isinstance(call, TimerCall):
+        return call.is_sleep  # a limit is set anew
+    if isinstance(call, StartCall) and memo.payload is not None:
+        return tied_child(memo.payload) is None  # one that ends with its parent has ended
+    if not isinstance(call, Awaited):
+        return False
+    try:
+        value = call.value(_record(memo, call.kind))
+    except Undecodable:
+        return False
+    return not failed_items(value)
 
 
 NO_PAST = Past()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.events
+import asyncio.futures
 import sys
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
@@ -35,6 +36,8 @@ DRAIN_MOST = 1_000_000
 
 branch_now: ContextVar[str] = ContextVar("onward_branch", default=ROOT)
 """The path of the branch that is running."""
+
+_END_OF_SLEEP = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined] # asyncio's
 
 _ADVICE = "Put it into a step: steps run on the ordinary event loop, or in a thread"
 
@@ -90,6 +93,11 @@ class Handle:
     def when(self) -> float:
         """Return the time of a timer."""
         return self._when
+
+    @property
+    def is_sleep(self) -> bool:
+        """Say whether the body sleeps until then, and does not just set a limit."""
+        return self._callback is _END_OF_SLEEP
 
     def future(self) -> asyncio.Future[Any] | None:
         """Return the future that a sleeper waits for."""

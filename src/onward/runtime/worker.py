@@ -417,7 +417,7 @@ class Worker:
 
     async def _leave(self) -> None:
         for execution in list(self.running.values()):
-            execution.evict()
+            execution.forget()
             tell_left(self.observer, execution.scope, None, self.now())
         self.running.clear()
         self._warm.clear()

@@ -69,6 +69,7 @@ class Background:
             work.close()
             raise
         call = _Call(work, loop)
+        outer = self._calls.get(thread)  # a signal handler may call while the thread waits
         self._calls[thread] = call
         try:
             call.start()
@@ -78,7 +79,10 @@ class Background:
         except asyncio.CancelledError:
             raise self._failures.pop(thread, None) or self._closed() from None
         finally:
-            self._calls.pop(thread, None)
+            if outer is None:
+                self._calls.pop(thread, None)
+            else:
+                self._calls[thread] = outer
             call.cancel()  # it is done, unless waiting for it was interrupted
 
     def _ready(self, thread: int) -> asyncio.AbstractEventLoop:

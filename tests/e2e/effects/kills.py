@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward import App
@@ -59,7 +60,8 @@ class Siege:
         self._kind = kind
         self._witness = Witness(store)
         self._runs: list[Run[Any]] = []
-        self._crashed: list[Run[Any]] = []
+        self._crashed: dict[str, Counter[str]] = {}
+        """How often effects of runs that were given up had been sent before their retries."""
         self._verdicts = 0
         self._kills = 0
 
@@ -108,7 +110,7 @@ class Siege:
                 await self.speak()
                 await asyncio.wait([ends], timeout=0.1)
         await ends
-        await self._see_nothing_left()
+        assert await pending(self._app) == []
         await self._witness.look()
         return await self._tally()
 
@@ -120,33 +122,33 @@ class Siege:
             if failed.reason != "crashed":
                 raise
             assert (await self._store.newest(run.id)).crashes >= CRASHES_MOST
-            self._crashed.append(run)
+            await self._retry(run)
 
-    async def _see_nothing_left(self) -> None:
-        """See that every uncertain effect of a run that was given up is listed, and no other."""
+    async def _retry(self, run: Run[Any]) -> None:
+        """Retry a run that was given up, as an operator would; nothing of it is hidden by then."""
+        before = await self._app.effects.of(run.id)
         listed = {effect.id for effect in await pending(self._app)}
-        for run in self._crashed:
-            for effect in await self._app.effects.of(run.id):
-                assert (effect.id in listed) == (effect.state in UNCERTAIN), effect
-                listed.discard(effect.id)
-        assert listed == set()
+        for effect in before:
+            now = await self._app.effects.get(effect.id)  # a verdict may have come meanwhile
+            assert effect.id in listed or now.state not in UNCERTAIN, effect
+        earlier = self._crashed.setdefault(run.id, Counter())
+        earlier.update({effect.id: effect.attempt for effect in before})
+        await self._ended(await self._app.retry(run.id))
 
     async def _tally(self) -> Tally:
         sent, applied = self._sink.count("sent"), self._sink.count("applied")
         keys: dict[str, str] = {}
         for run in self._runs:
-            effects = await self._app.effects.of(run.id)
-            if run in self._crashed:
-                keys |= dict.fromkeys([effect.id for effect in effects], "crashed")
-                assert all(sent[effect.id] <= effect.attempt for effect in effects)
-                assert all(applied[effect.id] <= 1 for effect in effects)
-                continue
+            # A retry begins to count anew, and what was applied before stays with the old run.
+            earlier = self._crashed.get(run.id, Counter())
+            held = [effect.id for effect in await self._app.effects.of(run.id)]
+            effects = [await self._app.effects.get(each) for each in {*held, *earlier}]
             made = {effect.arguments["order"]: effect for effect in effects}
             for told in await run.result():
                 order, _, outcome = told.partition(" ")
                 effect = made.pop(order)
                 assert outcome == "done", f"the run was told {told!r}: {effect}"
-                compare(effect, sent[effect.id], applied[effect.id])
+                compare(effect, sent[effect.id] - earlier[effect.id], applied[effect.id])
                 keys[effect.id] = outcome
             assert made == {}
         assert sent.keys() | applied.keys() <= keys.keys(), "something was sent past the ledger"

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tests.e2e.effects.sink import Sink
     from tests.e2e.engine.supervisor import Crew, Process
 
+BUSY = (*SHORT_LEASE, "--slots", "1")
+"""With its one run it asks for no more: stopped while it asks, it would hold the lock of a file."""
+
 
 async def overtaken(crew: Crew, run: Run[Any], frozen: Process) -> Process:
     """Let another worker end the run of one that stands still."""
@@ -48,7 +51,7 @@ async def test_a_worker_that_was_frozen_before_its_check_does_not_send(
 ) -> None:
     async with App(crew.url) as app:
         run = await app.start(one_order.options(id="the order"), "traced", "order")
-        frozen = crew.launch(*SHORT_LEASE, failpoints="effect.intended=stop")
+        frozen = crew.launch(*BUSY, failpoints="effect.intended=stop")
         other = await overtaken(crew, run, frozen)
 
         await see_it_wake(crew, app, frozen)
@@ -63,7 +66,7 @@ async def test_a_worker_that_was_frozen_before_it_had_its_key_or_its_turn_does_n
 ) -> None:
     async with App(crew.url) as app:
         run = await app.start(one_order.options(id="the order"), kind, "order")
-        frozen = crew.launch(*SHORT_LEASE)
+        frozen = crew.launch(*BUSY)
         sink.arm(frozen.pid, "announced", signal.SIGSTOP)
         other = await overtaken(crew, run, frozen)
 
@@ -78,7 +81,7 @@ async def test_a_thread_that_was_frozen_with_its_key_in_hand_sends_late_and_only
 ) -> None:
     async with App(crew.url) as app:
         run = await app.start(one_order.options(id="the order"), kind, "order")
-        frozen = crew.launch(*SHORT_LEASE)
+        frozen = crew.launch(*BUSY)
         sink.arm(frozen.pid, "announced", signal.SIGSTOP)
         other = await overtaken(crew, run, frozen)
 

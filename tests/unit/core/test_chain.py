@@ -166,7 +166,7 @@ def test_a_run_without_a_failed_call_has_no_culprit() -> None:
     assert culprit_of([each for each in OUTCOMES if each.is_good]) is None
 
 
-@pytest.mark.parametrize("beside", [(), ("one",), ("0:a#1", "key=1")])
+@pytest.mark.parametrize("beside", [(), ("one",), ("0:a#1", "key=1", '\x1f\n"')])
 def test_a_culprit_is_read_as_it_was_kept(beside: tuple[str, ...]) -> None:
     culprit = Culprit("b#1", beside)
 
@@ -177,8 +177,12 @@ def test_nobody_is_read_as_nobody() -> None:
     assert read_culprit(None) is None
 
 
-def test_what_could_not_be_told_apart_is_not_beside() -> None:
-    assert read_culprit(Culprit("a", ("b\x1fc", "d")).kept()) == Culprit("a", ("d",))
+def test_what_was_never_handed_over_was_beside_an_error_if_it_was_asked_for_before() -> None:
+    unheard = {"before": 1, "after": 5}
+
+    assert culprit_of(OUTCOMES, OUTCOMES[4], unheard=unheard) == Culprit(
+        "b", ("beside both", "before")
+    )
 
 
 def test_a_retry_of_a_cancelled_run_begins_at_the_cancel() -> None:

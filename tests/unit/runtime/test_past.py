@@ -1,0 +1,79 @@
+"""What a history says to each part of the runtime, and what of an earlier run is of use."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onward import step
+from onward.codec import encode
+from onward.core.chain import read_culprit
+from onward.core.replay import Record, RecordKind, RecordState
+from onward.engine.payloads import pack
+from onward.runtime.blame import Blame
+from onward.runtime.calls import StepCall
+from onward.runtime.journal import Kept
+from onward.runtime.past import NO_PAST, read_past
+from onward.store.rows import RecordRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@step
+async def weigh(what: str) -> int:
+    return len(what)
+
+
+def a_row(identity: str, kind: str = "step", **other: Any) -> RecordRow:
+    row = RecordRow(
+        "run", identity, 1, None, kind, "weigh", "succeeded", "hash", None, None, None,
+        pack(encode(4)), None, 0, 0,
+    )  # fmt: skip
+    return row._replace(**other)
+
+
+@pytest.fixture
+def call() -> Iterator[StepCall]:
+    loop = asyncio.new_event_loop()
+    made = StepCall(weigh.definition, loop.create_future(), "hash", (("gold",), {}))
+    made.identity = ":weigh#1"
+    yield made
+    loop.close()
+
+
+def a_memo(**other: Any) -> RecordRow:
+    return a_row("=memo.:weigh#1", "memo", **({"name": "step weigh"} | other))
+
+
+def test_the_outcome_of_the_same_call_is_of_use(call: StepCall) -> None:
+    assert read_past([a_memo()]).memo_of(call) == a_memo()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"name": "child weigh"}, {"args_hash": "other"}, {"payload": pack(encode("four"))}],
+    ids=["kind", "arguments", "type"],
+)
+def test_the_outcome_of_another_call_is_of_no_use(call: StepCall, other: dict[str, Any]) -> None:
+    assert read_past([a_memo(**other)]).memo_of(call) is None
+
+
+def test_what_is_kept_aside_is_no_part_of_what_is_replayed() -> None:
+    assert read_past([a_memo()]).records == NO_PAST.records
+
+
+def test_a_call_that_was_read_out_of_its_turn_can_be_to_blame(call: StepCall) -> None:
+    call.asked = 2  # history was read beyond the record, for the code asked late
+    record = Record(
+        ":weigh#1", 1, 1, RecordKind.STEP, "weigh", RecordState.FAILED, payload=Kept(None, None, 0)
+    )
+    blame = Blame()
+    blame.note(call, record)
+
+    kept = read_culprit(blame.culprit(RuntimeError("an error of its own"), ()))
+
+    assert kept is not None
+    assert kept.identity == ":weigh#1"
