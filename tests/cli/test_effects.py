@@ -154,6 +154,20 @@ def test_applied_keeps_the_result(shop: str, ask: Ask) -> None:
     )
 
 
+def test_applied_without_a_result_is_refused_with_the_next_move(shop: str, ask: Ask) -> None:
+    charge = key(ask, "charge")
+    answer = ask("effects", "resolve", charge, "applied", "--reason", "seen")
+    assert answer.status == 2
+    assert "--result JSON, or --result null if it returns nothing" in " ".join(answer.err.split())
+    assert ask("effects", "show", charge, "--json").thing["state"] == "indeterminate"
+
+
+def test_a_result_of_nothing_is_said_as_null(shop: str, process: Ask) -> None:
+    words = ("applied", "--result", "null", "--reason", "seen", "--json")
+    answer = process("effects", "resolve", key(process, "charge"), *words)
+    assert (answer.status, answer.thing["state"], answer.thing["result"]) == (0, "applied", None)
+
+
 def test_a_result_that_does_not_fit_the_annotation_is_refused(shop: str, ask: Ask) -> None:
     charge = key(ask, "charge")
     words = ("applied", "--result", "[1]", "--reason", "seen", *CHARGE_WITH_CODE)
@@ -162,7 +176,7 @@ def test_a_result_that_does_not_fit_the_annotation_is_refused(shop: str, ask: As
 
 
 def test_a_module_that_cannot_be_imported_is_named(shop: str, ask: Ask) -> None:
-    words = ("applied", "--reason", "seen", "--module", "no.such.code")
+    words = ("applied", "--result", "1", "--reason", "seen", "--module", "no.such.code")
     answer = ask("effects", "resolve", key(ask, "charge"), *words)
     assert answer.status == 2
     assert "module 'no.such.code' cannot be imported" in answer.err

@@ -117,7 +117,7 @@ async def test_a_schema_of_a_newer_onward_is_left_alone(postgres_url: str) -> No
 async def test_a_store_that_was_closed_says_so(postgres_url: str) -> None:
     async with open_store(postgres_url) as store:
         pass
-    with pytest.raises(Unavailable, match="is not open in this process"):
+    with pytest.raises(Unavailable, match="is not open here"):
         await store.counts()
     async with store:
         assert await store.counts() == {}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from onward import App, Applied, NotApplied, Retry, Unknown, effect, effect_key, workflow
 from onward.core.instant import SECOND
-from onward.errors import NotInBody
+from onward.errors import BadInput, NotInBody
 from onward.testing.clock import VirtualClock, VirtualLoop
 from tests.sdk.ledgers import effect_of
 from tests.sdk.watching import until_state, working
+from tests.unit.telemetry.builders import SECRET, a_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -161,6 +163,49 @@ async def test_a_reconciler_that_cannot_tell_is_asked_five_times(app: App, said:
         assert info.can_be_asked
 
 
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (KeyError(SECRET), "KeyError"),
+        (SystemExit(SECRET), "SystemExit"),
+        (asyncio.CancelledError(SECRET), "CancelledError"),
+        (Applied(object()), "Unencodable"),
+        ("hangs", "TimeoutError"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+async def test_a_reconciler_that_fails_is_logged_without_data(
+    memory: App, said: Any, error: str
+) -> None:
+    lost()
+    says[:] = [said]
+    with a_log() as log:
+        async with working(memory):
+            run = await memory.start(briskly)
+            await until_state(run, "waiting")
+            [info] = await memory.effects.of(run.id)
+
+    [record] = [each for each in log.records if vars(each).get("event") == "effect.unanswered"]
+    assert (record.name, record.levelname) == ("onward.effect", "WARNING")
+    assert record.getMessage() == (
+        f"the reconciler of effect brisk of run {run.id} failed: {error}, {info.id}"
+    )
+    assert SECRET not in "\n".join(log.lines)
+
+
+@pytest.mark.parametrize("said", [Unknown(), NotApplied(), "raises not applied"], ids=str)
+async def test_a_reconciler_that_answers_is_not_logged(memory: App, said: Any) -> None:
+    lost()
+    says[:] = [said]
+    with a_log() as log:
+        async with working(memory):
+            run = await memory.start(briskly)
+            await until_state(run, "waiting")
+
+    assert len(asked) == 1
+    assert "effect.unanswered" not in log.events
+
+
 @pytest.mark.usefixtures("_soon")
 async def test_asking_again_is_the_run_itself_waking_up_also_when_it_left_memory(app: App) -> None:
     lost()
@@ -263,6 +308,102 @@ async def keyless() -> str:
 @workflow
 async def wrong_key() -> str:
     return await keyless()
+
+
+# --- what is refused where it is declared ---------------------------------------------------------
+
+
+async def charge(cents: int) -> None: ...
+
+
+async def charge_in(cents: int, currency: str = "eur", *, to: str) -> None: ...
+
+
+async def charge_by_key(key: str) -> None: ...
+
+
+async def charge_all(*cents: int) -> None: ...
+
+
+def find_nothing(*, key: str) -> None: ...
+
+
+def find(cents: int) -> None: ...
+
+
+def find_by(cents: int, key: str) -> None: ...
+
+
+def find_any(*args: Any, **kwargs: Any) -> None: ...
+
+
+def find_in(cents: int, currency: str = "eur", *, to: str, key: str) -> None: ...
+
+
+def find_in_exactly(cents: int, currency: str, *, to: str, key: str) -> None: ...
+
+
+class Unreadable:
+    __signature__ = "none of your business"
+
+    def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "reconcile", "message"),
+    [
+        (
+            charge,
+            find,
+            "effect 'charge' has a reconciler find(cents) that does not take key=. "
+            "Write it with the same parameters and key: def find(cents, *, key)",
+        ),
+        (
+            charge,
+            find_nothing,
+            "effect 'charge' has a reconciler find_nothing(*, key) that does not take the arguments"
+            " of the effect. Write it with the same parameters and key: "
+            "def find_nothing(cents, *, key)",
+        ),
+        (charge_in, find_by, "def find_by(cents, currency='eur', *, to, key)"),
+        (charge_in, find_in_exactly, "def find_in_exactly(cents, currency='eur', *, to, key)"),
+        (charge_by_key, look_up_in_a_thread, None),
+        (charge_by_key, find_nothing, "def find_nothing(key_, *, key)"),
+        (charge_in, find_in, None),
+        (charge, find_by, None),
+        (charge, find_any, None),
+        (charge_all, find, None),  # nobody knows how many it will be given
+        (charge, Unreadable(), None),
+        (charge, "find", "effect 'charge' has a reconcile= that cannot be called: it is of type"),
+    ],
+)
+def test_a_reconciler_that_could_not_be_called_is_refused(
+    fn: Any, reconcile: Any, message: str | None
+) -> None:
+    if message is None:
+        assert effect(reconcile=reconcile)(fn).definition.reconcile is reconcile
+        return
+    with pytest.raises(BadInput) as refused:
+        effect(reconcile=reconcile)(fn)
+    assert message in str(refused.value)
+
+
+def test_the_reconciler_of_a_method_is_not_given_self() -> None:
+    class Bank:
+        async def charge(self, cents: int) -> None: ...
+
+        def find(self, cents: int, *, key: str) -> None: ...
+
+    assert effect(reconcile=find_by)(Bank.charge).name == "charge"
+    with pytest.raises(BadInput, match=r"def find\(cents, \*, key\)"):
+        effect(reconcile=Bank.find)(Bank.charge)
+
+
+def test_a_reconciler_is_taken_for_what_is_called_and_not_for_what_it_wraps() -> None:
+    @wraps(find)
+    def find_with_key(cents: int, *, key: str) -> None: ...
+
+    assert effect(reconcile=find_with_key)(charge).name == "charge"
 
 
 # --- in virtual time ------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ async def show(desk: Desk, *, effect_id: str) -> int:
 @click.argument("effect_id", metavar="ID")
 @click.argument("verdict", callback=_word, metavar="|".join(Verdict))
 @_reason
-@click.option("--result", metavar="JSON", help="What the call would have returned, if applied.")
+@click.option("--result", metavar="JSON", help="What the applied call returned, or null.")
 @click.option("--module", metavar="NAME", help="Your code: checks the result by its annotation.")
 @_version
 @_by
@@ -134,12 +134,16 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Say what became of an uncertain effect.
 
-    Its run goes on with that. applied: it happened. not_applied: it did not, and is sent again.
-    skip: the run goes on without it. ask_again: the reconciler is asked, or, if there is none and
-    the receiver knows the key, it is sent again.
+    Its run goes on with that. applied: it happened, with this --result. not_applied: it did not,
+    and is sent again. skip: the run goes on without it. ask_again: the reconciler is asked, or, if
+    there is none and the receiver knows the key, it is sent again.
     """
     if result is not None and verdict != Verdict.APPLIED:
         raise click.UsageError("--result goes with the verdict applied alone.")
+    if result is None and verdict == Verdict.APPLIED:
+        raise click.UsageError(
+            "applied needs a result. Give --result JSON, or --result null if it returns nothing."
+        )
     value = None if result is None else from_json("--result", result)
     info = await find(desk, effect_id)
     if module is not None:

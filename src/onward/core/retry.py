@@ -85,6 +85,18 @@ class Retry:
         return min(self.most_delay, round(self.first_delay * self.factor ** (attempt - 1)))
 
 
+def check_retry(given: object) -> None:
+    """Refuse what is no policy.
+
+    Raises:
+        BadInput: it is something else, such as a number of attempts.
+    """
+    if given is not None and not isinstance(given, Retry):
+        is_count = isinstance(given, int) and not isinstance(given, bool)
+        advice = f"Write retry=Retry(attempts={given})" if is_count else "Write retry=Retry(...)"
+        raise BadInput(f"retry={given!r}", "is no Retry", advice)
+
+
 def error_name(kind: ErrorName) -> str:
     """Return the name by which a type of error is kept and compared, also after storage."""
     if isinstance(kind, str):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from onward.store.store import Store
 
 
+_WITH_RESULT = (RecordKind.STEP, RecordKind.EFFECT, RecordKind.CHILD, RecordKind.SIGNAL)
+
+
 async def retry(
     store: Store,
     uid: str,
@@ -127,7 +130,7 @@ def _found(history: Iterable[RecordRow], step: str, namespace: str) -> RecordRow
 
 
 def _edited(row: RecordRow, run: str, result: bytes) -> NewRecord:
-    if row.kind not in (RecordKind.STEP, RecordKind.EFFECT, RecordKind.CHILD):
+    if row.kind not in _WITH_RESULT:
         raise BadInput(
             f"{row.kind} {row.name!r}", "has no result", "Fork from a step, or edit none"
         )
@@ -141,6 +144,8 @@ def _edited(row: RecordRow, run: str, result: bytes) -> NewRecord:
         RecordState.SUCCEEDED,
         row.args_hash,
         row.version,
+        # A signal that its wait had taken stays taken.
+        message=row.message if row.kind == RecordKind.SIGNAL else None,
         payload=result,
     )
 

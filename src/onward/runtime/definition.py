@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.codec import check_id
 from onward.core.instant import MINUTE
-from onward.core.retry import STEPS
+from onward.core.retry import STEPS, check_retry
 from onward.core.run import RunKind
 from onward.errors import BadInput
 
@@ -55,6 +55,9 @@ class StepDefinition:
     compare: bool = True
     route: Route | None = None
 
+    def __post_init__(self) -> None:
+        check_retry(self.retry)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkflowDefinition:
@@ -66,6 +69,9 @@ class WorkflowDefinition:
     queue: str = "default"
     retry: Retry | None = None
     strict: bool = False
+
+    def __post_init__(self) -> None:
+        check_retry(self.retry)
 
 
 def _not_bound(*_: object) -> Arguments:
@@ -83,6 +89,10 @@ class Program:
     shape: Shape
     retry: Retry | None = None
     strict: bool = False
+
+    def __post_init__(self) -> None:
+        check_retry(self.retry)
+
     code: str = ""
     bind: Callable[..., Arguments] = _not_bound
 
@@ -106,6 +116,10 @@ def check_name(name: str, what: str) -> str:
     Raises:
         BadInput: it looks like the name of something else.
     """
+    if name == "<lambda>":
+        raise BadInput(
+            what, "is that of a lambda, which all lambdas share", "Use def, or give name="
+        )
     if name.startswith(("step ", "map ")):
         raise BadInput(f"{what} {name!r}", 'begins with "step " or "map "', "Use another word")
     return check_id(name, what)

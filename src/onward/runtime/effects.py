@@ -10,7 +10,7 @@ from onward.core.effect import START_WITHIN, Effect, EffectState, Terms, planned
 from onward.core.effect import effect_key as key_of
 from onward.core.instant import SECOND
 from onward.core.replay import RecordKind
-from onward.core.retry import STEPS
+from onward.core.retry import STEPS, check_retry
 from onward.engine.payloads import unpack
 from onward.errors import TooLate
 from onward.runtime.calls import Awaited
@@ -76,6 +76,9 @@ class EffectDefinition:
     interval: Duration | None = None
     start_within: Duration = START_WITHIN
     remembers: Duration | None = None
+
+    def __post_init__(self) -> None:
+        check_retry(self.retry)
 
     @property
     def terms(self) -> Terms:

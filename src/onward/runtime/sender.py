@@ -18,6 +18,7 @@ from onward.runtime.attempt import Attempt
 from onward.runtime.context import body_now, step_now
 from onward.runtime.effects import Applied, Sending, sending_now
 from onward.runtime.perform import stopped_itself
+from onward.telemetry.events import emit, name_of
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
@@ -189,13 +190,14 @@ class Sender:
                 answer = Answer.NOT_APPLIED
         except NotApplied:
             answer = Answer.NOT_APPLIED
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as stopped:
             if not await stopped_itself(execution, call):
                 raise
+            _unanswered(execution, call, stopped)
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException:  # noqa: BLE001 - one that fails does not know
-            answer = Answer.UNKNOWN
+        except BaseException as error:  # noqa: BLE001 - one that fails does not know
+            _unanswered(execution, call, error)
         execution.ledger.answered(call, answer, result)
 
     async def _reconcile(self, execution: Execution, call: EffectCall) -> Any:
@@ -208,6 +210,12 @@ class Sender:
                 return await reconcile(*args, **kwargs)
             said = await self._in_thread(partial(reconcile, *args, **kwargs))
             return await said if inspect.isawaitable(said) else said
+
+
+def _unanswered(execution: Execution, call: EffectCall, error: BaseException) -> None:
+    """Tell that a reconciler failed, which to the ledger is the same as one that does not know."""
+    facts = {"effect": call.name, "key": call.key(execution.claimed), "error": name_of(error)}
+    emit("effect.unanswered", execution.scope, **facts)
 
 
 def _wait(error: NotApplied) -> Duration | None:

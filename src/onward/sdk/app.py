@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from onward.codec import encode
 from onward.core.instant import duration
+from onward.core.run import RunState
 from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
-from onward.errors import NoWorker, RunOver
+from onward.errors import BadInput, NoWorker, RunOver
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker import Options, Ports, Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
+from onward.sdk.inside import refuse_in_body
 from onward.sdk.run import UNCHANGED, Run, RunInfo, info_of, send_signal
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
-from onward.sdk.workflow import registered
+from onward.sdk.workflow import Workflow, registered
 from onward.store.clock import SystemChance, SystemClock, spawn_thread
 from onward.store.store import open_store
 from onward.telemetry.reporter import Reporter
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from onward.engine.sending import Cancelling
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.waits import Signal
-    from onward.sdk.workflow import Workflow
     from onward.store.following import Followed
     from onward.store.serving import Unserved
     from onward.store.store import Store
@@ -98,13 +99,18 @@ class App:
         self._clock = clock
         self._chance = chance or SystemChance()
         self._spawn = spawn
-        self._store = self._open_store(hints)
+        self._opened = self._open_store(hints)
         self._observer = Reporter(
             clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
         )
         self._users = 0
-        self.effects = Effects(self._store)
+        self.effects = Effects(self._opened)
         """The ledger of effects: what waits for somebody, and verdicts."""
+
+    @property
+    def _store(self) -> Store:
+        refuse_in_body("a call of the App")
+        return self._opened
 
     def _open_store(self, hints: str | None = None) -> Store:
         return open_store(
@@ -144,6 +150,8 @@ class App:
             Conflict: the id belongs to a run that was started with something else.
             Unencodable: an argument cannot be stored.
         """
+        if not isinstance(workflow, Workflow):
+            raise BadInput(f"{workflow!r}", "is no workflow", "Put @workflow above an async def")
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)
@@ -191,7 +199,15 @@ class App:
         limit: int = 100,
         before: str | None = None,
     ) -> list[RunInfo]:
-        """Return runs, newest first; `before` is the uid of the last one of the page before."""
+        """Return runs, newest first; `before` is the uid of the last one of the page before.
+
+        Raises:
+            BadInput: there is no such state, or the limit is negative.
+        """
+        if state is not None and state not in set(RunState):
+            raise BadInput(f"state={state!r}", "is none", f"Use one of {', '.join(RunState)}")
+        if limit < 0:
+            raise BadInput(f"limit={limit}", "is negative", "Ask for some, page by page")
         rows = await self._store.list_runs(
             name=name, state=state, queue=queue, limit=limit, before=before
         )

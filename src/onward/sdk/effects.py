@@ -12,6 +12,7 @@ from onward.engine import effects
 from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput, NotFound
 from onward.sdk import effect as known
+from onward.sdk.inside import refuse_in_body
 from onward.store import ledger
 
 if TYPE_CHECKING:
@@ -85,7 +86,12 @@ class Effects:
     """The ledger of an app: what waits for somebody, and what was said of it."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._opened = store
+
+    @property
+    def _store(self) -> Store:
+        refuse_in_body("a call of app.effects")
+        return self._opened
 
     async def pending(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
         """Return effects that are not settled; `after` is the id of the last one of a page."""

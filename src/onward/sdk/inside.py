@@ -41,6 +41,20 @@ def body_for(what: str, advice: str = "Call it from a workflow") -> Body:
     return body
 
 
+def refuse_in_body(what: str) -> None:
+    """Refuse what works from outside, where the code of a run asks for it.
+
+    Raises:
+        NotInBody: it does.
+    """
+    if body_now.get() is not None:
+        raise NotInBody(
+            what,
+            "would be done again in every replay",
+            "Use onward.start and its like there, or put the call into a step",
+        )
+
+
 def now() -> datetime:
     """Return the time, the same in every replay: that of the last thing the run was handed.
 

@@ -14,6 +14,7 @@ from onward.engine.ends import failure_of
 from onward.engine.payloads import unpack
 from onward.errors import RunCancelled, RunPaused
 from onward.runtime.notes import in_order
+from onward.sdk.inside import refuse_in_body
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
@@ -111,9 +112,14 @@ class Run(Generic[R]):
     ) -> None:
         self.uid = uid
         self.id = run_id
-        self._store = store
+        self._opened = store
         self._results = results
         self._definition = definition
+
+    @property
+    def _store(self) -> Store:
+        refuse_in_body("a call of a Run")
+        return self._opened
 
     async def result(self, *, timeout: DurationLike | None = None, raise_paused: bool = False) -> R:
         """Wait until the run is over and return its result.
@@ -124,6 +130,7 @@ class Run(Generic[R]):
             RunCancelled: it was cancelled, or did not make its deadline.
             RunPaused: it is paused, and `raise_paused` was given.
         """
+        refuse_in_body("waiting for a Run")
         limit = None if timeout is None else duration(timeout) / 1_000_000
         async with asyncio.timeout(limit):
             end = await self._results.end_of(self.uid, also_paused=raise_paused)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 
 from onward.codec import signature_of
 from onward.core.instant import duration
+from onward.core.retry import check_retry
 from onward.engine.starting import StartOptions, check_tags, new_run
 from onward.errors import BadInput, NotInBody
 from onward.runtime.chunks import how_of_workflow
@@ -101,6 +102,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             tied: Whether a child is cancelled when its parent ends. By default that is so for one
                 that is awaited, and not for one that is started with `onward.start`.
         """
+        check_retry(retry)
         changes: dict[str, Any] = {
             "id": id,
             "queue": queue,

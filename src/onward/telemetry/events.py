@@ -68,6 +68,11 @@ EVENTS: dict[str, Event] = {
         logging.WARNING,
         "effect %(effect)s of run %(run)s waits for somebody: %(reason)s, %(key)s",
     ),
+    "effect.unanswered": _event(
+        "effect",
+        logging.WARNING,
+        "the reconciler of effect %(effect)s of run %(run)s failed: %(error)s, %(key)s",
+    ),
     "worker.ready": _event("worker", logging.INFO, "worker %(worker)s is ready"),
     "worker.left": _event("worker", logging.INFO, "worker %(worker)s has left"),
     "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),

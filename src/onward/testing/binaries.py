@@ -29,16 +29,17 @@ _PACKAGED = Path("/usr/lib/postgresql")
 _ACCOUNTS = ("postgres", "nobody")
 
 
-def find_binaries(environ: Mapping[str, str] = os.environ, *, packaged: Path = _PACKAGED) -> Path:
+def find_binaries(environ: Mapping[str, str] | None = None, *, packaged: Path = _PACKAGED) -> Path:
     """Return a folder that holds `postgres` and `initdb`.
 
     Args:
-        environ: Where `ONWARD_TEST_POSTGRES_BIN` and `PATH` are read.
+        environ: Where `ONWARD_TEST_POSTGRES_BIN` and `PATH` are read; by default the process's.
         packaged: Where the system's packages put one folder a version.
 
     Raises:
         StoreUnusable: there is none; the message names the ways to get one.
     """
+    environ = os.environ if environ is None else environ
     asked = environ.get(VARIABLE)
     if asked and asked != "wheel":
         if _complete(Path(asked)):

@@ -221,5 +221,5 @@ async def test_a_file_that_vanished_is_unavailable(path: Path) -> None:
 
 
 async def test_a_store_that_is_not_open_says_so() -> None:
-    with pytest.raises(Unavailable, match="is not open in this process"):
+    with pytest.raises(Unavailable, match="is not open here"):
         await open_store(":memory:").counts()

@@ -103,7 +103,9 @@ class Pool:
             Unavailable: it did not succeed for as long as `patience`.
         """
         if not self._is_open:
-            raise Unavailable(str(self._address), "is not open in this process")
+            raise Unavailable(
+                str(self._address), "is not open here: use the app inside of async with app"
+            )
         seconds = PATIENCE_SECONDS if patience is None else patience
         return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))
 

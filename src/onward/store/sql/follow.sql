@@ -78,10 +78,10 @@ ON CONFLICT DO NOTHING;
 
 -- name: edit_record
 INSERT INTO onward_record (
-    namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, payload,
-    error, opened_at, closed_at)
+    namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
+    payload, error, opened_at, closed_at)
 VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, :version, :due,
-        :payload, :error, :now, :now);
+        :message, :payload, :error, :now, :now);
 
 -- name: copy_message
 -- A signal that a record of the old run has taken, but that its code was never handed.

@@ -308,5 +308,5 @@ class SqliteDatabase:
 
     def _opened(self) -> File:
         if self._file is None:
-            raise Unavailable(self.where, "is not open in this process")
+            raise Unavailable(self.where, "is not open here: use the app inside of async with app")
         return self._file
