@@ -204,15 +204,30 @@ async def test_a_fork_from_a_signal_puts_it_and_all_later_ones_back(app: App) ->
         assert made == {"before": 1, "between": 2}
 
 
-async def test_a_signal_has_no_result_that_could_be_edited(app: App) -> None:
+@workflow
+async def naps() -> None:
+    await onward.sleep("1ms")
+
+
+async def test_a_fork_can_replace_what_a_signal_carried(app: App) -> None:
     async with working(app):
         run = await app.start(post_box.options(id="box"))
         await run.signal(letter, "a")
         await run.signal(letter, "b")
         await run.result(timeout="10s")
 
+        fork = await app.fork("box", "letter", result="x")
+
+        assert await fork.result(timeout="10s") == ["x", "b"]
+
+
+async def test_a_sleep_has_no_result_that_could_be_edited(app: App) -> None:
+    async with working(app):
+        run = await app.start(naps)
+        await run.result(timeout="10s")
+
         with pytest.raises(BadInput, match="has no result"):
-            await app.fork("box", "letter", result="x")
+            await app.fork(run.id, "sleep", result="x")
 
 
 async def test_a_new_id_that_is_taken_is_refused(app: App) -> None:
