@@ -17,20 +17,16 @@ from onward import App, Applied, NotApplied, Retry, effect, effect_key, workflow
 WORLD = Path("saga.world")  # what the shop, the bank and the shipper have done, with its keys
 
 
-def say(text: str) -> None:
-    print(f"{text}\n", end="", flush=True)  # in one piece, for several threads speak
-
-
 def do(text: str) -> None:
     time.sleep(0.3)  # stands for a call over the network
     with WORLD.open("a") as world:
         world.write(f"{effect_key()} {text}\n")  # they note it under the key that we give
-    say(f"    {text}")
+    print(f"    {text}\n", end="", flush=True)  # in one piece: several threads print
 
 
 def look_up(*_: object, key: str) -> Applied[None] | NotApplied:  # what became of a call?
     found = [line for line in WORLD.read_text().splitlines() if line.startswith(key)]
-    say(f"    looked up: {found[0].partition(' ')[2] if found else 'nothing'}")
+    print(f"    looked up: {found[0].partition(' ')[2] if found else 'nothing'}\n", end="")
     return Applied(None) if found else NotApplied()
 
 
@@ -86,7 +82,7 @@ async def main() -> None:
         teapot = await app.start(buy.options(id="order-1"), "order-1", "teapot", 2500, "Peru")
         shell = await app.start(buy.options(id="order-2"), "order-2", "shell", 900, "Atlantis")
         for run in (teapot, shell):
-            say(f"{run.id}: {await run.result(timeout='1m')}")
+            print(f"{run.id}: {await run.result(timeout='1m')}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -186,21 +187,19 @@ async def test_it_may_be_said_as_often_as_its_policy_says_that_it_did_not_happen
         run = await app.start(flow, 7)
         info = await effect_of(app, run, "indeterminate")
         assert info.tries == times
-        for attempt in range(1, times + 1):
 
-            async def is_judged(attempt: int = attempt) -> bool:
-                [info] = await app.effects.of(run.id)
-                if (info.attempt, info.state) != (attempt, "indeterminate"):
-                    return False
-                try:
+        async def is_over() -> bool:
+            [info] = await app.effects.of(run.id)
+            if info.state == "indeterminate":
+                with contextlib.suppress(VerdictRefused):  # it is too early to say
                     await app.effects.resolve(info.id, "not_applied", reason="looked")
-                except VerdictRefused:
-                    return False
-                return True
+            return await run.state() == "succeeded"
 
-            await until(is_judged)
+        await until(is_over)
         assert await run.result(timeout="10s") == "NotApplied"
-    assert len(sent) == times
+        [info] = await app.effects.of(run.id)
+        assert info.attempt == times
+    assert 0 < len(sent) <= times  # a worker that is too slow makes an attempt, but does not send
 
 
 async def test_the_run_goes_on_without_it(app: App) -> None:
