@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from onward import App, NotApplied, Retry, effect, effect_key, workflow
+from onward import App, NotApplied, Retry, effect, workflow
 from onward.core.instant import HOUR, SECOND
 from onward.errors import BadInput, EffectSkipped, VerdictRefused
 from onward.store import ledger
 from onward.testing.clock import VirtualClock, VirtualLoop
 from onward.testing.outside import Outside, Trouble
+from tests.sdk.banks import SOON, call, open_bank
 from tests.sdk.ledgers import effect_of, outcomes
 from tests.sdk.watching import until, until_state, working
 
@@ -26,21 +27,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SOON = Retry(attempts=3, first="1ms", most="1ms")
-
-banks: list[Outside] = []
-
 
 @pytest.fixture
 def bank() -> Outside:
     """A bank that applies nothing twice under one key."""
-    banks[:] = [Outside(honours_keys=True)]
-    return banks[0]
-
-
-async def call(card: str) -> str:
-    answer: str = await banks[0].call(card, key=effect_key())
-    return answer
+    return open_bank()
 
 
 @effect(remembers="1h", retry=SOON, timeout="5s", settle="10s", start_within="5s")

@@ -11,6 +11,7 @@ import pytest
 
 from onward import App, NotApplied, Retry, Signal, effect, effect_key, step, workflow
 from onward.testing.outside import Outside, Trouble
+from tests.sdk.banks import SOON, banks, call, open_bank
 from tests.sdk.ledgers import effect_of
 from tests.sdk.watching import until, until_state, working
 
@@ -19,22 +20,14 @@ if TYPE_CHECKING:
     from onward.store.commit import Commit
     from onward.store.writer import Outcome
 
-SOON = Retry(attempts=3, first="1ms", most="1ms")
 LATER = Retry(attempts=3, first="2s", factor=1, jitter=0)
 
-banks: list[Outside] = []
 go = Signal("go", str)
 
 
 @pytest.fixture
 def bank() -> Outside:
-    banks[:] = [Outside(honours_keys=True)]
-    return banks[0]
-
-
-async def call(card: str) -> str:
-    answer: str = await banks[0].call(card, key=effect_key())
-    return answer
+    return open_bank()
 
 
 @effect(remembers="1h", retry=SOON)
