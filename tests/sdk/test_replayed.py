@@ -209,9 +209,11 @@ async def test_live_and_replayed_values_and_errors_are_equal(app: App, way: str)
             await run.result(timeout=SECONDS)
         await is_sound(app._store)
 
-    [live, replayed] = seen
-    for name, first, second in zip(STEPS, live, replayed, strict=True):
-        assert second == first, name
+    live, *passes = seen
+    assert passes
+    for replayed in passes:
+        for name, first, second in zip(STEPS, live, replayed, strict=True):
+            assert second == first, name
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -302,8 +304,11 @@ async def test_signals_timeouts_and_cancelled_children_are_the_same_live_and_rep
             await run.result(timeout=SECONDS)
         await is_sound(app._store)
 
-    [live, replayed] = seen
-    assert replayed == live
+    live = max(seen, key=len)
+    assert len(seen) > 1
+    for replayed in seen:  # a run that is woken as it parks is read back early, as far as it is
+        assert replayed == live[: len(replayed)]
+    assert seen[-1] == live
     assert [handed.kind for handed in live] == [
         Point,
         onward.errors.TimedOut,
