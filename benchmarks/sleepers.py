@@ -21,7 +21,7 @@ from pathlib import Path
 
 import onward
 from onward import App, workflow
-from onward.runtime.process import tune_collector
+from onward.runtime.worker.process import tune_collector
 from onward.testing.postgres import PostgresServer
 
 WARM = 10

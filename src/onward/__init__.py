@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from onward.codec import StepFailed, register_error
     from onward.core.retry import Retry
     from onward.errors import Fatal, NotApplied, Retryable
-    from onward.runtime.effects import Applied, Unknown
+    from onward.runtime.body.effects import Applied, Unknown
     from onward.sdk.app import App
     from onward.sdk.current import Current, current
     from onward.sdk.effect import Effect, effect, effect_key
@@ -71,7 +71,7 @@ _HOMES = {
     "onward.codec": ("StepFailed", "register_error"),
     "onward.core.retry": ("Retry",),
     "onward.errors": ("Fatal", "NotApplied", "Retryable"),
-    "onward.runtime.effects": ("Applied", "Unknown"),
+    "onward.runtime.body.effects": ("Applied", "Unknown"),
     "onward.sdk.app": ("App",),
     "onward.sdk.current": ("Current", "current"),
     "onward.sdk.effect": ("Effect", "effect", "effect_key"),

@@ -54,7 +54,7 @@ DOORS = [
         "now, uuid and random outside a run; inside they come from the run",
     ),
     Door(
-        "src/onward/runtime/worker.py",
+        "src/onward/runtime/worker/worker.py",
         {"asyncio.to_thread"},
         "the thread that keeps the lease is joined; without `spawn` there is none",
     ),

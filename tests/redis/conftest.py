@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.engine import results
-from onward.runtime import worker
+from onward.runtime.worker import worker
 from tests.redis.server import RedisServer
 
 if TYPE_CHECKING:

@@ -95,7 +95,7 @@ WORKER = """
 import asyncio, sys
 import onward
 from onward.engine import results
-from onward.runtime import worker
+from onward.runtime.worker import worker
 from onward.store import hints
 
 worker.POLL_SECONDS = results.POLL_SECONDS = hints.FOREIGN_LOOK_SECONDS = 3600

@@ -18,7 +18,7 @@ from onward.core.lease import Fate
 from onward.engine.payloads import pack, unpack
 from onward.runtime.context import body_now
 from onward.runtime.definition import Program
-from onward.runtime.execution import End, Execution
+from onward.runtime.execution.execution import End, Execution
 from onward.store.rows import Claimed, InboxRow, RecordRow
 from onward.store.writer import Outcome
 from onward.telemetry.observer import SILENT
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
-    from onward.runtime.calls import StepCall
-    from onward.runtime.errands import Errands
-    from onward.runtime.sender import Sender
+    from onward.runtime.attempts.sender import Sender
+    from onward.runtime.body.calls import StepCall
+    from onward.runtime.worker.errands import Errands
     from onward.store.commit import Commit
     from onward.store.rows import Move
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from onward import App, Signal, step, workflow
-from onward.runtime.execution import End
+from onward.runtime.execution.execution import End
 from tests.sdk.watching import until, until_state, working
 
 call_back = Signal("call back", str)

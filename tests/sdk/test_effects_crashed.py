@@ -15,7 +15,7 @@ from tests.sdk.ledgers import effect_of, outcomes
 from tests.sdk.watching import until, until_state, working
 
 if TYPE_CHECKING:
-    from onward.runtime.worker import Worker
+    from onward.runtime.worker.worker import Worker
     from onward.store.commit import Commit
     from onward.store.writer import Outcome
 

@@ -16,7 +16,7 @@ from tests.sdk.ledgers import effect_of
 from tests.sdk.watching import until, until_state, working
 
 if TYPE_CHECKING:
-    from onward.runtime.worker import Worker
+    from onward.runtime.worker.worker import Worker
     from onward.store.commit import Commit
     from onward.store.writer import Outcome
 
@@ -110,7 +110,7 @@ async def test_a_call_that_began_too_late_is_made_again_and_is_no_proof_of_the_o
         if late.pop(0):
             raise NotApplied("it was not sent in time", after=0)
 
-    monkeypatch.setattr("onward.runtime.sender.Sender._check_start", check_start)
+    monkeypatch.setattr("onward.runtime.attempts.sender.Sender._check_start", check_start)
     async with working(app):
         assert await app.run(buys, "charge", "card") == "receipt 1"
     assert (len(bank.sent), len(bank.applied)) == (2, 1)

@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import RunFailed
-from onward.runtime import body
+from onward.runtime.body import body
 from tests.sdk.watching import until_state, working
 
 MOST = 30

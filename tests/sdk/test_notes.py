@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.errors import NotInBody, RunFailed
-from onward.runtime.notes import in_order
+from onward.runtime.body.notes import in_order
 from tests.sdk.watching import FALSY, until, until_state, working
 
 tried: Counter[str] = Counter()

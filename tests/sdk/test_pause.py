@@ -15,7 +15,7 @@ from tests.sdk.watching import ends, lasting, steps_of, until, until_state, work
 
 if TYPE_CHECKING:
     from onward import Run
-    from onward.runtime.worker import Worker
+    from onward.runtime.worker.worker import Worker
 
 begun: Counter[str] = Counter()
 gate: list[asyncio.Event] = []

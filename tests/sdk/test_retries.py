@@ -429,7 +429,7 @@ async def test_whatever_a_step_raises_is_its_failure(
 async def test_a_step_that_stops_its_own_task_fails(
     memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.perform.LEAVE_SECONDS", 0.01)
+    monkeypatch.setattr("onward.runtime.attempts.perform.LEAVE_SECONDS", 0.01)
     async with memory, memory.worker():
         told = await memory.run(odd_one, "stops itself", thread=False)
 

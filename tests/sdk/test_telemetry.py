@@ -13,7 +13,7 @@ import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.core.lease import LEASE, RENEW_EVERY
 from onward.errors import BadInput, LeaseLost, RunFailed
-from onward.runtime.keeper import Keeper
+from onward.runtime.worker.keeper import Keeper
 from onward.store.store import open_store
 from onward.telemetry import RunFilter
 from onward.telemetry.metrics import METRICS

@@ -143,7 +143,7 @@ async def test_no_more_steps_run_at_a_time_than_there_are_threads(memory: App) -
 async def test_a_step_that_listens_is_recorded_as_soon_as_its_thread_ends(
     memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 60)
+    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 60)
     async with memory, memory.worker():
         run = await memory.start(beats_too_long, "listener")
 
@@ -154,7 +154,7 @@ async def test_a_step_that_listens_is_recorded_as_soon_as_its_thread_ends(
 async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 0.03)
+    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.03)
     async with app, app.worker():
         run = await app.start(too_late, "deaf")
 
@@ -168,7 +168,7 @@ async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
 async def test_the_place_of_a_step_that_took_too_long_stays_taken(
     memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.01)
     async with memory, memory.worker(threads=1):
         first = await memory.start(too_late, "first")
         assert await first.result(timeout="5s") == "first took too long"
@@ -204,7 +204,7 @@ async def overlapping() -> str:
 async def test_what_an_attempt_returns_that_took_too_long_counts_for_nothing(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.01)
     async with app, app.worker():
         run = await app.start(overlapping)
 
@@ -235,7 +235,7 @@ async def reporting() -> None:
 async def test_an_attempt_that_took_too_long_is_heard_no_more(
     memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.perform.THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.01)
     async with memory:
         async with memory.worker():
             run = await memory.start(reporting)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from onward import Run
-    from onward.runtime.worker import Worker
+    from onward.runtime.worker.worker import Worker
 
 PATIENCE_SECONDS = 20.0
 

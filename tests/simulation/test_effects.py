@@ -10,8 +10,8 @@ import pytest
 from onward.core.decision import Moved
 from onward.core.effect import EffectState, machine
 from onward.core.value import changed
-from onward.runtime.ledger import Ledger
-from onward.runtime.sender import Sender
+from onward.runtime.attempts.sender import Sender
+from onward.runtime.execution.ledger import Ledger
 from onward.testing.simulation import Failed, Simulation
 from onward.testing.simulation.ledger_rules import (
     EffectSeen,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onward.core.decision import Decision
     from onward.core.effect import Effect, Terms
     from onward.core.instant import Instant
-    from onward.runtime.effects import EffectCall
+    from onward.runtime.body.effects import EffectCall
 
 SEEDS_MOST = 80
 CALM = Weather(delay=0.0, hints_lost=0.0, answers_lost=0.0, clears=0.0)
@@ -90,7 +90,7 @@ def test_a_window_that_counts_from_before_the_commit_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slow = Weather(delay=0.4, hints_lost=0.0, answers_lost=0.0, clears=0.0)
-    monkeypatch.setattr("onward.runtime.ledger._kept", lambda effect, *_: effect)
+    monkeypatch.setattr("onward.runtime.execution.ledger._kept", lambda effect, *_: effect)
     assert "too early" in how_it_fails(lambda _: Plan((purchases.name,) * 8, 100, 1000, slow))
 
 
@@ -102,7 +102,7 @@ def test_a_window_that_ends_early_where_the_clock_was_put_back_is_seen(
         jumps = (Jump(1.0, -20.0),)
         return Plan((purchases.name,) * 2, 100, 0, CALM, crashes=(crash,), jumps=jumps)
 
-    monkeypatch.setattr("onward.runtime.ledger._by_our_time", lambda effect, *_: effect)
+    monkeypatch.setattr("onward.runtime.execution.ledger._by_our_time", lambda effect, *_: effect)
     assert "too early" in how_it_fails(put_back)
 
 

@@ -7,7 +7,7 @@ from contextvars import copy_context
 
 import pytest
 
-from onward.runtime.runloop import RunLoop
+from onward.runtime.body.runloop import RunLoop
 from onward.testing.simulation import Simulation
 from onward.testing.simulation.errands import branches, patience, race
 from onward.testing.simulation.families import clock_watcher

@@ -9,10 +9,10 @@ import pytest
 import onward.core.lease
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
-from onward.runtime.attempt import Attempt
-from onward.runtime.journal import Journal
-from onward.runtime.waits import Waits
-from onward.runtime.worker import Worker
+from onward.runtime.attempts.attempt import Attempt
+from onward.runtime.body.waits import Waits
+from onward.runtime.execution.journal import Journal
+from onward.runtime.worker.worker import Worker
 from onward.store.store import Store
 from onward.store.writer import Outcome
 from onward.testing.simulation import Failed, Simulation
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.lease import Row
-    from onward.runtime.calls import Call
-    from onward.runtime.notes import Noted
-    from onward.runtime.waits import Mailbox
+    from onward.runtime.body.calls import Call
+    from onward.runtime.body.notes import Noted
+    from onward.runtime.body.waits import Mailbox
     from onward.store.commit import Commit
     from onward.store.rows import InboxRow, Move, RecordRow
 
@@ -117,7 +117,7 @@ def test_a_retry_that_begins_from_nothing_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_child_that_does_not_tell_its_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onward.runtime.endings.farewell", lambda *_: ())
+    monkeypatch.setattr("onward.runtime.execution.endings.farewell", lambda *_: ())
     failure = first_failure()
     assert failure is not None
     assert "not over after" in str(failure)

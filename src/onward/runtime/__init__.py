@@ -1,1 +1,4 @@
-"""Runs in motion: the loop a body runs on, the execution of one run, and the worker."""
+"""Runs in motion: `body` asks, `execution` does and writes, `attempts` run code, `worker` owns.
+
+Each imports what stands before it in this sentence.
+"""

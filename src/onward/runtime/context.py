@@ -6,8 +6,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onward.runtime.attempt import Attempt
-    from onward.runtime.body import Body
+    from onward.runtime.attempts.attempt import Attempt
+    from onward.runtime.body.body import Body
 
 body_now: ContextVar[Body | None] = ContextVar("onward_body", default=None)
 """The body that is asking; None outside a body, and inside a step."""

@@ -16,7 +16,7 @@ from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
 from onward.errors import BadInput, NoWorker, RunOver
 from onward.runtime.definition import Limits, Registry
-from onward.runtime.worker import Options, Ports, Worker
+from onward.runtime.worker.worker import Options, Ports, Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body

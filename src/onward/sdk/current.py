@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import check_id, decode, encode
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
+from onward.runtime.body.notes import Noted
+from onward.runtime.body.runloop import branch_now
 from onward.runtime.context import body_now, step_now
-from onward.runtime.notes import Noted
-from onward.runtime.runloop import branch_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from onward.runtime.attempt import Attempt
-    from onward.runtime.body import Body
+    from onward.runtime.attempts.attempt import Attempt
+    from onward.runtime.body.body import Body
     from onward.store.rows import Claimed
 
 

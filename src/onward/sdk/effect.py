@@ -14,10 +14,10 @@ from onward.codec import check_id, signature_of
 from onward.core.effect import START_WITHIN
 from onward.core.instant import duration, show
 from onward.errors import BadInput, NotInBody
-from onward.runtime.body import Evicted
+from onward.runtime.body.body import Evicted
+from onward.runtime.body.effects import SETTLE, TIMEOUT, EffectDefinition, check_key, sending_now
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import check_name
-from onward.runtime.effects import SETTLE, TIMEOUT, EffectDefinition, check_key, sending_now
 from onward.sdk.reconciler import check_reconciler
 
 if TYPE_CHECKING:

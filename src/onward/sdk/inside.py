@@ -12,13 +12,13 @@ from onward.codec import check_id
 from onward.core.digest import digest
 from onward.errors import BadInput, NotInBody
 from onward.runtime.context import body_now, step_now
-from onward.runtime.endings import ContinueAsNew
+from onward.runtime.execution.endings import ContinueAsNew
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterable
 
     from onward.codec import CallShape
-    from onward.runtime.body import Body
+    from onward.runtime.body.body import Body
     from onward.sdk.workflow import Workflow
 
 P = ParamSpec("P")

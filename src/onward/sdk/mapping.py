@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 from onward.codec import check_id, signature_of
 from onward.core.digest import digest
 from onward.errors import BadInput
-from onward.runtime.chunks import (
+from onward.runtime.body.chunks import (
     BYTES_MOST,
     ITEMS_MOST,
     OPEN_MOST,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     )
 
     from onward.core.retry import Retry
-    from onward.runtime.body import Body
-    from onward.runtime.chunks import How
+    from onward.runtime.body.body import Body
+    from onward.runtime.body.chunks import How
     from onward.runtime.definition import WorkflowDefinition
 
 P = ParamSpec("P")

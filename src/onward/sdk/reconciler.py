@@ -11,7 +11,7 @@ from onward.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.runtime.effects import EffectDefinition
+    from onward.runtime.body.effects import EffectDefinition
 
 
 def check_reconciler(definition: EffectDefinition) -> None:

@@ -13,7 +13,7 @@ from onward.engine import sending
 from onward.engine.ends import failure_of
 from onward.engine.payloads import unpack
 from onward.errors import RunCancelled, RunPaused
-from onward.runtime.notes import in_order
+from onward.runtime.body.notes import in_order
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.waits import Signal
 

@@ -20,7 +20,7 @@ from onward.codec import check_id, signature_of
 from onward.core.instant import duration
 from onward.engine.starting import check_tags
 from onward.errors import BadInput
-from onward.runtime.chunks import how_of_step
+from onward.runtime.body.chunks import how_of_step
 from onward.runtime.context import body_now
 from onward.runtime.definition import Route, StepDefinition, check_name
 from onward.sdk.mapping import Mappable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
-    from onward.runtime.chunks import How
+    from onward.runtime.body.chunks import How
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

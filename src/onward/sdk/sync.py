@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
     from onward.engine.sending import Cancelling
-    from onward.runtime.worker import Worker
+    from onward.runtime.worker.worker import Worker
     from onward.sdk.app import App
     from onward.sdk.run import Run, RunInfo
     from onward.sdk.waits import Signal

@@ -12,7 +12,7 @@ from onward.core.instant import duration
 from onward.core.retry import check_retry
 from onward.engine.starting import StartOptions, check_tags, new_run
 from onward.errors import BadInput, NotInBody
-from onward.runtime.chunks import how_of_workflow
+from onward.runtime.body.chunks import how_of_workflow
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition, check_name
 from onward.sdk.mapping import Mappable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
-    from onward.runtime.chunks import How
+    from onward.runtime.body.chunks import How
     from onward.store.rows import NewRun
 
 P = ParamSpec("P")

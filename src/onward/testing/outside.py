@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.errors import NotApplied
-from onward.runtime.effects import Applied, Unknown
+from onward.runtime.body.effects import Applied, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

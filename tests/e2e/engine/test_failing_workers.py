@@ -11,7 +11,7 @@ from onward import App
 from onward.core.instant import HOUR, SECOND
 from onward.core.lease import LEASE
 from onward.errors import LeaseLost, OnwardError, StoreUnusable
-from onward.runtime.worker import Options
+from onward.runtime.worker.worker import Options
 from onward.store import open_store
 from onward.telemetry.failpoints import InjectedFault
 from onward.testing.clock import VirtualClock
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from onward.runtime.worker import Worker
+    from onward.runtime.worker.worker import Worker
     from onward.store import Store
     from onward.testing.postgres import PostgresServer
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onward import App, step, workflow
 from onward.core.instant import HOUR, MINUTE
-from onward.runtime.worker import Options
+from onward.runtime.worker.worker import Options
 from onward.store import open_store
 from onward.testing.clock import VirtualClock
 from tests.e2e.engine.hands import working

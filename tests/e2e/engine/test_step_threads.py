@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from onward.runtime.threads import StepThreads
+from onward.runtime.attempts.threads import StepThreads
 from onward.store.clock import spawn_thread
 
 

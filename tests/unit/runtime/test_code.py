@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from onward.runtime.code import code_mark
+from onward.runtime.worker.code import code_mark
 
 SOURCE = """
 async def flow(word):
@@ -46,7 +46,7 @@ def test_what_has_no_code_of_its_own_has_a_mark() -> None:
 def test_the_mark_is_the_same_in_every_process() -> None:
     code = (
         f"names = {{'__name__': 'nowhere'}}\nexec({SOURCE!r}, names)\n"
-        "from onward.runtime.code import code_mark\nprint(code_mark(names['flow'], None))"
+        "from onward.runtime.worker.code import code_mark\nprint(code_mark(names['flow'], None))"
     )
     told = {
         subprocess.run(

@@ -8,7 +8,7 @@ from contextvars import copy_context
 import pytest
 
 from onward.core.instant import SECOND
-from onward.runtime.deadlines import Deadlines
+from onward.runtime.attempts.deadlines import Deadlines
 from onward.testing.clock import VirtualClock, VirtualLoop
 
 

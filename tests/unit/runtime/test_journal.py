@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
 from onward.core.replay import Replay
-from onward.runtime.journal import Journal
+from onward.runtime.execution.journal import Journal
 from onward.store.rows import Claimed
 from onward.store.writer import Outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.core.effect import Effect, EffectState
-from onward.runtime.ledger import _by_our_time
+from onward.runtime.execution.ledger import _by_our_time
 
 ROW = Effect(EffectState.NEEDS_RECONCILE, settle_until=100, known_until=500, due=50)
 

@@ -12,10 +12,10 @@ from onward.codec import encode
 from onward.core.chain import read_culprit
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import pack
-from onward.runtime.blame import Blame
-from onward.runtime.calls import StepCall
-from onward.runtime.journal import Kept
-from onward.runtime.past import NO_PAST, read_past
+from onward.runtime.body.blame import Blame
+from onward.runtime.body.calls import StepCall
+from onward.runtime.execution.journal import Kept
+from onward.runtime.execution.past import NO_PAST, read_past
 from onward.store.rows import RecordRow
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import SECOND
 from onward.core.retry import Retry
 from onward.errors import EffectSkipped, NotApplied
-from onward.runtime.effects import Applied, Unknown
+from onward.runtime.body.effects import Applied, Unknown
 from onward.sdk.effect import effect, effect_key
 from onward.sdk.workflow import workflow
 from onward.testing.simulation.process import process_now

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.replay import CANCEL_IDENTITY
 from onward.core.run import TERMINAL
-from onward.runtime.endings import GRACE
+from onward.runtime.execution.endings import GRACE
 from onward.store.invariants import violated
 from onward.store.sqlite.connection import DIALECT
 from onward.testing.simulation.ledger_rules import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
-    from onward.runtime.attempt import Attempt
+    from onward.runtime.attempts.attempt import Attempt
     from onward.store.database import Tx
     from onward.testing.clock import VirtualClock
     from onward.testing.simulation.line import Memory

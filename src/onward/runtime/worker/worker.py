@@ -16,18 +16,18 @@ from onward.core.instant import SECOND
 from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.errors import LeaseLost, OnwardError, Unavailable
-from onward.runtime.errands import Errands
-from onward.runtime.execution import End, Execution
-from onward.runtime.keeper import Keeper
-from onward.runtime.perform import Performer
-from onward.runtime.postman import Postman
-from onward.runtime.process import tune_collector
-from onward.runtime.programs import Programs
-from onward.runtime.progress import ProgressBoard
-from onward.runtime.sender import Sender
-from onward.runtime.telling import tell_claimed, tell_crasher, tell_left
-from onward.runtime.threads import StepThreads
-from onward.runtime.warm import WarmBodies
+from onward.runtime.attempts.perform import Performer
+from onward.runtime.attempts.sender import Sender
+from onward.runtime.attempts.threads import StepThreads
+from onward.runtime.execution.execution import End, Execution
+from onward.runtime.execution.telling import tell_claimed, tell_crasher, tell_left
+from onward.runtime.worker.errands import Errands
+from onward.runtime.worker.keeper import Keeper
+from onward.runtime.worker.postman import Postman
+from onward.runtime.worker.process import tune_collector
+from onward.runtime.worker.programs import Programs
+from onward.runtime.worker.progress import ProgressBoard
+from onward.runtime.worker.warm import WarmBodies
 from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
 from onward.store.serving import Server
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
-    from onward.runtime.calls import StepCall
+    from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits, Registry
     from onward.store.commit import Commit
     from onward.store.hints import Ear

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from onward.runtime.notes import Noted
+from onward.runtime.body.notes import Noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from onward.codec import encode_error
 from onward.core.instant import SECOND
 from onward.core.replay import RecordState
 from onward.engine.payloads import pack
-from onward.runtime.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
+from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
 from onward.store.ends import ChildEnd, read_child_end
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from onward.core.instant import Duration
-    from onward.runtime.body import Body
-    from onward.runtime.execution import Execution
-    from onward.runtime.host import Host
-    from onward.runtime.journal import Journal
+    from onward.runtime.body.body import Body
+    from onward.runtime.execution.execution import Execution
+    from onward.runtime.execution.host import Host
+    from onward.runtime.execution.journal import Journal
     from onward.store.rows import Claimed, InboxRow, NewRun, RunEnd, Started
 
 LOOK_FIRST: Duration = SECOND // 20

@@ -14,7 +14,7 @@ from onward.engine import children, following
 from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound, Unavailable
-from onward.runtime.endings import Overtaken
+from onward.runtime.execution.endings import Overtaken
 from onward.store import ledger
 from onward.store.ends import to_children
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.instant import Duration
     from onward.core.ports import Chance
-    from onward.runtime.execution import Execution
+    from onward.runtime.execution.execution import Execution
     from onward.store.following import Followed
     from onward.store.rows import Claimed, EffectRow, Move, NewRun, RunEnd, Started
     from onward.store.store import Store

@@ -12,7 +12,7 @@ from onward.store.hints import ANYTHING
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from onward.runtime.execution import Execution
+    from onward.runtime.execution.execution import Execution
     from onward.store.store import Store
 
 

@@ -14,8 +14,8 @@ from onward.core.replay import Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
 from onward.errors import Unavailable
-from onward.runtime import endings
-from onward.runtime.divergence import place_of, told
+from onward.runtime.body.divergence import place_of, told
+from onward.runtime.execution import endings
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.replay import Ended
     from onward.errors import Undecodable
-    from onward.runtime.calls import Call
-    from onward.runtime.execution import Execution
-    from onward.runtime.host import Host
-    from onward.runtime.journal import Journal
+    from onward.runtime.body.calls import Call
+    from onward.runtime.execution.execution import Execution
+    from onward.runtime.execution.host import Host
+    from onward.runtime.execution.journal import Journal
 
 
 class Exits:

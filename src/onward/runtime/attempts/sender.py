@@ -14,10 +14,10 @@ from onward.core.instant import duration, show
 from onward.core.retry import failure
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotApplied, TimedOut
-from onward.runtime.attempt import Attempt
+from onward.runtime.attempts.attempt import Attempt
+from onward.runtime.attempts.perform import stopped_itself
+from onward.runtime.body.effects import Applied, Sending, sending_now
 from onward.runtime.context import body_now, step_now
-from onward.runtime.effects import Applied, Sending, sending_now
-from onward.runtime.perform import stopped_itself
 from onward.telemetry.events import emit, name_of
 from onward.telemetry.scope import StepScope, scope_now
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from onward.core.effect import Window
     from onward.core.instant import Duration
     from onward.core.ports import Clock
-    from onward.runtime.effects import EffectCall
-    from onward.runtime.execution import Execution
+    from onward.runtime.body.effects import EffectCall
+    from onward.runtime.execution.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
 
 

@@ -13,7 +13,7 @@ from onward.core.replay import RecordKind
 from onward.core.retry import STEPS, check_retry
 from onward.engine.payloads import unpack
 from onward.errors import TooLate
-from onward.runtime.calls import Awaited
+from onward.runtime.body.calls import Awaited
 from onward.store.rows import EffectWrite
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.core.replay import Record
     from onward.core.retry import Retry
-    from onward.runtime.notes import Noted
+    from onward.runtime.body.notes import Noted
     from onward.store.rows import Claimed, EffectRow
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.run import RunKind
 from onward.engine.policies import read_limits
-from onward.runtime.chunks import ChunkShape, work_through
-from onward.runtime.code import code_mark
+from onward.runtime.body.chunks import ChunkShape, work_through
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Program, run_name
+from onward.runtime.worker.code import code_mark
 
 if TYPE_CHECKING:
     from onward.runtime.definition import Registry, StepDefinition, WorkflowDefinition

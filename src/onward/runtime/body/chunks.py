@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onward.core.retry import Retry
-    from onward.runtime.body import Body
+    from onward.runtime.body.body import Body
     from onward.runtime.definition import WorkflowDefinition
     from onward.store.rows import Claimed
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.errors import Undecodable
-from onward.runtime.calls import Awaited, TimerCall
-from onward.runtime.children import StartCall, tied_child
-from onward.runtime.chunks import failed_items
-from onward.runtime.journal import Kept
-from onward.runtime.notes import read_noted, step_notes
+from onward.runtime.body.calls import Awaited, TimerCall
+from onward.runtime.body.children import StartCall, tied_child
+from onward.runtime.body.chunks import failed_items
+from onward.runtime.body.notes import read_noted, step_notes
+from onward.runtime.execution.journal import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.core.instant import Instant
-    from onward.runtime.calls import Call
-    from onward.runtime.notes import Noted
+    from onward.runtime.body.calls import Call
+    from onward.runtime.body.notes import Noted
     from onward.store.rows import RecordRow
 
 # Looked up, for making an enum of a word is dearer than all else that is done with a row.

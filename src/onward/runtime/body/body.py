@@ -32,9 +32,9 @@ from onward.core.replay import (
 )
 from onward.engine.payloads import pack
 from onward.errors import BadInput, Undecodable
-from onward.runtime.blame import Blame
-from onward.runtime.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
-from onward.runtime.children import (
+from onward.runtime.body.blame import Blame
+from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
+from onward.runtime.body.children import (
     ChildCall,
     PartCall,
     PatchCall,
@@ -42,12 +42,12 @@ from onward.runtime.children import (
     StartCall,
     still_elsewhere,
 )
+from onward.runtime.body.divergence import Place, place_now
+from onward.runtime.body.effects import EffectCall
+from onward.runtime.body.routing import step_run
+from onward.runtime.body.runloop import RunLoop, branch_now
+from onward.runtime.body.waits import Strays
 from onward.runtime.context import body_now
-from onward.runtime.divergence import Place, place_now
-from onward.runtime.effects import EffectCall
-from onward.runtime.routing import step_run
-from onward.runtime.runloop import RunLoop, branch_now
-from onward.runtime.waits import Strays
 from onward.telemetry.events import emit
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.scope import scope_now
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.core.retry import Retry
-    from onward.runtime.calls import Call, Decoder
+    from onward.runtime.body.calls import Call, Decoder
+    from onward.runtime.body.effects import EffectDefinition
+    from onward.runtime.body.notes import Notes
+    from onward.runtime.body.runloop import Handle
     from onward.runtime.definition import StepDefinition
-    from onward.runtime.effects import EffectDefinition
-    from onward.runtime.notes import Notes
-    from onward.runtime.runloop import Handle
     from onward.store.rows import Claimed, NewRun
     from onward.telemetry.scope import RunScope
 

@@ -6,17 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.core.replay import RecordState
-from onward.runtime.notes import step_notes
+from onward.runtime.body.notes import step_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
-    from onward.runtime.calls import Call, StepCall
-    from onward.runtime.execution import Execution
-    from onward.runtime.host import Host
-    from onward.runtime.journal import Journal
-    from onward.runtime.notes import Noted
+    from onward.runtime.body.calls import Call, StepCall
+    from onward.runtime.body.notes import Noted
+    from onward.runtime.execution.execution import Execution
+    from onward.runtime.execution.host import Host
+    from onward.runtime.execution.journal import Journal
     from onward.store.rows import NewRecord
 
 

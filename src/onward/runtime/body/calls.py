@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Instant
+    from onward.runtime.body.runloop import Handle
     from onward.runtime.definition import StepDefinition
-    from onward.runtime.runloop import Handle
 
     Decoder = Callable[[Any], Any]
 

@@ -21,22 +21,22 @@ from onward.core.replay import (
 from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
 from onward.errors import Undecodable
-from onward.runtime import endings
-from onward.runtime.body import Body
-from onward.runtime.calls import CancelCall, StepCall, TimerCall
-from onward.runtime.children import ChildCall, PatchCall, StartCall
-from onward.runtime.divergence import place_of
-from onward.runtime.effects import EffectCall
-from onward.runtime.exits import Exits
-from onward.runtime.journal import Journal
-from onward.runtime.kin import Kin
-from onward.runtime.ledger import Ledger
-from onward.runtime.notes import Notes
-from onward.runtime.past import NO_PAST, read_past
-from onward.runtime.runloop import Spinning
-from onward.runtime.steps import Steps
-from onward.runtime.telling import scope_of, tell_unread
-from onward.runtime.waits import Mailbox, Waits
+from onward.runtime.body.body import Body
+from onward.runtime.body.calls import CancelCall, StepCall, TimerCall
+from onward.runtime.body.children import ChildCall, PatchCall, StartCall
+from onward.runtime.body.divergence import place_of
+from onward.runtime.body.effects import EffectCall
+from onward.runtime.body.notes import Notes
+from onward.runtime.body.runloop import Spinning
+from onward.runtime.body.waits import Mailbox, Waits
+from onward.runtime.execution import endings
+from onward.runtime.execution.exits import Exits
+from onward.runtime.execution.journal import Journal
+from onward.runtime.execution.kin import Kin
+from onward.runtime.execution.ledger import Ledger
+from onward.runtime.execution.past import NO_PAST, read_past
+from onward.runtime.execution.steps import Steps
+from onward.runtime.execution.telling import scope_of, tell_unread
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.replay import Record
-    from onward.runtime.calls import Call
+    from onward.runtime.body.calls import Call
     from onward.runtime.definition import Program
-    from onward.runtime.host import Host
+    from onward.runtime.execution.host import Host
     from onward.store.rows import Claimed, InboxRow, RecordRow
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
-    from onward.runtime.calls import Call
+    from onward.runtime.body.calls import Call
     from onward.store.rows import Claimed, EffectWrite, Message, NewRun
     from onward.store.writer import Outcome
 

@@ -20,9 +20,9 @@ from onward.errors import (
     TimedOut,
     Unencodable,
 )
-from onward.runtime.attempt import Attempt
+from onward.runtime.attempts.attempt import Attempt
+from onward.runtime.attempts.deadlines import Deadlines
 from onward.runtime.context import body_now, step_now
-from onward.runtime.deadlines import Deadlines
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.scope import StepScope, scope_now
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance
     from onward.core.retry import Failure, Retry
-    from onward.runtime.calls import StepCall
+    from onward.runtime.body.calls import StepCall
+    from onward.runtime.body.effects import EffectCall
     from onward.runtime.definition import Limits
-    from onward.runtime.effects import EffectCall
-    from onward.runtime.execution import Execution
+    from onward.runtime.execution.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
 
 THREAD_GRACE_SECONDS = 1.0

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onward.runtime.execution import Execution
+    from onward.runtime.execution.execution import Execution
     from onward.store.rows import Claimed
 
 

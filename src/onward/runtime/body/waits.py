@@ -9,16 +9,16 @@ from onward.core.inbox import Arrived, MessageKind, Wait, held, settle
 from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState
 from onward.core.run import Reason
-from onward.runtime.calls import SignalCall
-from onward.runtime.children import ChildCall
-from onward.runtime.effects import EffectCall
+from onward.runtime.body.calls import SignalCall
+from onward.runtime.body.children import ChildCall
+from onward.runtime.body.effects import EffectCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onward.core.instant import Instant
     from onward.core.replay import Record
-    from onward.runtime.calls import Call
+    from onward.runtime.body.calls import Call
     from onward.store.rows import InboxRow
 
 

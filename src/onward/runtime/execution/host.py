@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
-    from onward.runtime.calls import StepCall
-    from onward.runtime.errands import Errands
-    from onward.runtime.execution import End, Execution
-    from onward.runtime.sender import Sender
+    from onward.runtime.attempts.sender import Sender
+    from onward.runtime.body.calls import StepCall
+    from onward.runtime.execution.execution import End, Execution
+    from onward.runtime.worker.errands import Errands
     from onward.store.commit import Commit
     from onward.store.writer import Outcome
     from onward.telemetry.observer import Observer

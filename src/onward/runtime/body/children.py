@@ -17,7 +17,7 @@ from onward.core.run import RunState
 from onward.engine.ends import failure_of
 from onward.engine.payloads import pack, unpack
 from onward.errors import RunCancelled, RunFailed
-from onward.runtime.calls import Awaited, Call, StepCall, step_error
+from onward.runtime.body.calls import Awaited, Call, StepCall, step_error
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from onward.core.chain import Outcome, culprit_of
 from onward.core.replay import RecordKind, RecordState
-from onward.runtime.calls import Awaited, TimerCall
-from onward.runtime.children import ChildCall
-from onward.runtime.chunks import failed_items
+from onward.runtime.body.calls import Awaited, TimerCall
+from onward.runtime.body.children import ChildCall
+from onward.runtime.body.chunks import failed_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onward.core.replay import Record
-    from onward.runtime.calls import Call
+    from onward.runtime.body.calls import Call
 
 # Effects have their ledger, and signals their inbox: a retry finds them there.
 _KEPT = frozenset({RecordKind.STEP, RecordKind.CHILD, RecordKind.START})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
-    from onward.runtime.body import Body
+    from onward.runtime.body.body import Body
     from onward.runtime.definition import Shape
     from onward.store.rows import Claimed, InboxRow, Message
 

@@ -33,8 +33,8 @@ from onward.core.value import changed
 from onward.engine.effects import as_effect
 from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
-from onward.runtime.effects import EffectCall
-from onward.runtime.telling import tell_effect
+from onward.runtime.body.effects import EffectCall
+from onward.runtime.execution.telling import tell_effect
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from onward.core.effect import Answer, Fact
     from onward.core.instant import Duration, Instant
-    from onward.runtime.calls import Call
-    from onward.runtime.execution import Execution
-    from onward.runtime.host import Host
-    from onward.runtime.journal import Journal
+    from onward.runtime.body.calls import Call
+    from onward.runtime.execution.execution import Execution
+    from onward.runtime.execution.host import Host
+    from onward.runtime.execution.journal import Journal
     from onward.store.rows import EffectRow, EffectWrite
     from onward.store.writer import Outcome
 

@@ -1,0 +1,1 @@
+"""Running the code of steps and effects: attempts, their time limits, and their threads."""
