@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
-from onward.store.commit import fold
 from onward.store.postgres import batch
 from onward.store.postgres.transaction import PostgresTx
 from onward.store.statements import Dialect
+from onward.store.writing.commit import fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from onward.errors import Rejected
-from onward.store import lane as lanes
-from onward.store.lane import Contended, Lane
+from onward.store.writing import lane as lanes
+from onward.store.writing.lane import Contended, Lane
 
 NAME = "a lane under test"
 

@@ -8,10 +8,10 @@ import pytest
 
 from onward.errors import Unavailable
 from onward.store import open_store
-from onward.store.commit import Commit
 from onward.store.invariants import check
 from onward.store.postgres import pool
 from onward.store.rows import NewRecord
+from onward.store.writing.commit import Commit
 from onward.testing.proxy import LossyProxy
 from tests.postgres.builders import WORKER, a_run, claimed, wanted
 from tests.postgres.contents import contents, undisturbed

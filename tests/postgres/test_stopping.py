@@ -6,10 +6,10 @@ import pytest
 
 from onward.core.lease import Fate
 from onward.store import Commit, Following, Store, open_store
-from onward.store.following import follow
 from onward.store.invariants import check
 from onward.store.rows import Move
-from onward.store.stopping import Stop, overdue, stop
+from onward.store.runs.following import follow
+from onward.store.runs.stopping import Stop, overdue, stop
 from tests.postgres.builders import OTHER, WORKER, a_message, a_record, a_run, claimed
 from tests.postgres.hand import Hand, hand, until
 from tests.postgres.test_deadlocks import look_soon, none_happened

@@ -20,7 +20,7 @@ from onward.runtime.context import body_now
 from onward.runtime.definition import Program
 from onward.runtime.execution.execution import End, Execution
 from onward.store.rows import Claimed, InboxRow, RecordRow
-from onward.store.writer import Outcome
+from onward.store.writing.writer import Outcome
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
     from onward.runtime.worker.errands import Errands
-    from onward.store.commit import Commit
     from onward.store.rows import Move
+    from onward.store.writing.commit import Commit
 
 EPOCH = 1_800_000_000_000_000
 UID = "01a1de9b-5b4c-728b-97c9-000000000001"

@@ -10,7 +10,7 @@ import pytest
 
 from onward import App, Unknown, effect, workflow
 from onward.errors import NotFound
-from onward.store.ledger import effect as row_of
+from onward.store.runs.ledger import effect as row_of
 from tests.sdk.ledgers import effect_of
 from tests.sdk.polling import is_in, is_sound
 

@@ -12,7 +12,7 @@ import pytest
 from onward import App, NotApplied, Retry, effect, workflow
 from onward.core.instant import HOUR, SECOND
 from onward.errors import BadInput, EffectSkipped, VerdictRefused
-from onward.store import ledger
+from onward.store.runs import ledger
 from onward.testing.clock import VirtualClock, VirtualLoop
 from onward.testing.outside import Outside, Trouble
 from tests.sdk.banks import SOON, call, open_bank
@@ -413,7 +413,7 @@ def test_a_worker_that_stood_still_does_not_take_a_key_to_be_known(
 
         with monkeypatch.context() as patch:
             patch.setattr(app._store, "now", suspended(app._store.now))
-            patch.setattr("onward.store.ledger.effect", suspended(ledger.effect))
+            patch.setattr("onward.store.runs.ledger.effect", suspended(ledger.effect))
             async with app.worker(workflows=[buys_often]):
                 while await run.state() not in ("paused", "succeeded"):  # noqa: ASYNC110 - no hint
                     await asyncio.sleep(1)

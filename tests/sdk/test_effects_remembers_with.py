@@ -17,8 +17,8 @@ from tests.sdk.watching import until, until_state, working
 
 if TYPE_CHECKING:
     from onward.runtime.worker.worker import Worker
-    from onward.store.commit import Commit
-    from onward.store.writer import Outcome
+    from onward.store.writing.commit import Commit
+    from onward.store.writing.writer import Outcome
 
 LATER = Retry(attempts=3, first="2s", factor=1, jitter=0)
 

@@ -14,7 +14,7 @@ from onward.runtime.body.waits import Waits
 from onward.runtime.execution.journal import Journal
 from onward.runtime.worker.worker import Worker
 from onward.store.store import Store
-from onward.store.writer import Outcome
+from onward.store.writing.writer import Outcome
 from onward.testing.simulation import Failed, Simulation
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from onward.runtime.body.calls import Call
     from onward.runtime.body.notes import Noted
     from onward.runtime.body.waits import Mailbox
-    from onward.store.commit import Commit
     from onward.store.rows import InboxRow, Move, RecordRow
+    from onward.store.writing.commit import Commit
 
 SEEDS_MOST = 60
 

@@ -8,7 +8,7 @@ from onward.core.chain import Link
 from onward.core.run import TERMINAL, RunState
 from onward.engine.starting import ask_to_end, check_started
 from onward.errors import Conflict, NotFound
-from onward.store.replacing import replace
+from onward.store.runs.replacing import replace
 
 if TYPE_CHECKING:
     from onward.store.rows import NewRun, RunEnd, RunRow, Started

@@ -17,7 +17,7 @@ from onward.core.effect import (
 )
 from onward.core.retry import Retry
 from onward.errors import BadInput, NotFound, VerdictRefused
-from onward.store.ledger import Ruling, judge
+from onward.store.runs.ledger import Ruling, judge
 
 if TYPE_CHECKING:
     from onward.core.effect import Fact

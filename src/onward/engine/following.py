@@ -8,15 +8,15 @@ from onward.core.chain import Link, read_culprit, retry_cut
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import BadInput, NotFound
-from onward.store.following import Following
 from onward.store.rows import NewRecord
+from onward.store.runs.following import Following
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from onward.core.instant import Duration
-    from onward.store.following import Followed
     from onward.store.rows import Claimed, Move, RecordRow
+    from onward.store.runs.following import Followed
     from onward.store.store import Store
 
 

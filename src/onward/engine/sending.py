@@ -10,8 +10,8 @@ from onward.core.inbox import MessageKind
 from onward.core.run import TERMINAL, Reason, RunState
 from onward.engine.payloads import pack
 from onward.errors import NotFound, RunOver
-from onward.store.messages import stirring
 from onward.store.rows import Message
+from onward.store.runs.messages import stirring
 
 if TYPE_CHECKING:
     from onward.codec import Payload

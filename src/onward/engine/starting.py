@@ -13,8 +13,8 @@ from onward.engine.policies import write_policy
 from onward.engine.sending import stirring
 from onward.errors import BadInput, Conflict
 from onward.store.hints import run_subject
-from onward.store.replacing import replace
 from onward.store.rows import Message, NewRun
+from onward.store.runs.replacing import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from onward.engine.sending import Cancelling
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.waits import Signal
-    from onward.store.following import Followed
-    from onward.store.serving import Unserved
+    from onward.store.runs.following import Followed
+    from onward.store.runs.serving import Unserved
     from onward.store.store import Store
     from onward.store.within import Within as StoreWithin
     from onward.telemetry import Metrics

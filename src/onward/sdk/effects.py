@@ -13,7 +13,7 @@ from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput, NotFound
 from onward.sdk import effect as known
 from onward.sdk.inside import refuse_in_body
-from onward.store import ledger
+from onward.store.runs import ledger
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant

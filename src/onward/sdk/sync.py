@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onward.sdk.within import Within
     from onward.sdk.workflow import Workflow
     from onward.store.rows import RecordRow
-    from onward.store.serving import Unserved
+    from onward.store.runs.serving import Unserved
 
 P = ParamSpec("P")
 R = TypeVar("R")

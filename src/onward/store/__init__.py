@@ -1,11 +1,11 @@
 """One store over two databases: runs, histories, inboxes, leases, the ledger and deliveries."""
 
-from onward.store.commit import Attachments, Commit
 from onward.store.database import Wanted
-from onward.store.following import Followed, Following
-from onward.store.stopping import Stopped
+from onward.store.runs.following import Followed, Following
+from onward.store.runs.stopping import Stopped
 from onward.store.store import Store, open_store
-from onward.store.writer import Outcome, Writer
+from onward.store.writing.commit import Attachments, Commit
+from onward.store.writing.writer import Outcome, Writer
 
 __all__ = [
     "Attachments",

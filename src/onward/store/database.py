@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
-    from onward.store.commit import Batch
     from onward.store.hints import Carrier, Exchange
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
     from onward.store.within import Within
+    from onward.store.writing.commit import Batch
 
 T = TypeVar("T")
 

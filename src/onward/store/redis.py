@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from onward.errors import BadInput, StoreUnusable
 from onward.store.hints import ANYTHING, packed, unpacked
-from onward.store.lane import Lane
+from onward.store.writing.lane import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,22 +10,22 @@ from onward.core.lease import LEASE
 from onward.errors import StoreUnusable
 from onward.store.address import SqliteAddress, parse
 from onward.store.clock import SystemChance, SystemClock, Uids, spawn_thread
-from onward.store.fitness import (
+from onward.store.hints import queue_subject
+from onward.store.rows import Sent
+from onward.store.runs.following import follow
+from onward.store.runs.reads import Reads
+from onward.store.runs.stopping import Stop, Stopped, heard, overdue, stop
+from onward.store.runs.upkeep import disown, has_limit, keep_progress, parked, unpark
+from onward.store.sqlite.database import SqliteDatabase
+from onward.store.writing.fitness import (
     check_following,
     check_key,
     check_message,
     check_run,
     is_storable,
 )
-from onward.store.following import follow
-from onward.store.hints import queue_subject
-from onward.store.lane import Lane
-from onward.store.reads import Reads
-from onward.store.rows import Sent
-from onward.store.sqlite.database import SqliteDatabase
-from onward.store.stopping import Stop, Stopped, heard, overdue, stop
-from onward.store.upkeep import disown, has_limit, keep_progress, parked, unpark
-from onward.store.writer import Writer
+from onward.store.writing.lane import Lane
+from onward.store.writing.writer import Writer
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance, Clock, Spawn
     from onward.store.database import Database, Tx, Wanted
-    from onward.store.following import Followed, Following
     from onward.store.hints import Ear
     from onward.store.redis import RedisCarrier
     from onward.store.rows import Claimed, Message, NewRun, Started
-    from onward.store.serving import Server
+    from onward.store.runs.following import Followed, Following
+    from onward.store.runs.serving import Server
     from onward.store.within import Within
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.errors import Unavailable
-from onward.store.fitness import check_message, check_run, is_storable
 from onward.store.rows import Started
+from onward.store.writing.fitness import check_message, check_run, is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

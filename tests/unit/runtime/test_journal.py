@@ -9,10 +9,10 @@ from onward.core.lease import Fate
 from onward.core.replay import Replay
 from onward.runtime.execution.journal import Journal
 from onward.store.rows import Claimed
-from onward.store.writer import Outcome
+from onward.store.writing.writer import Outcome
 
 if TYPE_CHECKING:
-    from onward.store.commit import Commit
+    from onward.store.writing.commit import Commit
 
 
 CLAIMED = Claimed(

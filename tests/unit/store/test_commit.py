@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from onward.store.commit import (
-    BYTES_MOST,
-    NOTHING_ATTACHED,
-    ROWS_MOST,
-    Attachments,
-    Commit,
-    fold,
-)
 from onward.store.rows import (
     DeliveryMove,
     EffectWrite,
@@ -19,6 +11,14 @@ from onward.store.rows import (
     NewRecord,
     NewRun,
     Publish,
+)
+from onward.store.writing.commit import (
+    BYTES_MOST,
+    NOTHING_ATTACHED,
+    ROWS_MOST,
+    Attachments,
+    Commit,
+    fold,
 )
 
 DONE = Move("succeeded")

@@ -6,8 +6,8 @@ import pytest
 
 from onward.core.inbox import MessageKind
 from onward.core.run import PAUSES
-from onward.store.ends import child_end, read_child_end, to_children, to_overdue, to_parent
-from onward.store.messages import UNSTARTED, stirring
+from onward.store.runs.ends import child_end, read_child_end, to_children, to_overdue, to_parent
+from onward.store.runs.messages import UNSTARTED, stirring
 
 
 @pytest.mark.parametrize(

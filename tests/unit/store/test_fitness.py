@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import Rejected
-from onward.store.commit import Attachments, Commit
-from onward.store.fitness import KEY_BYTES_MOST, check_commit, check_message, check_run
 from onward.store.rows import EffectWrite, HandlerState, Message, Move, NewRecord, NewRun, Publish
+from onward.store.writing.commit import Attachments, Commit
+from onward.store.writing.fitness import KEY_BYTES_MOST, check_commit, check_message, check_run
 
 RUN = NewRun("uid", "id", "name", b"\0", "hash")
 MESSAGE = Message("target", "m", "signal", "name", b"\0")

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.store.flow import Candidate, pick
+from onward.store.runs.flow import Candidate, pick
 
 
 def test_the_most_urgent_come_first_as_far_as_there_is_room() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.errors import Rejected, Unavailable
-from onward.store.lane import Contended, Lane
+from onward.store.writing.lane import Contended, Lane
 
 NAME = "a lane under test"
 

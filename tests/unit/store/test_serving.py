@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.store.serving import Kind, Server, why_not
+from onward.store.runs.serving import Kind, Server, why_not
 
 
 def a_server(

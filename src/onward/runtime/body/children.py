@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from onward.codec import Payload
     from onward.core.instant import Instant
-    from onward.store.ends import ChildEnd
     from onward.store.rows import Claimed, NewRun
+    from onward.store.runs.ends import ChildEnd
 
     Decoder = Callable[[Payload], Any]
 

@@ -9,8 +9,8 @@ from onward.core.instant import MINUTE
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput
-from onward.store.ends import child_end, to_parent
 from onward.store.rows import Move
+from onward.store.runs.ends import child_end, to_parent
 
 if TYPE_CHECKING:
     import asyncio

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from onward.runtime.body.calls import StepCall
     from onward.runtime.execution.execution import End, Execution
     from onward.runtime.worker.errands import Errands
-    from onward.store.commit import Commit
-    from onward.store.writer import Outcome
+    from onward.store.writing.commit import Commit
+    from onward.store.writing.writer import Outcome
     from onward.telemetry.observer import Observer
 
 

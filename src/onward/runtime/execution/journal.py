@@ -12,8 +12,8 @@ from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import Rejected
-from onward.store.commit import NOTHING_ATTACHED, Attachments, Commit
 from onward.store.rows import Move, NewRecord
+from onward.store.writing.commit import NOTHING_ATTACHED, Attachments, Commit
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onward.core.replay import Replay
     from onward.runtime.body.calls import Call
     from onward.store.rows import Claimed, EffectWrite, Message, NewRun
-    from onward.store.writer import Outcome
+    from onward.store.writing.writer import Outcome
 
     Write = Callable[[Commit], asyncio.Future[Outcome]]
 

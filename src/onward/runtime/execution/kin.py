@@ -9,7 +9,7 @@ from onward.core.instant import SECOND
 from onward.core.replay import RecordState
 from onward.engine.payloads import pack
 from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
-from onward.store.ends import ChildEnd, read_child_end
+from onward.store.runs.ends import ChildEnd, read_child_end
 
 if TYPE_CHECKING:
     import asyncio

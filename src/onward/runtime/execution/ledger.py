@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
     from onward.store.rows import EffectRow, EffectWrite
-    from onward.store.writer import Outcome
+    from onward.store.writing.writer import Outcome
 
 
 class Ledger:

@@ -15,8 +15,8 @@ from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound, Unavailable
 from onward.runtime.execution.endings import Overtaken
-from onward.store import ledger
-from onward.store.ends import to_children
+from onward.store.runs import ledger
+from onward.store.runs.ends import to_children
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Chance
     from onward.runtime.execution.execution import Execution
-    from onward.store.following import Followed
     from onward.store.rows import Claimed, EffectRow, Move, NewRun, RunEnd, Started
+    from onward.store.runs.following import Followed
     from onward.store.store import Store
 
 T = TypeVar("T")

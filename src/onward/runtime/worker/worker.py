@@ -30,7 +30,7 @@ from onward.runtime.worker.progress import ProgressBoard
 from onward.runtime.worker.warm import WarmBodies
 from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
-from onward.store.serving import Server
+from onward.store.runs.serving import Server
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from onward.core.ports import Chance, Clock, Spawn
     from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits, Registry
-    from onward.store.commit import Commit
     from onward.store.hints import Ear
     from onward.store.rows import (
         Claimed,
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
         RecordRow,
     )
     from onward.store.store import Store
-    from onward.store.writer import Outcome
+    from onward.store.writing.commit import Commit
+    from onward.store.writing.writer import Outcome
     from onward.telemetry.observer import Observer
 
 POLL_SECONDS = 1.0

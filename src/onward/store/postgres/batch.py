@@ -11,7 +11,6 @@ from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import TERMINAL, RunState
 from onward.errors import Unavailable
 from onward.store.database import Written
-from onward.store.repeats import first_time
 from onward.store.rows import (
     Claimed,
     DeliveryMove,
@@ -25,14 +24,15 @@ from onward.store.rows import (
     Sent,
     Started,
 )
+from onward.store.writing.repeats import first_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from onward.store.commit import Batch, Commit
     from onward.store.database import Wanted
-    from onward.store.flow import Candidate
     from onward.store.postgres.transaction import PostgresTx
+    from onward.store.runs.flow import Candidate
+    from onward.store.writing.commit import Batch, Commit
 
 _TRIES = 5
 _NO_MOVE = (None,) * len(Move._fields)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.store.address import PostgresAddress
-    from onward.store.commit import Batch
     from onward.store.database import Tx, Wanted, Written
     from onward.store.hints import Carrier
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.writing.commit import Batch
 
 T = TypeVar("T")
 

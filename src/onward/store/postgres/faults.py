@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from onward.errors import OnwardError, Rejected, StoreUnusable, Unavailable
-from onward.store.lane import Contended
+from onward.store.writing.lane import Contended
 
 POOLER = (
     "is behind a transaction pooler, which does not keep what belongs to a session",

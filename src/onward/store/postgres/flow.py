@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.store.flow import RIPEN_MOST, Candidate, pick
+from onward.store.runs.flow import RIPEN_MOST, Candidate, pick
 
 if TYPE_CHECKING:
     from onward.store.database import Wanted

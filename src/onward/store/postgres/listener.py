@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from onward.errors import OnwardError
 from onward.store.hints import ANYTHING, packed, unpacked
-from onward.store.lane import Lane
 from onward.store.postgres.pool import Pool, connect
+from onward.store.writing.lane import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from onward.errors import OnwardError, StoreUnusable, Unavailable
-from onward.store.lane import Contended
 from onward.store.postgres.faults import POOLER, told
+from onward.store.writing.lane import Contended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

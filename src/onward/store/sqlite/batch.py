@@ -13,20 +13,20 @@ from onward.core.chain import Link
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import RunState
-from onward.store.commit import NOTHING_ATTACHED
 from onward.store.database import Written
-from onward.store.repeats import first_time
 from onward.store.rows import Claimed, Message, RunRow, Sent, Started
 from onward.store.sqlite import flow
+from onward.store.writing.commit import NOTHING_ATTACHED
+from onward.store.writing.repeats import first_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.core.instant import Instant
-    from onward.store.commit import Attachments, Batch, Commit
     from onward.store.database import Wanted
     from onward.store.rows import NewRun, Publish
     from onward.store.sqlite.transaction import SqliteTx
+    from onward.store.writing.commit import Attachments, Batch, Commit
 
 
 async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:

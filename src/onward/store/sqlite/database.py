@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
     from onward.store.address import SqliteAddress
-    from onward.store.commit import Batch
     from onward.store.database import Tx, Wanted, Written
     from onward.store.hints import Carrier
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
     from onward.store.sqlite.threads import Worker
     from onward.store.sqlite.transaction import SqliteTx
+    from onward.store.writing.commit import Batch
 
 __all__ = ["File", "SqliteDatabase", "connect"]
 

@@ -7,9 +7,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
-from onward.store.ends import read_child_end
 from onward.store.rows import Move
-from onward.store.upkeep import Chores
+from onward.store.runs.ends import read_child_end
+from onward.store.runs.upkeep import Chores
 from onward.testing.conformance.families import each
 from onward.testing.conformance.samples import SUCCEEDED, a_child, a_run, an_open_record
 from onward.testing.conformance.stopping import STANDINGS, inbox

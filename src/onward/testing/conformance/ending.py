@@ -10,9 +10,9 @@ from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.core.run import TERMINAL
-from onward.store.ends import read_child_end
-from onward.store.fitness import KEY_BYTES_MOST
 from onward.store.rows import Move
+from onward.store.runs.ends import read_child_end
+from onward.store.writing.fitness import KEY_BYTES_MOST
 from onward.testing.conformance.samples import (
     SUCCEEDED,
     a_child,

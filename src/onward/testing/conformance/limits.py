@@ -11,7 +11,7 @@ import pytest
 from onward.core.instant import HOUR, MINUTE
 from onward.errors import Rejected
 from onward.store.rows import Move
-from onward.store.upkeep import Chores
+from onward.store.runs.upkeep import Chores
 from onward.testing.conformance.samples import RELEASED, SUCCEEDED, a_run
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from onward.core.inbox import MessageKind
 from onward.core.instant import SECOND
-from onward.store.ends import child_end, to_parent
-from onward.store.messages import stirring
 from onward.store.rows import EffectWrite, Message, Move, NewRecord, NewRun
+from onward.store.runs.ends import child_end, to_parent
+from onward.store.runs.messages import stirring
 
 if TYPE_CHECKING:
     from onward.store.rows import Claimed

@@ -9,9 +9,9 @@ from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.core.run import TERMINAL
 from onward.store import Following, Stopped
-from onward.store.ends import read_child_end
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import Move
+from onward.store.runs.ends import read_child_end
 from onward.testing.conformance.families import each
 from onward.testing.conformance.hinting import hears
 from onward.testing.conformance.pipeline import (

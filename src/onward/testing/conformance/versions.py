@@ -9,7 +9,7 @@ from onward.core.instant import MINUTE
 from onward.core.lease import LEASE
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import Move
-from onward.store.serving import Server
+from onward.store.runs.serving import Server
 from onward.testing.conformance.hinting import hears
 from onward.testing.conformance.samples import SUCCEEDED, a_run
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onward.store import Commit, Wanted
-from onward.store.commit import NOTHING_ATTACHED
+from onward.store.writing.commit import NOTHING_ATTACHED
 from onward.testing.conformance.samples import NAME, QUEUE, a_run
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from onward.core.run import TERMINAL
 from onward.engine import effects
 from onward.engine.payloads import pack
 from onward.errors import Unavailable, VerdictRefused
-from onward.store.ledger import effects_of
+from onward.store.runs.ledger import effects_of
 from onward.testing.simulation.purchases import shop
 
 if TYPE_CHECKING:

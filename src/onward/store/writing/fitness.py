@@ -14,9 +14,9 @@ from onward.errors import Rejected
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onward.store.commit import Commit
-    from onward.store.following import Following
     from onward.store.rows import Message, Move, NewRun
+    from onward.store.runs.following import Following
+    from onward.store.writing.commit import Commit
 
 KEY_BYTES_MOST = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.core.instant import Instant
-    from onward.store.commit import Commit
     from onward.store.database import Tx
+    from onward.store.writing.commit import Commit
 
 
 async def first_time(tx: Tx, commits: Iterable[Commit]) -> Instant | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.store.hints import queue_subject, run_subject
-from onward.store.serving import Kind, why_not
+from onward.store.runs.serving import Kind, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from onward.store.database import Tx
-    from onward.store.serving import Server
+    from onward.store.runs.serving import Server
 
 
 class Chores(NamedTuple):

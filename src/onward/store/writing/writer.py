@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.lease import Fate
 from onward.errors import Rejected
-from onward.store.commit import Commit, fold
-from onward.store.fitness import check_commit
 from onward.store.hints import queue_subject, run_subject
-from onward.store.lane import Lane
+from onward.store.writing.commit import Commit, fold
+from onward.store.writing.fitness import check_commit
+from onward.store.writing.lane import Lane
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:

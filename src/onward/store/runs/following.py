@@ -14,7 +14,7 @@ from onward.core.decision import Moved, Refused
 from onward.core.run import TERMINAL, Reason, Run, RunState
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import RunRow
-from onward.store.stopping import end_children, tied
+from onward.store.runs.stopping import end_children, tied
 
 if TYPE_CHECKING:
     from onward.core.decision import Decision

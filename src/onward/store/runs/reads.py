@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.errors import NotFound
 from onward.store.abbreviation import UID, bounds
-from onward.store.fitness import is_storable
 from onward.store.rows import InboxRow, RecordRow, RunEnd, RunRow
-from onward.store.serving import unserved
-from onward.store.upkeep import chores
+from onward.store.runs.serving import unserved
+from onward.store.runs.upkeep import chores
+from onward.store.writing.fitness import is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from onward.core.instant import Instant
     from onward.store.database import Database, Tx
-    from onward.store.serving import Unserved
-    from onward.store.upkeep import Chores
+    from onward.store.runs.serving import Unserved
+    from onward.store.runs.upkeep import Chores
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from onward.core.inbox import MessageKind
 from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
-from onward.store.messages import stirring
 from onward.store.rows import EffectRow, Message
+from onward.store.runs.messages import stirring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.inbox import MessageKind
 from onward.core.run import Reason
-from onward.store.messages import stirring
 from onward.store.rows import Message
+from onward.store.runs.messages import stirring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

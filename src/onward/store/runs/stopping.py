@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.run import TERMINAL, Reason, RunState
-from onward.store.ends import child_end, to_children, to_overdue, to_parent
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import RunRow
+from onward.store.runs.ends import child_end, to_children, to_overdue, to_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

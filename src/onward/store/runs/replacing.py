@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.chain import Link
-from onward.store.fitness import check_run
 from onward.store.hints import queue_subject
 from onward.store.rows import Started
+from onward.store.writing.fitness import check_run
 
 if TYPE_CHECKING:
     from onward.store.database import Tx

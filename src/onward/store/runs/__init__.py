@@ -1,0 +1,1 @@
+"""What becomes of runs, and what can be read of them: functions of one transaction."""
