@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -40,9 +41,16 @@ def _environment(python: Path, minor: int) -> Path:
     folder = ROOT / ".cache" / f"python3.{minor}"
     inside = folder / "bin" / "python"
     ready = folder / "ready"
-    if not ready.exists():
-        subprocess.run([str(python), "-m", "venv", "--clear", str(folder)], check=True)
-        install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, "msgspec>=0.18.6", "cronsim>=2.5", "pytest>=8"], check=True)
-        ready.touch()
+    folder.parent.mkdir(exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the tests of another process may be making it
+        if not ready.exists():
+            _make(python, folder, inside)
+            ready.touch()
     return inside
+
+
+def _make(python: Path, folder: Path, inside: Path) -> None:
+    subprocess.run([str(python), "-m", "venv", "--clear", str(folder)], check=True)
+    install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, "msgspec>=0.18.6", "cronsim>=2.5", "pytest>=8"], check=True)
