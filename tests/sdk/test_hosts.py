@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +14,7 @@ import uvloop
 
 import onward
 from onward import App, step, workflow
+from tests.pythons import pythons
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,3 +52,21 @@ def test_a_run_is_the_same_on_every_host(
 ) -> None:
     with asyncio.Runner(loop_factory=make_loop) as runner:
         assert runner.run(calculated(url)) == [-1.0, -2.0, -3.0]
+
+
+@pytest.mark.parametrize("place", [":memory:", "eager.db"])
+def test_a_host_may_let_its_tasks_begin_at_once(place: str, tmp_path: Path) -> None:
+    address = place if place == ":memory:" else str(tmp_path / place)
+    newest = pythons()[-1]  # such tasks came with 3.12
+
+    done = subprocess.run(
+        [newest, "-m", "tests.sdk.eager", address],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])},
+        cwd=Path(__file__).parents[2],
+    )
+
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [[n / -2, n / -2 - 1] for n in range(20)]

@@ -152,6 +152,9 @@ async def forbidden(what: str) -> None:
         case "bare coroutines":
             for each in asyncio.as_completed([note("a")]):
                 await each
+        case "a task factory":
+            loop = asyncio.get_running_loop()
+            loop.set_task_factory(lambda loop, code: asyncio.Task(code, loop=loop))
         case _:
             while True:  # noqa: ASYNC110 - that is the test
                 await asyncio.sleep(0)
@@ -165,6 +168,7 @@ async def forbidden(what: str) -> None:
         ("a socket", "in a workflow body reaches outside the run"),
         ("a process", "loop.subprocess_exec in a workflow body"),
         ("bare coroutines", "Use onward.as_completed, or pass tasks"),
+        ("a task factory", "would make tasks that the run does not know. Leave it out"),
     ],
 )
 async def test_what_would_not_replay_is_refused_at_the_line(app: App, what: str, says: str) -> None:

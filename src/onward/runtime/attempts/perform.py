@@ -94,7 +94,9 @@ class Performer:
         context.run(_enter, attempt)
         if self._observer.steps:
             self._observer.step_begun(scope, context)
-        task = self._loop.create_task(self._attempt(execution, call, attempt), context=context)
+        # Not by the loop: its task factory may begin at once, and this is the body's turn.
+        attempting = self._attempt(execution, call, attempt)
+        task = asyncio.Task(attempting, loop=self._loop, context=context)
         limit, shown = self._limit(execution, call)
         if limit > 0:
             self._deadlines.watch(call, limit / 1_000_000, lambda: _expire(call, task, shown))

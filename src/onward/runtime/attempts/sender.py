@@ -22,7 +22,7 @@ from onward.telemetry.events import emit, name_of
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Executor
     from contextvars import Context
 
@@ -65,8 +65,7 @@ class Sender:
         call.noted = attempt.noted
         if self._observer.steps:
             self._observer.step_begun(attempt.scope, context)
-        sending = self._send(execution, call, attempt, window)
-        return self._loop.create_task(sending, context=context)
+        return self._go(self._send(execution, call, attempt, window), context)
 
     def _begin(
         self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
@@ -177,7 +176,11 @@ class Sender:
     ) -> asyncio.Task[None]:
         """Ask the reconciler what became of a call."""
         _, context = self._begin(execution, call, tell)
-        return self._loop.create_task(self._ask(execution, call), context=context)
+        return self._go(self._ask(execution, call), context)
+
+    def _go(self, work: Coroutine[Any, Any, None], context: Context) -> asyncio.Task[None]:
+        # Not by the loop: its task factory may begin at once, before the run knows of the task.
+        return asyncio.Task(work, loop=self._loop, context=context)
 
     async def _ask(self, execution: Execution, call: EffectCall) -> None:
         answer, result = Answer.UNKNOWN, None

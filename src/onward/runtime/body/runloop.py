@@ -263,6 +263,22 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self.tasks.pop(task, None)
 
+    def get_task_factory(self) -> None:
+        """Say that there is none: every task is an ordinary one."""
+
+    def set_task_factory(self, factory: object) -> None:
+        """Refuse one: who makes a task here must name its branch.
+
+        Raises:
+            NotInBody: it is not None.
+        """
+        if factory is not None:
+            raise NotInBody(
+                "loop.set_task_factory",
+                "would make tasks that the run does not know",
+                "Leave it out: the tasks of a body begin in the order in which they are made",
+            )
+
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:

@@ -82,8 +82,9 @@ class Lane(Generic[Item, Answer]):
             self._task = self._spawn(self._drain())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        # Not by the loop: its task factory may begin at once, and so end before it is known here.
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work, name=self._name, context=self._context)
+        task = asyncio.Task(work, loop=loop, name=self._name, context=self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
