@@ -1,8 +1,9 @@
 """Starts and messages in a transaction of the caller's own: they happen if and when it commits.
 
 Such writes only insert. They lock no row of the engine, so a caller may keep its transaction open
-for as long as it likes, and they raise nothing that would abort it. (SQLite has one lock for a
-whole file: there, and only there, everybody waits for whoever has written and not committed.)
+for as long as it likes, and they raise nothing that would abort it. On Postgres a hint goes with
+the commit, as nobody else learns of it. (SQLite has one lock for a whole file: there, and only
+there, everybody waits for whoever has written and not committed.)
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Within:
         made = await self._fetch(caller, "insert_run", run._asdict())
         if made:
             await self._fetch(caller, "insert_run_data", run._asdict())
+            await self._hint(caller, "hint_start", queue=run.queue)
             return Started(run.uid, True, run.name, run.args_hash, made[0][0])  # noqa: FBT003
         there = await self._fetch(caller, "run_by_id", {"id": run.id})
         if not there:
@@ -83,7 +85,14 @@ class Within:
             StoreUnusable: the connection cannot carry writes to this store.
         """
         check_message(message)
-        await self._fetch(await self._admit(), "insert_mark", message._asdict())
+        caller = await self._admit()
+        await self._fetch(caller, "insert_mark", message._asdict())
+        await self._hint(caller, "hint_send", target=message.target)
+
+    async def _hint(self, caller: Caller, name: str, **given: object) -> None:
+        """Let workers know with the caller's commit, if the database can carry that."""
+        if self._admit.channel is not None:
+            await self._fetch(caller, name, {"channel": self._admit.channel, **given})
 
     async def _fetch(
         self, caller: Caller, name: str, given: dict[str, object]

@@ -27,9 +27,9 @@ ONLY_SQLITE = {
     "save_state", "spread_event", "stir_handler", "suspect_candidates", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
-    "claim", "commit", "drop_marks", "flow_candidates", "flow_keys", "history", "hold_lease",
-    "keep_aside", "lock_runs", "look", "oldest_marks", "place", "record", "ripen", "run_ends",
-    "runs_of_worker", "send", "start",
+    "claim", "commit", "drop_marks", "flow_candidates", "flow_keys", "hint_send", "hint_start",
+    "history", "hold_lease", "keep_aside", "lock_runs", "look", "oldest_marks", "place", "record",
+    "ripen", "run_ends", "runs_of_worker", "send", "start",
 }  # fmt: skip
 
 

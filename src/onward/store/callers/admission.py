@@ -26,6 +26,9 @@ class Admission(ABC):
     known: ClassVar[frozenset[str]]
     """The packages whose connections may be taken."""
 
+    channel: str | None = None
+    """Where a hint may be sent with the caller's commit; known once it was looked at."""
+
     def __init__(self, connection: object, where: str, *, waits: bool) -> None:
         self._connection = connection
         self._where = where

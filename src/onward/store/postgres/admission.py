@@ -24,11 +24,12 @@ class Place(NamedTuple):
 class Home(NamedTuple):
     """The store's own side.
 
-    `look` asks a connection where it is, `place` is where the store knows itself to be, and
-    `locate` lets it find that out again.
+    `channel` is where its workers listen. `look` asks a connection where it is, `place` is where
+    the store knows itself to be, and `locate` lets it find that out again.
     """
 
     schema: str
+    channel: str
     look: Statement
     place: Callable[[], Place | None]
     locate: Callable[[], Awaitable[None]]
@@ -49,7 +50,8 @@ class PostgresAdmission(Admission):
             raise self._refusal()
         home = self._home
         values = home.look.arrange({"schema": home.schema})
-        [[database, server_started, may_insert]] = await caller.fetch(home.look.sql, values)
+        looked = await caller.fetch(home.look.sql, values)
+        [[database, server_started, may_insert, may_hint]] = looked
         theirs = Place(database, server_started)
         if theirs != home.place() and self._waits:
             await home.locate()  # the server may have been started again since
@@ -61,6 +63,7 @@ class PostgresAdmission(Admission):
                 "is read-only, or its user may not insert runs and messages",
                 f"Grant USAGE on schema {home.schema}, and SELECT and INSERT on its tables",
             )
+        self.channel = home.channel if may_hint else None
         return caller
 
     def _drivers(self) -> str:

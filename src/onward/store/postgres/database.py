@@ -11,7 +11,7 @@ from onward.store.hints import Exchange
 from onward.store.migrations import missing
 from onward.store.postgres import batch, flow
 from onward.store.postgres.admission import Home, Place, PostgresAdmission
-from onward.store.postgres.listener import Listener
+from onward.store.postgres.listener import Listener, channel_of
 from onward.store.postgres.pool import Pool
 from onward.store.postgres.transaction import PostgresTx
 from onward.store.statements import Dialect
@@ -169,14 +169,15 @@ class PostgresDatabase:
     def within(self, connection: object, *, waits: bool = True) -> Within:
         """Return the store as seen from a caller's open transaction."""
         look = self._statements["place"]
-        home = Home(self._address.schema, look, lambda: self._place, self.locate)
+        channel = channel_of(self._address, self._namespace)
+        home = Home(self._address.schema, channel, look, lambda: self._place, self.locate)
         admit = PostgresAdmission(connection, self.where, home, waits=waits)
         return Within(admit, self._statements, self._namespace, self._clock)
 
     async def locate(self) -> None:
         """Learn which server this is, to compare with what callers' connections see."""
         schema = self._address.schema
-        [[database, started, _]] = await self.read(lambda tx: tx.fetch("place", schema=schema))
+        [[database, started, *_]] = await self.read(lambda tx: tx.fetch("place", schema=schema))
         self._place = Place(database, started)
 
     def tell(self, subjects: Iterable[str]) -> None:

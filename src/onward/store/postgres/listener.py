@@ -3,7 +3,8 @@
 The listening connection does nothing else: a driver may keep a session busy after preparing a
 statement, and a busy session is sent no notifications. Notifying is done after the commit, and one
 notification speaks for everything that gathered meanwhile, because a transaction that notifies
-takes a lock of the whole server when it commits.
+takes a lock of the whole server when it commits. Callers' own transactions do notify: nobody else
+learns when they commit, and that lock is not taken before.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ _PAYLOAD_MOST = 7000  # Postgres takes less than 8000 bytes
 _RECONNECT_SECONDS = 1.0
 
 
+def channel_of(address: PostgresAddress, namespace: str) -> str:
+    """Return the channel on which hints of a namespace are carried."""
+    name = hashlib.blake2b(f"{address.schema}/{namespace}".encode(), digest_size=12).hexdigest()
+    return f"onward_{name}"
+
+
 class Listener:
     """Carries hints from and to other processes, as long as the server is there."""
 
     def __init__(self, address: PostgresAddress, namespace: str, exchange: Exchange) -> None:
-        name = hashlib.blake2b(f"{address.schema}/{namespace}".encode(), digest_size=12).hexdigest()
-        self._channel = f"onward_{name}"
+        self._channel = channel_of(address, namespace)
         self._address = address
         self._exchange = exchange
         self._pool = Pool(address, 1)

@@ -11,4 +11,21 @@ SELECT current_database(),
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'INSERT')
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'SELECT')
                AND has_table_privilege(to_regclass('onward_mark')::oid, 'INSERT')
-           END, false);
+           END, false),
+       -- A transaction that has notified cannot be prepared for a commit in two phases.
+       current_setting('max_prepared_transactions') = '0'
+       AND has_function_privilege('pg_catalog.pg_notify(text, text)', 'EXECUTE');
+
+-- name: hint_start
+-- It is sent if and when the caller commits. A queue of notifications that is full would abort that.
+SELECT pg_notify(:channel, 'queue:' || :queue) WHERE pg_notification_queue_usage() < 0.5;
+
+-- name: hint_send
+-- Whoever works for the queue of the run sweeps up the message.
+SELECT pg_notify(:channel, 'queue:' || queue)
+FROM (
+    SELECT queue FROM onward_run WHERE namespace = :namespace AND uid = :target
+    UNION ALL
+    SELECT queue FROM onward_run WHERE namespace = :namespace AND id = :target AND newest = 1
+    LIMIT 1) AS target
+WHERE pg_notification_queue_usage() < 0.5;
