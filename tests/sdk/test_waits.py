@@ -12,6 +12,7 @@ from onward import App, Signal, step, workflow
 from onward.codec import decode
 from onward.engine.payloads import unpack
 from onward.errors import NotFound, NotInBody, RunCancelled, RunFailed
+from tests.sdk.watching import until_state
 
 if TYPE_CHECKING:
     from onward import Run
@@ -203,6 +204,44 @@ async def test_a_body_that_spins_is_stopped_and_named(
     async with app, app.worker():
         with pytest.raises(RunFailed, match=r"Spinning: forbidden .*test_waits"):
             await app.run(forbidden, "nothing")
+
+
+@workflow
+async def stuck(rounds: int) -> None:
+    gate = asyncio.Event()  # nobody opens it
+    async with asyncio.TaskGroup() as group:
+        group.create_task(gate.wait())
+        for _ in range(rounds):
+            await onward.sleep("1ms")
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+@pytest.mark.parametrize("warm", [0, 100])
+async def test_a_body_that_nothing_can_wake_fails_and_is_named(
+    app: App, rounds: int, warm: int
+) -> None:
+    async with app, app.worker(warm=warm):
+        with pytest.raises(RunFailed, match=r"can wake it; it waits in stuck .*test_waits"):
+            await app.run(stuck, rounds)
+
+
+@workflow
+async def patient() -> str:
+    gate = asyncio.Event()
+    try:
+        await asyncio.gather(gate.wait(), onward.sleep("1h"))
+    except asyncio.CancelledError:
+        await gate.wait()
+    return "never"
+
+
+async def test_a_cleanup_that_nothing_can_wake_ends_with_its_grace(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(patient)
+        await until_state(run, "waiting")
+        await run.cancel(grace="50ms")
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="30s")
 
 
 async def test_a_signal_cannot_be_waited_for_outside_a_run() -> None:

@@ -45,7 +45,7 @@ from onward.runtime.body.children import (
 from onward.runtime.body.divergence import Place, place_now
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.routing import step_run
-from onward.runtime.body.runloop import RunLoop, branch_now
+from onward.runtime.body.runloop import RunLoop, Stuck, branch_now
 from onward.runtime.body.waits import Strays
 from onward.runtime.context import body_now
 from onward.telemetry.events import emit
@@ -175,6 +175,12 @@ class Body:
         """Say whether tasks or calls of the code are not over."""
         calls = [call for call in self.calls.values() if not _only_listens(call)]
         return bool(calls) or any(not task.done() for task in self._loop.tasks)
+
+    def check_wait(self) -> None:
+        """Raise Stuck if nothing that the code waits for can come, unless it was told to stop."""
+        if not self.calls and self.cancelled is None:
+            where = self._loop.where_it_waits()
+            raise Stuck(f"no step, timer, signal or child can wake it; it waits in {where}")
 
     # --- the code asks ---------------------------------------------------------------------------
 

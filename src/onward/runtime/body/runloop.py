@@ -46,6 +46,10 @@ class Spinning(Exception):
     """A body ran on and on without waiting for anything."""
 
 
+class Stuck(Exception):
+    """A body waits for what nobody can bring it: there is no step, timer, signal or child."""
+
+
 class Handle:
     """A callback in the queue of a RunLoop, or a timer."""
 
@@ -191,12 +195,16 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         """Let go of who was told of timers; nothing runs here any more."""
         self._on_timer = on_timer
 
+    def where_it_waits(self) -> str:
+        """Return the places in the code at which its tasks wait, in words."""
+        places = [_place(frames[0]) for task in self.tasks if (frames := task.get_stack(limit=1))]
+        return ", ".join(places[:5])
+
     def _where_it_spins(self) -> str:
         for task in self.tasks:
             frames = task.get_stack(limit=1)
             if frames:
-                code = frames[0].f_code
-                return f"{code.co_qualname} ({code.co_filename}, line {frames[0].f_lineno})"
+                return _place(frames[0])
         return "a chain of callbacks"
 
     # --- what asyncio needs ---------------------------------------------------------------------
@@ -389,6 +397,11 @@ def _name_given() -> str | None:
         name: str | None = frame.f_locals.get("name")
         return name
     return None
+
+
+def _place(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{code.co_qualname} ({code.co_filename}, line {frame.f_lineno})"
 
 
 def _lay_to_rest(task: asyncio.Task[Any]) -> None:

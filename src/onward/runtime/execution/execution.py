@@ -27,7 +27,7 @@ from onward.runtime.body.children import ChildCall, PatchCall, StartCall
 from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
-from onward.runtime.body.runloop import Spinning
+from onward.runtime.body.runloop import Spinning, Stuck
 from onward.runtime.body.waits import Mailbox, Waits
 from onward.runtime.execution import endings
 from onward.runtime.execution.exits import Exits
@@ -304,8 +304,8 @@ class Execution:
                 self.body.advance()
                 self.write_todo()
             self._conclude()
-        except Spinning as spinning:
-            self.exits.end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(spinning))))
+        except (Spinning, Stuck) as error:
+            self.exits.end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(error))))
         except Exception as error:  # noqa: BLE001 - in a callback nobody else would hear of it
             self.break_off(error)
         finally:
@@ -393,7 +393,11 @@ class Execution:
                     self.do(call)
 
     def _rest(self) -> None:
-        """Wait for what is being worked on or, if there is nothing, leave the worker's hands."""
+        """Wait for what is being worked on or, if there is nothing, leave the worker's hands.
+
+        Raises:
+            Stuck: nothing would ever take it up again.
+        """
         if not self.is_idle:
             self._set_alarm()
         elif self._leaving and self._undone:
@@ -401,6 +405,7 @@ class Execution:
         elif self._is_held:
             self.exits.park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self.mail.seen))
         else:
+            self.body.check_wait()
             # One that was told to stop has its grace; then it ends, whatever nobody knows.
             is_stopping = self.body.cancelled is not None
             reason = None if is_stopping else self.waits.waits_for_somebody()
