@@ -242,3 +242,32 @@ def test_ctrl_c_ends_a_call_that_waits_and_the_worker_leaves_in_order(tmp_path: 
     with App(path).sync() as app:
         assert app.get("f").state() in ("ready", "waiting")
         assert app._call(app._app._store.served_queues()) == set()
+
+
+FORGOTTEN = """
+import sys
+from onward import App
+from shop import nod
+
+app = App(sys.argv[1]).sync()
+app.__enter__()
+worker = app.worker()
+worker.__enter__()
+print(app.run(nod))
+"""
+
+SHOP = """
+from onward import workflow
+
+@workflow
+async def nod() -> str:
+    return "yes"
+"""
+
+
+def test_a_process_ends_though_nobody_has_closed_its_app(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)  # or a workflow would keep the script's own names
+    (tmp_path / "script.py").write_text(FORGOTTEN)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "app.db")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("yes\n", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -120,10 +121,13 @@ class Background:
             yield value
         finally:
             self._failures.pop(thread, None)  # leaving raises it
-            try:
-                self.call(stay.leave())
-            finally:
-                self._failures.pop(thread, None)
+            # A body that nobody left is left when the interpreter ends: the thread of the loop
+            # stands still by then, and would never answer.
+            if not sys.is_finalizing():
+                try:
+                    self.call(stay.leave())
+                finally:
+                    self._failures.pop(thread, None)
 
     def _fail(self, thread: int, failure: BaseException) -> None:
         self._failures[thread] = failure
