@@ -142,7 +142,7 @@ class Conflict(UserError):
     def __str__(self) -> str:
         return (
             f"run id {self.id!r} is taken: {self.fact}. "
-            'Choose another id, or pass on_conflict="replace".'
+            'Choose another id, or start it with on_conflict="replace".'
         )
 
 

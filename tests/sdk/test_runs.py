@@ -189,3 +189,13 @@ async def test_a_queue_may_have_spaces_in_its_name(app: App) -> None:
     async with app, app.worker(queues=["night shift", "day shift"]):
         assert await app.run(echo.options(queue="night shift"), 1) == 1
         assert await app._store.served_queues() == {"night shift", "day shift"}
+
+
+async def test_a_look_at_a_result_takes_no_time(app: App) -> None:
+    async with app:
+        run = await app.start(echo, 8)
+        with pytest.raises(TimeoutError):
+            await run.result(timeout=0)
+        async with app.worker():
+            await run.result(timeout="30s")
+        assert await run.result(timeout=0) == 8

@@ -124,7 +124,7 @@ async def _rule(
     result: bytes | None = None,
 ) -> EffectRow:
     reason, by, version = said
-    if not reason.strip():
+    if not (reason and reason.strip()):
         raise BadInput("the reason of a verdict", "is empty", "Say why: others will read it")
 
     def rule(row: EffectRow, now: Instant) -> Ruling:

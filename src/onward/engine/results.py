@@ -57,6 +57,17 @@ class Results:
             for answer in answers:
                 answer.cancel()
 
+    async def end_now(self, uid: str, *, also_paused: bool = False) -> RunEnd:
+        """Return what came of a run that is over (or paused, if asked).
+
+        Raises:
+            TimeoutError: it is not.
+        """
+        for end in await self._store.ends([uid]):
+            if also_paused or end.state in TERMINAL:
+                return end
+        raise TimeoutError
+
     async def tick(self) -> None:
         """Look once at all runs that somebody waits for."""
         for end in await self._store.ends(list(self._waiting)):

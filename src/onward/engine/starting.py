@@ -105,10 +105,11 @@ def new_run(
 ) -> NewRun:
     """Return the row of a run that is to be started."""
     run_id = uid if options.id is None else check_id(options.id, "the run id")
-    if not -PRIORITY_MOST <= options.priority <= PRIORITY_MOST:
+    whole = type(options.priority) is int
+    if not (whole and -PRIORITY_MOST <= options.priority <= PRIORITY_MOST):
         raise BadInput(
-            f"priority {options.priority}",
-            f"is not between -{PRIORITY_MOST:,} and {PRIORITY_MOST:,}",
+            f"priority {options.priority!r}",
+            f"is no whole number between -{PRIORITY_MOST:,} and {PRIORITY_MOST:,}",
             "Use small numbers; 0 is the default",
         )
     return NewRun(

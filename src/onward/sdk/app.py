@@ -14,12 +14,13 @@ from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
-from onward.errors import BadInput, NoWorker, RunOver
+from onward.errors import BadInput, Conflict, NoWorker, RunOver
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker.worker import Options, Ports, Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
+from onward.sdk.functions import time_limit
 from onward.sdk.run import UNCHANGED, Run, RunInfo, info_of, send_signal
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
@@ -293,9 +294,11 @@ class App:
         followed = await following.fork(
             self._store, row.uid, step, edit=edited, result=result, id=new_id
         )
-        return self._followed(new_id or id, followed, row.name)
+        return self._followed(new_id or id, followed, row.name, is_new=new_id is not None)
 
-    def _followed(self, run_id: str, followed: Followed, name: str) -> Run[Any]:
+    def _followed(
+        self, run_id: str, followed: Followed, name: str, *, is_new: bool = False
+    ) -> Run[Any]:
         if followed.fate != "made" or followed.uid is None:
             raise RunOver(run_id, followed.why or f"it is {followed.state}, or was followed before")
         return self._handle(followed.uid, run_id, _known(name))
@@ -314,6 +317,7 @@ class App:
         Args:
             connection: asyncpg, psycopg (async) or SQLAlchemy (an async connection or session);
                 for a SQLite file sqlite3, aiosqlite or SQLAlchemy over it.
+            Conflict: another run has the `new_id`.
 
         Raises:
             StoreUnusable: the connection is of no kind that could be taken.
@@ -325,6 +329,8 @@ class App:
         await self._store.locate()
         return self._within(self._store.within(connection, waits=False))
 
+            if followed.fate == "taken" and is_new:
+                raise Conflict(run_id, f"it is {followed.state}")
     def _within(self, within: StoreWithin) -> Within:
         return Within(self._store, within, self._handle, self._version, self._observer)
 
@@ -412,7 +418,7 @@ def _all(known: Mapping[str, list[T]]) -> list[T]:
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:
     limits = Limits() if retry is None else Limits(retry)
-    return limits if timeout is None else replace(limits, timeout=duration(timeout))
+    return limits if timeout is None else replace(limits, timeout=time_limit(timeout))
 
 
 def _known(name: str) -> WorkflowDefinition | None:

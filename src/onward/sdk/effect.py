@@ -17,7 +17,7 @@ from onward.errors import BadInput, NotInBody
 from onward.runtime.body.body import Evicted
 from onward.runtime.body.effects import SETTLE, TIMEOUT, EffectDefinition, check_key, sending_now
 from onward.runtime.context import body_now, step_now
-from onward.runtime.definition import check_name
+from onward.sdk.functions import stored_name, time_limit
 from onward.sdk.reconciler import check_reconciler
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Effect(Generic[P, R]):
         definition = replace(
             old,
             retry=retry or old.retry,
-            timeout=old.timeout if timeout is None else duration(timeout),
+            timeout=old.timeout if timeout is None else time_limit(timeout),
         )
         _check_memory(definition)
         own_key = None if key is None else check_id(key, "the key of an effect")
@@ -224,21 +224,22 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         given = {"reconcile": reconcile, "retry": retry, "timeout": timeout, "settle": settle}
         given |= {"start_within": start_within, "remembers": remembers}
         return partial(effect, name=name, approve=approve, rate=rate, **cast("Any", given))
+    own_name = stored_name(fn, name, "effect")
     is_async = inspect.iscoroutinefunction(fn)
     if not is_async and timeout is None:
         raise BadInput(
-            f"effect {fn.__name__!r}",
+            f"effect {own_name!r}",
             "is not async, so nobody but its own code can end it in time",
             "State the timeout that its client library enforces: @effect(timeout=...)",
         )
     definition = EffectDefinition(
-        check_name(name or fn.__name__, "the name of an effect"),
+        own_name,
         fn,
         signature_of(fn),
         is_async,
         reconcile,
         retry,
-        TIMEOUT if timeout is None else duration(timeout),
+        TIMEOUT if timeout is None else time_limit(timeout),
         SETTLE if settle is None else duration(settle),
         approve,
         None if rate is None else _interval(rate),

@@ -124,6 +124,10 @@ class Run(Generic[R]):
     async def result(self, *, timeout: DurationLike | None = None, raise_paused: bool = False) -> R:
         """Wait until the run is over and return its result.
 
+        Args:
+            timeout: How long to wait; 0 looks once.
+            raise_paused: Whether to stop waiting when it is paused.
+
         Raises:
             TimeoutError: it was not over in time; the run goes on.
             RunFailed: it raised something, which is the cause; a registered type is raised itself.
@@ -132,10 +136,11 @@ class Run(Generic[R]):
         """
         refuse_in_body("waiting for a Run")
         limit = None if timeout is None else duration(timeout) / 1_000_000
-        async with asyncio.timeout(limit):
-            end = await self._results.end_of(self.uid, also_paused=raise_paused)
+        ask = self._results.end_now if limit == 0 else self._results.end_of
+        async with asyncio.timeout(limit or None):
+            end = await ask(self.uid, also_paused=raise_paused)
             while end.follower is not None:
-                end = await self._results.end_of(end.follower, also_paused=raise_paused)
+                end = await ask(end.follower, also_paused=raise_paused)
         return self._value(end)
 
     def _value(self, end: RunEnd) -> R:

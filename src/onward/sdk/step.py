@@ -17,12 +17,12 @@ from typing import (
 )
 
 from onward.codec import check_id, signature_of
-from onward.core.instant import duration
 from onward.engine.starting import check_tags
 from onward.errors import BadInput
 from onward.runtime.body.chunks import how_of_step
 from onward.runtime.context import body_now
-from onward.runtime.definition import Route, StepDefinition, check_name
+from onward.runtime.definition import Route, StepDefinition
+from onward.sdk.functions import stored_name, time_limit
 from onward.sdk.mapping import Mappable
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Step(Mappable[P, R], Generic[P, R]):
         definition = replace(
             old,
             retry=retry or old.retry,
-            timeout=old.timeout if timeout is None else duration(timeout),
+            timeout=old.timeout if timeout is None else time_limit(timeout),
             route=_route(old.route, queue, tags, limit),
         )
         if self._is_bound and definition.route is not None:
@@ -216,12 +216,12 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
             limit=limit,
         )
     definition = StepDefinition(
-        check_name(name or fn.__name__, "the name of a step"),
+        stored_name(fn, name, "step"),
         fn,
         signature_of(fn),
         inspect.iscoroutinefunction(fn),
         retry,
-        None if timeout is None else duration(timeout),
+        None if timeout is None else time_limit(timeout),
         compare,
         _route(None, queue, tags, limit),
     )

@@ -14,7 +14,8 @@ from onward.engine.starting import StartOptions, check_tags, new_run
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.chunks import how_of_workflow
 from onward.runtime.context import body_now, step_now
-from onward.runtime.definition import WorkflowDefinition, check_name
+from onward.runtime.definition import WorkflowDefinition
+from onward.sdk.functions import refuse_method, stored_name
 from onward.sdk.mapping import Mappable
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             )
         given = {name: value for name, value in changes.items() if value is not None}
         options = replace(self.start_options, **given)
+        if options.delay and options.at is not None:
+            raise BadInput("delay= and at=", "are two times to start at", "Give one of them")
         return Workflow(self.definition, options, tied=self._tied if tied is None else tied)
 
     def row(
@@ -197,12 +200,14 @@ def workflow(
     """
     if fn is None:
         return partial(workflow, name=name, queue=queue, retry=retry, strict=strict)
+    own_name = stored_name(fn, name, "workflow")
     if not inspect.iscoroutinefunction(fn):
         raise BadInput(
-            f"workflow {fn.__name__!r}", "is not an async function", "Write it with async def"
+            f"workflow {own_name!r}", "is not an async function", "Write it with async def"
         )
+    refuse_method(fn, own_name)
     definition = WorkflowDefinition(
-        check_name(name or fn.__name__, "the name of a workflow"),
+        own_name,
         fn,
         signature_of(fn),
         queue,
