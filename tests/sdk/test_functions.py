@@ -101,3 +101,9 @@ async def test_a_priority_is_a_whole_number(priority: Any) -> None:
 def test_no_time_at_all_is_no_time_limit(declare: Callable[[], object]) -> None:
     with pytest.raises(BadInput, match=r"timeout=.* leaves no time"):
         declare()
+
+
+def test_a_key_is_refused_for_a_database() -> None:
+    App(":memory:", key=None)
+    with pytest.raises(BadInput, match="key= is for a server"):
+        App(":memory:", key="secret")

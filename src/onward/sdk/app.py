@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from onward.codec import encode
@@ -19,8 +20,8 @@ from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker.worker import Options, Ports, Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
-from onward.sdk.inside import refuse_in_body
 from onward.sdk.functions import time_limit
+from onward.sdk.inside import refuse_in_body
 from onward.sdk.run import UNCHANGED, Run, RunInfo, info_of, send_signal
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
@@ -61,6 +62,7 @@ class App:
         url: A file name, or `postgresql://…`.
         namespace: The tenant; nothing is seen or done outside it.
         version: The version of your code, if runs are to be pinned to it.
+        key: What lets you in at a server; a database has its own ways.
         hints: A Redis (`redis://host:6379/0`) through which processes tell each other of changes.
             It holds nothing and may be away at any time; then changes are found by looking.
         metrics: Is told what happens in numbers; see `onward.telemetry.Metrics`.
@@ -83,10 +85,11 @@ class App:
 
     def __init__(  # noqa: PLR0913 - each is a thing of its own that one may want
         self,
-        url: str = "onward.db",
+        url: str | PathLike[str] = "onward.db",
         *,
         namespace: str = "default",
         version: str | None = None,
+        key: str | None = None,
         hints: str | None = None,
         metrics: Metrics | None = None,
         on_attention: OnAttention | None = None,
@@ -94,7 +97,9 @@ class App:
         chance: Chance | None = None,
         spawn: Spawn | None = spawn_thread,
     ) -> None:
-        self._url = url
+        if key is not None:
+            raise BadInput("key=", "is for a server, and this is a database", "Leave it out")
+        self._url = fspath(url) if isinstance(url, PathLike) else url
         self._namespace = namespace
         self._version = version
         self._clock = clock
@@ -105,12 +110,17 @@ class App:
             clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
         )
         self._users = 0
+        self._is_open = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Lock()
         self.effects = Effects(self._opened)
         """The ledger of effects: what waits for somebody, and verdicts."""
 
     @property
     def _store(self) -> Store:
         refuse_in_body("a call of the App")
+        if self._is_open and asyncio._get_running_loop() not in (None, self._loop):
+            raise _elsewhere()
         return self._opened
 
     def _open_store(self, hints: str | None = None) -> Store:
@@ -124,11 +134,26 @@ class App:
         )
 
     async def __aenter__(self) -> Self:
-        if not self._users:
-            await self._store.__aenter__()
-            self._results = Results(self._store)
+        self._come_into_loop()
         self._users += 1
+        try:
+            async with self._turn:
+                if not self._is_open:
+                    await self._store.__aenter__()
+                    self._results = Results(self._store)
+                    self._is_open = True
+        except BaseException:
+            self._users -= 1
+            raise
         return self
+
+    def _come_into_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._users or self._turn.locked():
+                raise _elsewhere()
+            # A lock belongs to the loop in which somebody had to wait for it.
+            self._loop, self._turn = loop, asyncio.Lock()
 
     async def __aexit__(
         self,
@@ -137,7 +162,10 @@ class App:
         trace: TracebackType | None,
     ) -> None:
         self._users -= 1
-        if not self._users:
+        async with self._turn:
+            if self._users or not self._is_open:
+                return
+            self._is_open = False
             await self._results.close()
             await self._observer.close()
             await self._store.__aexit__(kind, error, trace)
@@ -287,6 +315,7 @@ class App:
 
         Raises:
             NotFound: history has no such step.
+            Conflict: another run has the `new_id`.
             RunOver: another run has taken its place, or it is still running.
         """
         row = await self._store.newest(id)
@@ -300,6 +329,8 @@ class App:
         self, run_id: str, followed: Followed, name: str, *, is_new: bool = False
     ) -> Run[Any]:
         if followed.fate != "made" or followed.uid is None:
+            if followed.fate == "taken" and is_new:
+                raise Conflict(run_id, f"it is {followed.state}")
             raise RunOver(run_id, followed.why or f"it is {followed.state}, or was followed before")
         return self._handle(followed.uid, run_id, _known(name))
 
@@ -317,7 +348,6 @@ class App:
         Args:
             connection: asyncpg, psycopg (async) or SQLAlchemy (an async connection or session);
                 for a SQLite file sqlite3, aiosqlite or SQLAlchemy over it.
-            Conflict: another run has the `new_id`.
 
         Raises:
             StoreUnusable: the connection is of no kind that could be taken.
@@ -329,8 +359,6 @@ class App:
         await self._store.locate()
         return self._within(self._store.within(connection, waits=False))
 
-            if followed.fate == "taken" and is_new:
-                raise Conflict(run_id, f"it is {followed.state}")
     def _within(self, within: StoreWithin) -> Within:
         return Within(self._store, within, self._handle, self._version, self._observer)
 
@@ -414,6 +442,12 @@ class App:
 
 def _all(known: Mapping[str, list[T]]) -> list[T]:
     return [each for same_name in known.values() for each in same_name]
+
+
+def _elsewhere() -> BadInput:
+    return BadInput(
+        "an App", "is open in another event loop or process", "Make an App of its own for this one"
+    )
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:

@@ -43,6 +43,8 @@ def parse(url: str) -> SqliteAddress | PostgresAddress:
     Raises:
         BadStoreUrl: it is none of these.
     """
+    if not isinstance(url, str):
+        raise BadStoreUrl(repr(url), "is no text")
     if not url.strip() or "\0" in url:
         raise BadStoreUrl(url, "is empty or holds a NUL")
     scheme, mark, rest = url.partition("://")

@@ -1,0 +1,97 @@
+"""An app that is opened and closed: by several at once, in several loops, and in a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path  # noqa: TC003 - pytest's own annotations
+from typing import Any
+
+import pytest
+
+from onward import App, workflow
+from onward.errors import BadInput, BadStoreUrl
+
+
+@workflow
+async def twice(n: int) -> int:
+    return 2 * n
+
+
+async def test_an_app_that_several_open_at_once_is_one_app(app: App) -> None:
+    async def use(n: int) -> int:
+        async with app, app.worker():
+            return await app.run(twice, n)
+
+    assert await asyncio.gather(*map(use, range(5))) == [0, 2, 4, 6, 8]
+
+
+async def test_an_app_that_one_leaves_while_another_comes_stays_open(app: App) -> None:
+    async def use(n: int) -> str:
+        async with app:
+            return (await app.start(twice, n)).id
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(20):
+            group.create_task(use(n))
+            await asyncio.sleep(0)
+
+
+async def test_an_open_app_is_refused_in_another_loop(app: App) -> None:
+    async def come_in() -> None:
+        async with app:
+            pass
+
+    def elsewhere(work: Any) -> BadInput:
+        with pytest.raises(BadInput, match="Make an App of its own") as refused:
+            asyncio.run(work)
+        return refused.value
+
+    async with app:
+        await asyncio.to_thread(elsewhere, come_in())
+        await asyncio.to_thread(elsewhere, app.start(twice, 1))
+        assert (await app.start(twice, 1)).id
+
+
+def test_an_app_may_be_used_in_one_loop_after_another(tmp_path: Path) -> None:
+    app = App(tmp_path / "app.db")
+
+    async def use() -> list[int]:
+        async with app, app.worker():
+            return await asyncio.gather(*(app.run(twice, n) for n in range(3)))
+
+    assert asyncio.run(use()) == asyncio.run(use()) == [0, 2, 4]
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_is_told_that_the_app_is_its_parents(tmp_path: Path) -> None:
+    app = App(tmp_path / "app.db")
+    opened, over = threading.Event(), threading.Event()
+
+    async def keep_open() -> None:
+        async with app:
+            opened.set()
+            await asyncio.to_thread(over.wait)
+
+    keeper = threading.Thread(target=asyncio.run, args=(keep_open(),))
+    keeper.start()
+    opened.wait()
+    child = os.fork()
+    if not child:
+        try:
+            asyncio.run(app.start(twice, 1))
+        except BadInput:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    over.set()
+    keeper.join()
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
+@pytest.mark.parametrize("url", [None, 3])
+def test_what_is_no_address_is_refused(url: Any) -> None:
+    with pytest.raises(BadStoreUrl, match="is no text"):
+        App(url)
