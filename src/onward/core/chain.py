@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from onward.core.decision import Decision, Moved, Refused
+from onward.core.digest import digest
 from onward.core.replay.record import RecordKind
 from onward.core.run import TERMINAL, Returned, Run, RunState, Superseded, advance
 from onward.core.value import Value
@@ -87,13 +88,26 @@ def follow(
     return Moved(run)
 
 
-def root(link: Link, old_root: str, new_uid: str) -> str:
-    """Return the root that effect keys of the new run are made of.
+def origin(link: Link, old: str, old_origin: str | None) -> str | None:
+    """Return what the effect keys of the new run are made of; None: of its own uid.
 
-    Only a retry keeps it: it is the same work again, so an effect that happened must not happen
-    twice. After the others the same identity means another effect.
+    A retry keeps it: it is the same work again, so an effect that happened must not happen twice.
+    After the others the same identity means another effect. But if a child goes on as a new run,
+    and its parent does all of it again, that is the same work, too.
     """
-    return old_root if link is Link.RETRY else new_uid
+    if link is Link.RETRY:
+        return old_origin or old
+    if link is Link.CONTINUE and old_origin is not None:
+        return digest("continued", old_origin)
+    return None
+
+
+def child_origin(parent: str, identity: str) -> str:
+    """Return the origin of a child that ends with its parent, which has this origin or uid.
+
+    It is the same when the parent is retried and asks for the child again.
+    """
+    return digest("child", parent, identity)
 
 
 def carried(link: Link) -> frozenset[Carried]:

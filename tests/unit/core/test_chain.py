@@ -11,12 +11,13 @@ from onward.core.chain import (
     Member,
     Outcome,
     carried,
+    child_origin,
     copied,
     culprit_of,
     follow,
+    origin,
     read_culprit,
     retry_cut,
-    root,
     tip,
 )
 from onward.core.decision import Decision, Moved, Refused
@@ -95,9 +96,20 @@ def test_a_run_does_not_continue_over_open_branches() -> None:
     assert isinstance(follow(RUNNING, Link.CONTINUE, now=0, unsettled=True), Refused)
 
 
-def test_only_a_retry_keeps_the_root_of_effect_keys() -> None:
-    assert root(Link.RETRY, "old", "new") == "old"
-    assert [root(link, "old", "new") for link in Link if link is not Link.RETRY] == ["new"] * 3
+def test_only_a_retry_keeps_what_effect_keys_are_made_of() -> None:
+    assert origin(Link.RETRY, "old", None) == "old"
+    assert origin(Link.RETRY, "old", "first") == "first"
+    assert [origin(link, "old", None) for link in Link if link is not Link.RETRY] == [None] * 3
+    assert [origin(link, "old", "first") for link in (Link.FORK, Link.REPLACE)] == [None] * 2
+
+
+def test_a_child_that_goes_on_as_a_new_run_has_other_keys_and_the_same_in_a_retry() -> None:
+    first = child_origin("parent", "order#1")
+
+    assert first == child_origin("parent", "order#1") != child_origin("parent", "order#2")
+    second = origin(Link.CONTINUE, "old", first)
+    assert second == origin(Link.CONTINUE, "other", first)
+    assert len({first, second, origin(Link.CONTINUE, "old", second)}) == 3
 
 
 def test_what_a_new_run_takes_over_depends_on_how_it_follows() -> None:

@@ -103,7 +103,9 @@ EARLY: dict[tuple[str, str], EffectState] = {
     **{(name, "verdict: ask_again"): EffectState.NEEDS_RECONCILE for name in ("asking", "stuck")},
     ("trying", "inherited"): EffectState.FAILED,
     ("failed", "inherited"): EffectState.FAILED,
-    ("rejected", "inherited"): EffectState.PLANNED,
+    **{(name, "inherited"): EffectState.PLANNED for name in ("planned", "unapproved", "rejected")},
+    ("asking", "inherited"): EffectState.NEEDS_RECONCILE,
+    ("stuck", "inherited"): EffectState.INDETERMINATE,
 }
 LATE = EARLY | {
     ("asking", "reconciler: not_applied"): EffectState.FAILED,
@@ -327,7 +329,7 @@ def test_a_retry_of_the_run_gets_attempts_of_its_own_and_keeps_what_is_applied()
 
     assert moved(again, Sent()).attempt == 1
     assert isinstance(advance(APPLIED, Inherited(), WITHOUT, now=NOW), Ignored)
-    assert isinstance(advance(STUCK, Inherited(), WITHOUT, now=NOW), Ignored)
+    assert moved(STUCK, Inherited()) == changed(STUCK, version=STUCK.version + 1)
 
 
 @settings(max_examples=300)

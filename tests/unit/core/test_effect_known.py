@@ -97,6 +97,9 @@ EARLY: dict[tuple[str, str], EffectState] = {
         (name, "verdict: ask_again"): EffectState.NEEDS_RECONCILE for name in ("repeating", "stuck")
     },
     **{(name, "inherited"): EffectState.FAILED for name in ("trying", "failed")},
+    ("planned", "inherited"): EffectState.PLANNED,
+    ("repeating", "inherited"): EffectState.NEEDS_RECONCILE,
+    ("stuck", "inherited"): EffectState.INDETERMINATE,
 }
 LATE = EARLY | {
     ("repeating", "reconciler: not_applied"): EffectState.FAILED,

@@ -20,7 +20,7 @@ from onward.core.effect.facts import (
     Sent,
     Verdict,
 )
-from onward.core.effect.ledger import UNCERTAIN, Effect, EffectState, Terms, settled, window
+from onward.core.effect.ledger import FINAL, UNCERTAIN, Effect, EffectState, Terms, settled, window
 from onward.core.instant import instant_text
 from onward.core.retry import RECONCILING, Again, Failure, decide, has_more
 from onward.core.value import changed
@@ -245,4 +245,8 @@ def _inherited(effect: Effect, now: Instant) -> Decision[Effect]:
         return Moved(planned(approve=True))  # it was rejected: the retry has to ask again
     if effect.state is EffectState.FAILED:
         return Moved(changed(effect, attempt=0, asks=0, due=now))
-    return Ignored(f"it is {effect.state} for the retry as well")
+    if effect.state in FINAL:
+        return Ignored(f"it is {effect.state} for the retry as well")
+    if effect.state is EffectState.IN_FLIGHT:
+        return Refused("it is in flight: what became of that comes first")
+    return Moved(effect)  # what is said of it from now on is said to the retry

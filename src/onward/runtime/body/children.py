@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode, decode_error, encode, encode_error
+from onward.core.chain import child_origin
 from onward.core.digest import digest
 from onward.core.ids import RANDOM_BITS, uid7
 from onward.core.replay import Record, RecordKind, RecordState
@@ -239,8 +240,11 @@ def tied_child(kept: bytes) -> str | None:
 def born(start: NewRun, parent: Claimed, identity: str, asked_at: Instant) -> NewRun:
     """Return the row of a run that a body starts."""
     uid = child_uid(parent.uid, identity, asked_at)
+    # One that outlives its parent is nobody's work but its own.
+    origin = child_origin(parent.origin or parent.uid, identity) if start.tied else None
     return start._replace(
         uid=uid,
+        origin=origin,
         id=start.id or uid,
         parent=parent.uid,
         parent_identity=identity,

@@ -143,6 +143,8 @@ class EffectCall(Awaited):
         """What its handler has noted."""
         self.asked_at: Instant | None = None
         """When its reconciler was last asked."""
+        self.looks = 0
+        """How often somebody has looked whether the run that has its row is over."""
         self.task: asyncio.Task[None] | None = None
 
     def key(self, run: Claimed) -> str:

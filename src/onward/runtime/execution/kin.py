@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
-    from onward.core.instant import Duration
+    from onward.core.instant import Duration, Instant
     from onward.runtime.body.body import Body
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 LOOK_FIRST: Duration = SECOND // 20
 LOOK_MOST: Duration = 30 * SECOND
 """How soon, and at last how seldom, a run looks for the end of one that does not tell it."""
+
+
+def look_at(now: Instant, looks: int) -> Instant:
+    """Return when to look again for the end of a run, after so many looks in vain."""
+    return now + min(LOOK_MOST, LOOK_FIRST << min(looks, 20))
 
 
 class Kin:
@@ -154,7 +159,7 @@ class Kin:
             self._over(call, told, None)
 
     def _later(self, call: ChildCall | StartCall) -> None:
-        call.due = self._host.now() + min(LOOK_MOST, LOOK_FIRST << min(call.looks, 20))
+        call.due = look_at(self._host.now(), call.looks)
         call.looks += 1
         self._execution.waits.add(call)
         self._execution.pump()

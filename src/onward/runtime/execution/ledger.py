@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from onward.codec import decode_error, encode_error
 from onward.core.decision import Moved
 from onward.core.effect import (
+    FINAL,
     Effect,
     EffectState,
     GivenUp,
@@ -34,6 +35,7 @@ from onward.engine.effects import as_effect
 from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
 from onward.runtime.body.effects import EffectCall
+from onward.runtime.execution.kin import look_at
 from onward.runtime.execution.telling import tell_effect
 from onward.telemetry.failpoints import failpoint
 
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
-    from onward.store.rows import EffectRow, EffectWrite
+    from onward.store.rows import EffectRow, EffectWrite, RunEnd
     from onward.store.writing.writer import Outcome
 
 
@@ -66,7 +68,7 @@ class Ledger:
 
     def take(self, call: EffectCall) -> None:
         """Take up a call: one that is new is sent, of another the ledger knows."""
-        if call.is_kept or self._execution.claimed.origin is not None:
+        if call.is_kept or self._execution.claimed.attempt > 1:
             self.look(call)
         else:
             self.go_on(call)
@@ -92,12 +94,38 @@ class Ledger:
             self.go_on(call)
         elif row.args_hash != call.args_hash:
             self._execution.misfit(call, row.args_hash)
+        elif row.run != self._execution.uid and not settled(as_effect(row)):
+            self._ask_holder(call, row, asked)
         else:
-            latest = row.read_at + self._host.clock.monotonic() - asked
-            ours = _by_our_time(as_effect(row), self._host.now(), row.read_at, latest)
-            call.take_up_row(row, ours)
-            self._recall(call, row)
+            self._take_up(call, row, asked)
         self._execution.pump()
+
+    def _ask_holder(self, call: EffectCall, row: EffectRow, asked: int) -> None:
+        """See whether the run that has the row is over: it may be about to settle it."""
+        self.busy += 1
+        over = self._host.errands.end_of(row.run)
+        over.add_done_callback(lambda done: self._held(call, row, asked, done))
+
+    def _held(
+        self, call: EffectCall, row: EffectRow, asked: int, done: asyncio.Future[RunEnd | None]
+    ) -> None:
+        self.busy -= 1
+        if done.cancelled() or self._execution.is_stopped:
+            return
+        if done.exception() is None and done.result() is not None:
+            self._take_up(call, row, asked)
+        else:  # it was told to end with its parent, of which this one is part of a retry
+            call.has_news = True
+            call.due = look_at(self._host.now(), call.looks)
+            call.looks += 1
+            self._execution.waits.add(call)
+        self._execution.pump()
+
+    def _take_up(self, call: EffectCall, row: EffectRow, asked: int) -> None:
+        latest = row.read_at + self._host.clock.monotonic() - asked
+        ours = _by_our_time(as_effect(row), self._host.now(), row.read_at, latest)
+        call.take_up_row(row, ours)
+        self._recall(call, row)
 
     def _recall(self, call: EffectCall, row: EffectRow) -> None:
         """Go on from a row that another stay of the run, another run or an operator has written."""
@@ -105,7 +133,7 @@ class Ledger:
         if call.effect.state is EffectState.IN_FLIGHT:
             gone = InterruptedError("its worker was gone before the call had answered")
             self.lost(call, pack(encode_error(gone)))
-        elif inherits and call.effect.state is EffectState.FAILED:
+        elif inherits and call.effect.state not in FINAL:
             self._move(call, Inherited())
         elif settled(call.effect):
             self._close(call, row.result, row.error)
@@ -115,10 +143,10 @@ class Ledger:
     def go_on(self, call: EffectCall) -> None:
         """Do what is next for a call: plan, send, ask, or wait."""
         effect = call.effect
-        if effect.state is EffectState.PLANNED and effect.version == 0 and not effect.approved:
-            self._plan(call)
-        elif call.has_news:
+        if call.has_news:
             self.look(call)
+        elif effect.state is EffectState.PLANNED and effect.version == 0 and not effect.approved:
+            self._plan(call)
         elif call.waits_for_somebody:
             call.due = None
             self._execution.waits.add(call)

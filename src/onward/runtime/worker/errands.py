@@ -107,10 +107,11 @@ class Errands:
 
     async def _elapsed(self, run: Claimed) -> Duration:
         """Return the time since the first attempt of a run began."""
-        began = run.started_at
-        if run.origin is not None:
-            with contextlib.suppress(NotFound):  # it may have been pruned
-                began = (await self._store.run(run.origin)).started_at
+        began, before, number = run.started_at, run.follows, run.attempt
+        with contextlib.suppress(NotFound):  # it may have been pruned
+            while number > 1 and before is not None:
+                row = await self._store.run(before)
+                began, before, number = row.started_at, row.follows, row.attempt
         return 0 if began is None else await self._store.now() - began
 
     def go_on(self, execution: Execution, arguments: Arguments, move: Move) -> asyncio.Future[bool]:

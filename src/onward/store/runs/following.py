@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onward.core.chain import Carried, Link, carried
+from onward.core.chain import Carried, Link, carried, origin
 from onward.core.chain import follow as decide
 from onward.core.decision import Moved, Refused
 from onward.core.run import TERMINAL, Reason, Run, RunState
@@ -152,7 +152,8 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         link=link,
         delay_in=wish.delay_in,
         keeps_deadline=int(Carried.DEADLINE in takes),
-        is_retry=int(link is Link.RETRY),
+        attempt=old.attempt + 1 if link is Link.RETRY else 1,
+        origin=origin(link, old.uid, old.origin),
         seq=cut if wish.edited is not None else min(last, max(0, cut - 1)),
         **both,
     )

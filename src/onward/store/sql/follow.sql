@@ -32,8 +32,7 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.root END,
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.tied ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
-       CASE WHEN CAST(:is_retry AS BIGINT) = 1 THEN o.attempt + 1 ELSE 1 END,
-       CASE WHEN CAST(:is_retry AS BIGINT) = 1 THEN coalesce(o.origin, o.uid) END, o.handler,
+       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler,
        t.now + t.delay_in, t.now, t.now
 FROM onward_run o,
      (SELECT CAST(:now AS BIGINT) AS now, CAST(:delay_in AS BIGINT) AS delay_in) t

@@ -36,8 +36,10 @@ CREATE TABLE onward_worker (
 -- Narrow on purpose: each claim rewrites the row. Payloads are in onward_run_data.
 --
 -- `root` is the topmost run of its tree, and a `tied` run is cancelled when its parent ends.
--- `follows` is the run before it under the same id and `link` says how; `origin` is the first of a
--- line of retries. `parked_by` lists the code that did not fit its history.
+-- `follows` is the run before it under the same id and `link` says how. The keys of effects are made
+-- of `origin`, or else of the uid: in a line of retries it is the uid of the first, in a child that
+-- ends with its parent a hash of the parent's and of the call. `parked_by` lists the code that did
+-- not fit its history.
 CREATE TABLE onward_run (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
