@@ -168,6 +168,9 @@ async def test_attempts_are_logged_without_data(memory: App) -> None:
 
     told = [event for event in log.events if str(event).startswith(("step", "effect"))]
     assert told == ["step.retried", "step.failed", "effect.waits"]
+    assert [line for line in log.lines if "attempt 2" in line] == [
+        f"effect pay of run {run.id}, attempt 2, failed: ConnectionError"
+    ]
     assert SECRET not in "\n".join(log.lines)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logging.getLogger("onward").addHandler(logging.NullHandler())
 
 _RUN = "run %(run)s of %(workflow)s "
-_STEP = "step %(step)s of run %(run)s, attempt %(attempt)s, "
+_STEP = "%(kind)s %(step)s of run %(run)s, attempt %(attempt)s, "
 
 
 class Event(NamedTuple):

@@ -169,6 +169,7 @@ class Reporter(Observer):
         emit(
             _step_event(outcome, retrying=retrying),
             scope,
+            kind=scope.kind,
             outcome=outcome,
             seconds=None if scope.begun is None else seconds,
             error=name_of(error),

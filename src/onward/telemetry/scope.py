@@ -76,17 +76,23 @@ class RunScope:
 
 
 class StepScope:
-    """One attempt of a step. Its code is never replayed, so it is never silent."""
+    """One attempt of a step or, by its `kind`, of an effect.
 
-    __slots__ = ("attempt", "begun", "identity", "of", "span", "step")
+    Its code is never replayed, so it is never silent.
+    """
+
+    __slots__ = ("attempt", "begun", "identity", "kind", "of", "span", "step")
 
     silent = False
 
-    def __init__(self, of: RunScope, step: str, identity: str, attempt: int) -> None:
+    def __init__(
+        self, of: RunScope, step: str, identity: str, attempt: int, kind: str = "step"
+    ) -> None:
         self.of = of
         self.step = step
         self.identity = identity
         self.attempt = attempt
+        self.kind = kind
         self.begun: int | None = None
         self.span: Span | None = None
 

@@ -72,7 +72,7 @@ class Sender:
     ) -> tuple[Attempt, Context]:
         """Return a context in which code is part of the run as that of a step is."""
         number = call.effect.attempt
-        scope = StepScope(execution.scope, call.name, call.identity, number)
+        scope = StepScope(execution.scope, call.name, call.identity, number, "effect")
         attempt = Attempt(
             execution.claimed,
             call.name,
