@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from onward import Applied, NotApplied, effect, effect_key, step, workflow
+from onward import Applied, NotApplied, Retry, effect, effect_key, step, workflow
 from tests.e2e.engine.outside import VARIABLE, note
 from tests.e2e.engine.shapes import (
     branch,
@@ -72,7 +72,11 @@ async def find_payment(cents: int, *, key: str) -> Applied[int] | NotApplied:
     return Applied(cents) if gate(f"paid.{key}").exists() else NotApplied()
 
 
-@effect(reconcile=find_payment, timeout="200ms", settle="100ms", start_within="1s")
+# So often no machine is so busy that it begins too late.
+OFTEN = Retry(attempts=20, first="20ms", factor=1, most="20ms")
+
+
+@effect(reconcile=find_payment, retry=OFTEN, timeout="200ms", settle="100ms", start_within="1s")
 async def pay(cents: int) -> int:
     with gate(f"paid.{effect_key()}").open("a") as receipt:
         receipt.write(f"{cents}\n")

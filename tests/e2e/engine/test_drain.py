@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING
 
 from onward import App
@@ -17,7 +16,7 @@ from tests.e2e.engine.witness import Witness
 if TYPE_CHECKING:
     from tests.e2e.engine.supervisor import Crew
 
-LONG_LEASE = ("--lease", "60")
+LONG_LEASE = ("--lease", "3600")
 
 
 async def test_a_step_that_runs_at_sigterm_comes_to_its_end_and_is_not_done_again(
@@ -54,13 +53,10 @@ async def test_a_step_that_takes_too_long_is_given_up_and_taken_by_another_worke
 
         leaving.send(signal.SIGTERM)
         assert await leaving.status() == 0
-        left = time.monotonic()
-        await until(lambda: len(deeds(crew.log)) == 3)
-        seconds = time.monotonic() - left
+        await until(lambda: len(deeds(crew.log)) == 3)  # long before its lease would have ended
 
         gate("gate").touch()
         assert await run.result(timeout=PATIENCE_SECONDS) == [2, "gate", 4]
-        assert seconds < 5, "nobody waited for the lease"
         assert sorted(times_done(crew.log, run.uid).values()) == [1, 1, 2]
         assert (await store.run(run.uid)).crashes == 0
         await Witness(store).look()

@@ -27,12 +27,12 @@ RUNS = 200
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_200_runs_end_well_with_two_workers_in_each_of_three_processes(crew: Crew) -> None:
     async with open_store(crew.url) as store, App(crew.url) as app:
-        processes = [crew.launch("--workers", "2") for _ in range(3)]
-        started = [(await start(app, n), SHAPES[n % len(SHAPES)], n) for n in range(RUNS)]
+        processes = [crew.launch("--workers", "2", "--slots", "10") for _ in range(3)]
         for process in processes:
             await process.up()
+        started = [(await start(app, n), SHAPES[n % len(SHAPES)], n) for n in range(RUNS)]
 
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(2 * PATIENCE_SECONDS):
             for run, shape, n in started:
                 assert await run.result() == shape.comes_to(n)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -14,10 +13,12 @@ from onward.store.clock import spawn_thread
 def test_calls_share_no_more_threads_than_allowed() -> None:
     threads = StepThreads(3, spawn_thread)
     seen: set[str] = set()
+    all_are_here = threading.Barrier(3)
 
     def work(n: int) -> int:
         seen.add(threading.current_thread().name)
-        time.sleep(0.001)
+        if n < 3:
+            all_are_here.wait(10)
         return n
 
     answers = [threads.submit(work, n) for n in range(50)]
