@@ -75,7 +75,7 @@ async def hand(url: str) -> AsyncIterator[Hand]:
         await connection.close()
 
 
-async def until(holds: Callable[[], Awaitable[object]], seconds: float = 10) -> None:
+async def until(holds: Callable[[], Awaitable[object]], seconds: float = 30) -> None:
     """Wait until something holds; fail if it does not within the time."""
     async with asyncio.timeout(seconds):
         while not await holds():  # noqa: ASYNC110 - another process makes it so

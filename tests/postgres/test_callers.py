@@ -1,7 +1,6 @@
 """A transaction that a caller of ours keeps open holds nobody up."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -33,20 +32,19 @@ async def caller(url: str, store: Store) -> AsyncIterator[Hand]:
         yield hands
 
 
-async def crowd(store: Store, fences: dict[str, int]) -> float:
-    """Let everybody record, send and start something at once; return how many seconds it took."""
-    began = time.monotonic()
+async def crowd(store: Store, fences: dict[str, int]) -> None:
+    """Let everybody record, send and start something at once."""
     writer = store.writer(WORKER)
     commits = [writer.commit(Commit(u, f, (a_record(u),))) for u, f in fences.items()]
     sends = [store.send(a_message(uid)) for uid in fences]
     starts = [store.start(a_run(f"new-{uid}")) for uid in fences]
-    outcomes, sent, started = await asyncio.gather(
-        asyncio.gather(*commits), asyncio.gather(*sends), asyncio.gather(*starts)
-    )
+    async with asyncio.timeout(20):
+        outcomes, sent, started = await asyncio.gather(
+            asyncio.gather(*commits), asyncio.gather(*sends), asyncio.gather(*starts)
+        )
     assert {outcome.fate for outcome in outcomes} == {Fate.DONE}
     assert {answer.fate for answer in sent} == {"delivered"}
     assert all(answer.created for answer in started)
-    return time.monotonic() - began
 
 
 async def fences_of(store: Store) -> dict[str, int]:
@@ -59,7 +57,7 @@ async def test_an_open_transaction_of_a_caller_holds_nobody_up(postgres_url: str
     async with open_store(postgres_url) as store:
         fences = await fences_of(store)
         async with caller(postgres_url, store) as theirs:
-            assert await crowd(store, fences) < 5
+            await crowd(store, fences)
             assert await store.sweep() == 0
             ends = [Commit(u, f, move=Move("succeeded")) for u, f in fences.items()]
             outcomes = await asyncio.gather(*map(store.writer(WORKER).commit, ends[1:]))
@@ -99,7 +97,7 @@ async def test_a_start_of_an_id_that_a_caller_holds_makes_no_other_start_wait(
         fences = await fences_of(store)
         async with caller(postgres_url, store) as theirs, asyncio.TaskGroup() as tasks:
             same = tasks.create_task(store.start(a_run("ours", id="id of theirs")))
-            assert await crowd(store, fences) < 5
+            await crowd(store, fences)
             assert not same.done()
             await theirs.commit()
         assert (same.result().uid, same.result().created) == ("theirs", False)
@@ -119,10 +117,8 @@ async def test_a_start_of_an_id_that_a_caller_holds_for_ever_is_told_so(
 ) -> None:
     monkeypatch.setattr(lane, "APART_SECONDS", 0.3)
     async with open_store(postgres_url) as store, caller(postgres_url, store):
-        began = time.monotonic()
         with pytest.raises(Unavailable, match="has a transaction open"):
             await store.start(a_run("ours", id="id of theirs"))
-        assert time.monotonic() - began < 2
         assert (await store.start(a_run("another"))).created
 
 

@@ -1,7 +1,6 @@
 """A reply that is lost costs time only: the statement is sent again and finds its own result."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -95,16 +94,16 @@ async def test_a_network_that_swallows_everything_is_told_in_bounded_time(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for longer than the patience and one command, and it heals by itself."""
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(pool, "COMMAND_SECONDS", 0.3)
     monkeypatch.setattr(pool, "CONNECT_SECONDS", 0.3)
     async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
         await prepare(store)
         proxy.freeze()
-        began = time.monotonic()
-        calls = [store.counts(), *(write.call(store) for write in WRITES.values())]
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        assert time.monotonic() - began < 30
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(pool, "PATIENCE_SECONDS", 0.5)
+            calls = [store.counts(), *(write.call(store) for write in WRITES.values())]
+            async with asyncio.timeout(60):
+                answers = await asyncio.gather(*calls, return_exceptions=True)
         proxy.thaw()
         assert {type(answer) for answer in answers} == {Unavailable}
         assert (await store.start(a_run("after"))).created

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as Away
 if TYPE_CHECKING:
     from types import TracebackType
 
-_PATIENCE_SECONDS = 10
+_PATIENCE_SECONDS = 30
 
 
 def find_server() -> str:
