@@ -204,7 +204,7 @@ async def test_a_run_whose_grace_is_over_leaves_its_effect_to_the_operator(app: 
     assert [name for name, _ in sent] == ["work"]
 
 
-@effect(timeout="60ms", settle="0s", start_within="250ms")
+@effect(timeout="1s", settle="0s", start_within="1s")
 async def short_and_gated(name: str) -> str:
     sent.append((name, effect_key()))
     await gate(name).wait()
