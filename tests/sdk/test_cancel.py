@@ -269,7 +269,7 @@ async def test_a_cleanup_that_takes_too_long_is_ended(app: App, url: str) -> Non
         run = await app.start(slow_cleanup)
         await until_state(run, "waiting")
 
-        await run.cancel(grace="50ms")
+        await run.cancel(grace="500ms")
 
         await until_state(run, "cancelled")
         await ends(app, url, run, "cancelled", "operator")
@@ -289,7 +289,7 @@ async def test_a_step_of_a_cleanup_that_takes_too_long_is_stopped(app: App, url:
         run = await app.start(hanging_cleanup)
         await until_state(run, "waiting")
 
-        await run.cancel(grace="50ms")
+        await run.cancel(grace="500ms")
 
         await until_state(run, "cancelled")
         await ends(app, url, run, "cancelled", "operator")

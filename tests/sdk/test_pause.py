@@ -63,7 +63,7 @@ async def no_work() -> str:
 
 @workflow
 async def napper() -> str:
-    await onward.sleep("60ms")
+    await onward.sleep("1s")
     return await plain_work("awake")
 
 

@@ -317,7 +317,9 @@ async def test_an_attempt_under_way_ends_with_the_time_for_all(memory: App) -> N
 @workflow
 async def after_the_signal() -> str:
     try:
-        await plain.options(retry=Retry(attempts=None, first="20ms", within="60ms"))("shaky")
+        await plain.options(retry=Retry(attempts=None, first="300ms", factor=1, within="1s"))(
+            "shaky"
+        )
     except TimedOut:
         return "too late"
     except StepFailed:
@@ -333,7 +335,7 @@ async def test_a_retry_that_was_waited_for_too_long_is_not_begun(app: App) -> No
             await app.pause(run.id)
             await is_in(run, "paused")
         made = Tries.made
-        await asyncio.sleep(0.08)  # the time that all attempts had is over
+        await asyncio.sleep(1)  # the time that all attempts had is over
         async with app.worker():
             await app.resume(run.id)
 
@@ -354,7 +356,7 @@ async def test_all_attempts_of_a_run_together_take_no_longer_than_asked(app: App
 
         with pytest.raises(RunFailed, match="again"):
             await run.result(timeout="10s")
-        assert 2 <= Tries.made <= 3
+        assert 1 <= Tries.made <= 3
         assert await run.state() == "failed"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -25,10 +25,12 @@ from tests.unit.telemetry.builders import SECRET, Counted, Kept, a_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+T = TypeVar("T")
+
 shop_log = logging.getLogger("shop")
 word = Signal("word", str)
 ONCE = Retry(attempts=1)
-# Long enough that the run leaves its worker's hands between two attempts.
+# Long enough that the run leaves its worker's hands between two attempts, unless that is very slow.
 APART = Retry(attempts=2, first="60ms", jitter=0)
 
 
@@ -158,6 +160,14 @@ def of_runs(counted: Counted) -> list[tuple[object, ...]]:
     ]
 
 
+def without(told: list[T], between: list[T]) -> list[T]:
+    """Return what was told of two attempts without what was told between them, however often."""
+    size = len(between)
+    while told[2 : 2 + size] == between:  # a run that is woken as it parks is read back early
+        told = told[:2] + told[2 + size :]
+    return told
+
+
 # --- logs -----------------------------------------------------------------------------------------
 
 
@@ -170,11 +180,10 @@ async def test_every_record_of_a_run_says_which_run_and_step_it_is_about(app: Ap
 
     told = [vars(each) for each in log.records if each.name in ("onward.run", "onward.step")]
     later = [each for each in told if each["event"] != "run.started"]
-    assert [each["event"] for each in later] == [
+    between = ["run.waiting", "run.claimed"]
+    assert without([each["event"] for each in later], between) == [
         "run.claimed",
         "step.retried",
-        "run.waiting",
-        "run.claimed",
         "step.succeeded",
         "run.succeeded",
     ]
@@ -366,23 +375,26 @@ async def test_metrics_are_told_of_a_run_with_a_retried_step_in_order(url: str) 
 
     told = of_runs(counted)
     told.remove(("run_started", "tells_twice"))
-    assert told == [
-        ("run_claimed", "tells_twice"),
-        ("step_ended", "tells_twice", "tried_twice", "failed", True),
+    claims = told.count(("run_claimed", "tells_twice"))
+    between: list[tuple[object, ...]] = [
         ("run_parked", "tells_twice", "waiting", None),
         ("run_claimed", "tells_twice"),
+    ]
+    assert without(told, between) == [
+        ("run_claimed", "tells_twice"),
+        ("step_ended", "tells_twice", "tried_twice", "failed", True),
         ("step_ended", "tells_twice", "tried_twice", "succeeded", False),
         ("run_ended", "tells_twice", "succeeded", None),
     ]
     assert counted.names.count("queue_lag") == 1  # of the second claim nobody knows it
     [ended] = [facts["seconds"] for name, facts in counted.calls if name == "run_ended"]
     assert isinstance(ended, float)
-    assert 0.06 <= ended < 10
+    assert 0.06 <= ended < 60
     took = [facts for name, facts in counted.calls if name in ("claim_took", "commit_took")]
     assert {facts["worker"] for facts in took} == {worker.id}
-    assert sum(int(str(facts.get("runs", 0))) for facts in took) == 2
-    # An attempt that failed, a wait, and a result with the end of the run.
-    assert sum(int(str(facts.get("commits", 0))) for facts in took) >= 4
+    assert sum(int(str(facts.get("runs", 0))) for facts in took) == claims
+    # An attempt that failed, a wait if there was one, and a result with the end of the run.
+    assert sum(int(str(facts.get("commits", 0))) for facts in took) >= 2 + claims
 
 
 async def test_an_attempt_that_takes_too_long_is_told_as_timed_out(url: str) -> None:
@@ -410,7 +422,9 @@ async def test_metrics_that_fail_harm_nobody(url: str) -> None:
     assert Tries.made == ["sell", "sell", "talk"]  # nothing that succeeded is done again
     assert states == ["succeeded"]
     failed = [vars(each)["call"] for each in log.records]
-    assert sorted(failed) == sorted(set(METRICS) - {"run_lost", "lease_renewed"})
+    # A lease is renewed when it took long.
+    assert sorted({*failed, "lease_renewed"}) == sorted(set(METRICS) - {"run_lost"})
+    assert len(failed) == len(set(failed))
 
 
 async def test_the_sync_app_counts_too(url: str) -> None:

@@ -95,7 +95,7 @@ def quick(name: str) -> str:
 @workflow
 async def too_late(name: str) -> str:
     try:
-        await held.options(timeout="20ms", retry=ONCE)(name)
+        await held.options(timeout="500ms", retry=ONCE)(name)
     except TimedOut:
         return f"{name} took too long"
     return "not reached"
@@ -119,7 +119,7 @@ async def one_beating(name: str) -> None:
 @workflow
 async def beats_too_long(name: str) -> str:
     try:
-        await beating.options(timeout="20ms", retry=ONCE)(name)
+        await beating.options(timeout="500ms", retry=ONCE)(name)
     except TimedOut:
         return "timed out"
     return "not reached"
@@ -127,7 +127,7 @@ async def beats_too_long(name: str) -> str:
 
 @workflow
 async def one_quick(name: str) -> str:
-    return await quick.options(timeout="50ms", retry=ONCE)(name)
+    return await quick.options(timeout="500ms", retry=ONCE)(name)
 
 
 async def test_no_more_steps_run_at_a_time_than_there_are_threads(memory: App) -> None:
@@ -147,7 +147,7 @@ async def test_a_step_that_listens_is_recorded_as_soon_as_its_thread_ends(
     async with memory, memory.worker():
         run = await memory.start(beats_too_long, "listener")
 
-        assert await run.result(timeout="5s") == "timed out"
+        assert await run.result(timeout="20s") == "timed out"
         assert Stage.ended == ["heard", "listener"]
 
 
@@ -158,7 +158,7 @@ async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
     async with app, app.worker():
         run = await app.start(too_late, "deaf")
 
-        assert await run.result(timeout="5s") == "deaf took too long"
+        assert await run.result(timeout="20s") == "deaf took too long"
         assert Stage.now == 1
         Stage.let_go.set()
         await until(lambda: Stage.now == 0)
@@ -171,20 +171,20 @@ async def test_the_place_of_a_step_that_took_too_long_stays_taken(
     monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.01)
     async with memory, memory.worker(threads=1):
         first = await memory.start(too_late, "first")
-        assert await first.result(timeout="5s") == "first took too long"
+        assert await first.result(timeout="20s") == "first took too long"
         second = await memory.start(one_quick, "second")
 
         # Its own time is over before it has a place, so it never begins, not even later.
-        with pytest.raises(RunFailed, match="step 'quick' took longer than 50ms"):
-            await second.result(timeout="5s")
+        with pytest.raises(RunFailed, match="step 'quick' took longer than 500ms"):
+            await second.result(timeout="20s")
         Stage.let_go.set()
         third = await memory.start(one_quick, "third")
-        assert await third.result(timeout="5s") == "third"
+        assert await third.result(timeout="20s") == "third"
         assert Stage.begun == ["first", "third"]
         assert Stage.most == 1
 
 
-@step(retry=Retry(attempts=2, first=0), timeout="20ms")
+@step(retry=Retry(attempts=2, first=0), timeout="500ms")
 def late_once() -> str:
     name = str(onward.current().attempt)
     Stage.enter(name)
@@ -208,14 +208,14 @@ async def test_what_an_attempt_returns_that_took_too_long_counts_for_nothing(
     async with app, app.worker():
         run = await app.start(overlapping)
 
-        assert await run.result(timeout="5s") == "attempt 2, 0 counted"
+        assert await run.result(timeout="20s") == "attempt 2, 0 counted"
         Stage.let_go.set()
         await until(lambda: Stage.ended == ["2", "1"])
         states = sorted((row.attempt, row.state) for row in await run.history())
         assert states == [(1, "failed"), (2, "succeeded")]
 
 
-@step(retry=Retry(attempts=2, first=0), timeout="20ms")
+@step(retry=Retry(attempts=2, first=0), timeout="500ms")
 def reports_late() -> None:
     here = onward.current()
     Stage.enter(str(here.attempt))
@@ -239,7 +239,7 @@ async def test_an_attempt_that_took_too_long_is_heard_no_more(
     async with memory:
         async with memory.worker():
             run = await memory.start(reporting)
-            await run.result(timeout="5s")
+            await run.result(timeout="20s")
             Stage.let_go.set()
             await until(lambda: Stage.ended == ["2", "1"])
         assert (await run.info()).progress == "of the second attempt"
@@ -256,7 +256,7 @@ async def test_a_cancel_reaches_a_thread_that_listens(app: App, force: bool) -> 
         assert await run.cancel(force=force)
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="5s")
+            await run.result(timeout="20s")
         await until(lambda: Stage.ended == ["heard", "listener"])
         await is_sound(app)
 
@@ -268,7 +268,7 @@ async def test_a_cancel_does_not_wait_for_a_thread_that_does_not_listen(memory: 
         assert await run.cancel()
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="5s")
+            await run.result(timeout="20s")
         assert Stage.now == 1
         Stage.let_go.set()
 
@@ -298,10 +298,10 @@ async def test_a_step_without_a_place_that_nobody_wants_any_more_never_begins(me
         holder = await memory.start(one_held, "holder")
         await until(lambda: Stage.now == 1)
         run = await memory.start(gives_up, "waiter")
-        assert await run.result(timeout="5s") == "gave up waiter"
+        assert await run.result(timeout="20s") == "gave up waiter"
         Stage.let_go.set()
 
-        assert await holder.result(timeout="5s") == "holder"
+        assert await holder.result(timeout="20s") == "holder"
         assert await memory.run(one_held, "last") == "last"
         assert Stage.begun == ["holder", "last"]
 
@@ -383,4 +383,4 @@ async def test_an_error_in_a_thread_comes_with_its_traceback_also_on_replay(app:
             await is_in(run, "waiting")
         async with app.worker():
             await run.signal(go)
-            assert await run.result(timeout="5s") == "LookupError: in the thread True"
+            assert await run.result(timeout="20s") == "LookupError: in the thread True"

@@ -61,7 +61,7 @@ async def end_beside(how: str, tied: bool | None) -> str:
 @pytest.mark.parametrize("how", ["returns", "fails", "is cancelled", "is forced", "is late"])
 async def test_an_awaited_child_ends_with_its_parent_however_that(app: App, how: str) -> None:
     async with app, app.worker():
-        deadline = "150ms" if how == "is late" else None
+        deadline = "1s" if how == "is late" else None
         run = await app.start(end_beside.options(deadline=deadline), how, None)
         child = await appears(app, "child")
         await is_in(child, "waiting")
