@@ -213,8 +213,10 @@ def test_every_call_is_mirrored_with_its_parameters(original: type, mirror: type
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from onward import App, wait_signal, workflow
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
 
 @workflow
 async def forever() -> None:
@@ -237,7 +239,10 @@ def test_ctrl_c_ends_a_call_that_waits_and_the_worker_leaves_in_order(tmp_path: 
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=20)[0] == "interrupted\n"
+        try:
+            assert process.communicate(timeout=60)[0] == "interrupted\n"
+        finally:
+            process.kill()
     assert process.returncode == 0
     with App(path).sync() as app:
         assert app.get("f").state() in ("ready", "waiting")
