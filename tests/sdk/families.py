@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from onward import App, Run
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onward import App, Run
 
 
-async def until(is_so: Callable[[], bool | Awaitable[bool]], seconds: float = 10) -> None:
+async def until(is_so: Callable[[], bool | Awaitable[bool]], seconds: float = 30) -> None:
     """Look until it is so, for a while."""
     async with asyncio.timeout(seconds):
         while True:

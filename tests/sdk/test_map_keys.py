@@ -204,7 +204,7 @@ async def test_no_chunk_of_a_map_by_key_is_too_large(app: App) -> None:
     async with app, app.worker():
         run = await app.start(map_many_by_key, 2000)
 
-        assert await run.result(timeout="20s") == 2000
+        assert await run.result(timeout="60s") == 2000
         assert set(priced.values()) == {1}
         chunks = await app._store.children(run.uid)
         sizes = [len(await (await app.get(chunk.id)).history()) for chunk in chunks]
@@ -233,7 +233,7 @@ async def test_an_error_in_a_map_by_key_is_raised_and_the_rest_is_cancelled(app:
     items = [bad, *(f"item {n}" for n in range(1500))]  # four buckets, and it is in the first
     async with app, app.worker():
         run = await app.start(map_bad_by_key, items)
-        assert await run.result(timeout="20s") == bad
+        assert await run.result(timeout="60s") == bad
         await rests(app)
         assert sum(priced.values()) < 1500
 

@@ -140,7 +140,7 @@ async def test_an_item_costs_the_run_nothing_but_a_share_of_its_chunk(app: App) 
     async with app, app.worker():
         run = await app.start(map_steps, list(range(1200)), 100)
 
-        assert await run.result(timeout="20s") == [n * n for n in range(1200)]
+        assert await run.result(timeout="60s") == [n * n for n in range(1200)]
         chunks = await app._store.children(run.uid)
         sizes = [len(await (await app.get(chunk.id)).history()) for chunk in chunks]
         assert sizes == [300] * 4
@@ -162,7 +162,7 @@ async def test_twenty_thousand_items_each_once(app: App) -> None:
     async with app, app.worker():
         run = await app.start(map_thousands, 20_000)
 
-        assert await run.result(timeout="60s") == [20_000, sum(n * n for n in range(20_000))]
+        assert await run.result(timeout="100s") == [20_000, sum(n * n for n in range(20_000))]
         assert sorted(gauge.done) == list(range(20_000))
         assert gauge.most <= 200
         assert len(await run.history()) == 40
@@ -215,7 +215,7 @@ async def test_the_first_error_in_order_is_raised_and_the_rest_is_not_begun(app:
         items[100], items[50] = 101, 51
         run = await app.start(map_to_the_first_error, items)
 
-        assert await run.result(timeout="20s") == "51 is spoiled"
+        assert await run.result(timeout="60s") == "51 is spoiled"
         await rests(app)
         assert len(gauge.done) < 3000
         chunks = {row.state for row in await app._store.children(run.uid)}
@@ -313,7 +313,7 @@ async def test_results_and_items_may_be_larger_together_than_one_may_be(app: App
     async with app, app.worker():
         assert await app.run(map_large) == [700_000] * 8
         run = await app.start(map_large_items)
-        assert await run.result(timeout="20s") == 16 * 700_001
+        assert await run.result(timeout="60s") == 16 * 700_001
         for chunk in await app._store.children(run.uid):
             assert len((await app._store.end(chunk.uid)).input) < 5_000_000
 

@@ -120,7 +120,7 @@ async def test_results_errors_and_tries_are_those_of_a_step_here(app: App) -> No
         async with app.worker(queues=queues):  # a new one has to replay
             for key, run in runs.items():
                 await run.signal(go)
-                assert await run.result(timeout="5s") == live[key]
+                assert await run.result(timeout="20s") == live[key]
         assert not {*TRIES} & {*Seen.told}
         assert all(live[item, False] == live[item, True] for item in TRIES)
         await is_sound(app)
@@ -169,7 +169,7 @@ async def test_a_step_waits_until_somebody_serves_its_queue(app: App) -> None:
         assert [each.run.uid for each in await app.unserved()] == [sent.uid]
 
         async with app.worker(queues=["far"]):
-            assert (await run.result(timeout="5s"))[0] == "far step far far 1"
+            assert (await run.result(timeout="20s"))[0] == "far step far far 1"
         assert (await (await app.get(sent.id)).info()).state == "succeeded"
 
 
@@ -181,7 +181,7 @@ async def test_a_step_is_done_by_a_worker_with_one_of_its_tags(app: App) -> None
         assert (sent.state, sent.tags) == ("ready", ("gpu", "tpu"))
 
         async with app.worker(tags=["tpu"]):
-            assert await run.result(timeout="5s") == "done"
+            assert await run.result(timeout="20s") == "done"
 
 
 async def test_a_step_that_waits_for_another_worker_holds_no_slot(memory: App) -> None:
@@ -206,7 +206,7 @@ async def test_a_sent_step_with_a_key_is_found_by_it(app: App) -> None:
     async with app, app.worker(queues=["default", "far"]):
         run = await app.start(sends_keyed, 3)
 
-        assert len(await run.result(timeout="5s")) == 3
+        assert len(await run.result(timeout="20s")) == 3
         names = sorted(row.identity for row in await run.history())
         assert names == ["far=k0", "far=k1", "far=k2"]
 
@@ -286,7 +286,7 @@ async def test_a_cancel_of_the_run_reaches_the_step_elsewhere(app: App, force: b
         assert await run.cancel(force=force)
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="5s")
+            await run.result(timeout="20s")
         await until(lambda: Seen.told == ["begins", "is stopped"])
         [sent] = await app.runs(queue="far")
         await is_in(await app.get(sent.id), "cancelled")
@@ -326,7 +326,7 @@ async def test_a_body_hears_of_a_step_run_that_was_cancelled(app: App) -> None:
         [sent] = await app.runs(queue="far")
         await app.cancel(sent.id)
 
-        assert await run.result(timeout="5s") == "cancelled"
+        assert await run.result(timeout="20s") == "cancelled"
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -476,7 +476,7 @@ async def test_a_step_run_that_fails_says_why(memory: App) -> None:
         [sent] = await memory.runs(queue="shop")
 
         with pytest.raises(RunFailed, match="LookupError: broken"):
-            await (await memory.get(sent.id)).result(timeout="5s")
+            await (await memory.get(sent.id)).result(timeout="20s")
 
 
 @step(queue="far", timeout="20ms", retry=Retry(attempts=1))

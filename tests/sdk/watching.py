@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onward import Run
     from onward.runtime.worker.worker import Worker
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 30.0
 
 FALSY: tuple[object, ...] = (None, False, 0, 0.0, "", [], {})
 
@@ -29,7 +29,7 @@ lasting = pytest.mark.parametrize("url", ["file", "postgres"], indirect=True)
 @asynccontextmanager
 async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
     """Work on runs; afterwards everything in the database must fit together."""
-    async with app, asyncio.timeout(60):
+    async with app, asyncio.timeout(110):
         async with app.worker(**options) as worker:
             yield worker
         assert await check(app._store) == []
