@@ -101,6 +101,7 @@ class Campaign:
             self._workers[victim] = self._crew.launch(*SHORT_LEASE)
 
     async def _see_ends(self) -> None:
+        await self._crew.worker()  # slow ones may have lost their short leases to each other
         async with asyncio.timeout(END_SECONDS):
             for run, expected in self._runs:
                 assert await run.result() == expected, run
