@@ -139,6 +139,8 @@ def test_each_step_is_done_once_however_often_the_run_is_evicted() -> None:
 
 # --- other interpreters ---------------------------------------------------------------------------
 
+makes_environments = pytest.mark.timeout(900)  # once, and a slow network takes its time
+
 
 @pytest.mark.parametrize("hash_seed", [0, 1, 42])
 def test_the_seed_of_hashes_changes_nothing(hash_seed: int) -> None:
@@ -150,6 +152,7 @@ def test_the_seed_of_hashes_changes_nothing(hash_seed: int) -> None:
     assert outcomes(story) == outcomes(live)
 
 
+@makes_environments
 def test_a_history_begun_on_the_oldest_python_here_ends_on_the_newest() -> None:
     oldest, *_, newest = [*pythons(), *pythons()]
     live = play_elsewhere(oldest, 7, [], 0)
@@ -162,6 +165,7 @@ def test_a_history_begun_on_the_oldest_python_here_ends_on_the_newest() -> None:
         assert outcomes(story) == outcomes(live), f"prefix of {length}"
 
 
+@makes_environments
 def test_all_pythons_here_name_the_same_calls() -> None:
     stories = [play_elsewhere(python, 7, [], 0) for python in pythons()]
 
