@@ -8,11 +8,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
 pytest_plugins = ["onward.testing.fixtures", "pytester"]
+
+# How long an example takes says something of the machine, and nothing of our code.
+settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
 
 
 @pytest.hookimpl(tryfirst=True)
