@@ -16,11 +16,11 @@ PARENTS = [f"parent-{number}" for number in range(8)]
 ROUNDS = 20
 
 
-async def look_soon(url: str) -> None:
+async def look_soon(url: str, after: str = "20ms") -> None:
     """Let the server look for deadlocks long before anybody gives up waiting for a lock."""
     async with hand(url) as admin:
         name = await admin.value("SELECT current_database()")
-        await admin.run(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '20ms'")
+        await admin.run(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '{after}'")
 
 
 async def none_happened(url: str) -> None:
@@ -79,10 +79,11 @@ async def test_a_deadlock_with_a_stranger_is_not_heard_of(postgres_url: str) -> 
     url = postgres_url
     lock = "SELECT 1 FROM onward.onward_run WHERE uid = $1 FOR UPDATE"
     async with hand(url) as stranger, hand(url) as eyes:
-        await look_soon(url)
+        await look_soon(url, "1s")  # each looks once, and ours must not do so before they meet
         async with open_store(url) as store:
             await claimed(store, "a", "b")
-            await stranger.begin()  # it connected before, and so is the more patient one
+            await stranger.run("SET deadlock_timeout = '1min'")
+            await stranger.begin()
             await stranger.run(lock, "b")
             end = Commit("a", 1, move=Move("succeeded"), messages=(a_message("b"),))
             async with asyncio.TaskGroup() as tasks:

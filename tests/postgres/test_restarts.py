@@ -69,10 +69,10 @@ async def test_nothing_is_lost_or_doubled_when_connections_are_cut_all_the_time(
 async def test_a_server_that_stays_away_is_told_in_bounded_time_and_then_used_again(
     own_server: PostgresServer, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.5)
     async with open_store(own_url) as store:
         await prepare(store)
-        with own_server.down():
+        with own_server.down(), monkeypatch.context() as meanwhile:
+            meanwhile.setattr(pool, "PATIENCE_SECONDS", 0.5)
             calls = [store.counts(), *(write.call(store) for write in WRITES.values())]
             async with asyncio.timeout(30):
                 answers = await asyncio.gather(*calls, return_exceptions=True)
