@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -30,11 +32,18 @@ def find_server() -> str:
     return str(Path(spec.origin).parent / "bin" / "redis-server")
 
 
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 class RedisServer:
     """A Redis that tests may kill and start again."""
 
-    def __init__(self, port: int = 0) -> None:
-        self._port = port
+    def __init__(self, *, tcp: bool = False) -> None:
+        self._tcp = tcp
+        self.port = 0
         self._folder = tempfile.TemporaryDirectory(prefix="onward-redis-")
         self._socket = f"{self._folder.name}/redis.sock"
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,20 +63,25 @@ class RedisServer:
         self._folder.cleanup()
 
     def start(self) -> None:
-        settings = ["--port", str(self._port), "--unixsocket", self._socket, "--save", ""]
+        for _ in range(5):  # another process may be quicker to take a port that was free
+            self.port = _free_port() if self._tcp else 0
+            if self._serves():
+                return
+        raise AssertionError("redis-server did not start")
+
+    def _serves(self) -> bool:
+        """Start it, and say whether it answers."""
+        settings = ["--port", str(self.port), "--unixsocket", self._socket, "--save", ""]
         self._process = subprocess.Popen(
             [find_server(), *settings, "--appendonly", "no", "--daemonize", "no"],
             cwd=self._folder.name,
             stdout=subprocess.DEVNULL,
         )
         with Redis(unix_socket_path=self._socket) as client:
-            while True:
-                try:
-                    client.ping()
-                except Away:
-                    assert self._process.poll() is None, "redis-server did not start"
-                else:
-                    return
+            while self._process.poll() is None:
+                with suppress(Away):
+                    return bool(client.ping())
+        return False
 
     def kill(self) -> None:
         """End it as a crash would."""
