@@ -66,9 +66,9 @@ async def test_a_worker_that_was_frozen_before_it_had_its_key_or_its_turn_does_n
     kind: str, crew: Crew, sink: Sink
 ) -> None:
     async with App(crew.url) as app:
-        run = await app.start(one_order.options(id="the order"), kind, "order")
         frozen = crew.launch(*BUSY)
         sink.arm(frozen.pid, "announced", signal.SIGSTOP)
+        run = await app.start(one_order.options(id="the order"), kind, "order")
         other = await overtaken(crew, run, frozen)
 
         await see_it_wake(crew, app, frozen)
@@ -81,9 +81,9 @@ async def test_a_thread_that_was_frozen_with_its_key_in_hand_sends_late_and_only
     kind: str, applied: int, crew: Crew, sink: Sink
 ) -> None:
     async with App(crew.url) as app:
-        run = await app.start(one_order.options(id="the order"), kind, "order")
         frozen = crew.launch(*BUSY)
         sink.arm(frozen.pid, "announced", signal.SIGSTOP)
+        run = await app.start(one_order.options(id="the order"), kind, "order")
         other = await overtaken(crew, run, frozen)
 
         await see_it_wake(crew, app, frozen)

@@ -29,9 +29,9 @@ async def left_by_a_crash(
     crew: Crew, sink: Sink, app: App, kind: str, point: str
 ) -> tuple[Run[str], EffectInfo]:
     """Let a worker die while it sends, and return what it left."""
-    run = await app.start(one_order, kind, "order")
     victim = crew.launch(*SHORT_LEASE)
     sink.arm(victim.pid, point)
+    run = await app.start(one_order, kind, "order")
     await killed(victim, point)
     [effect] = await pending(app)
     assert (effect.state, effect.attempt) == ("in_flight", 1)
