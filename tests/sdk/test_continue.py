@@ -51,7 +51,7 @@ async def test_a_run_goes_on_a_thousand_times(app: App, url: str) -> None:
     async with working(app):
         run = await app.start(count_up, 0, times)
 
-        assert await run.result(timeout="100s") == times
+        assert await run.result(timeout="200s") == times
 
 
 @workflow

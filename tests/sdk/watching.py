@@ -29,7 +29,7 @@ lasting = pytest.mark.parametrize("url", ["file", "postgres"], indirect=True)
 @asynccontextmanager
 async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
     """Work on runs; afterwards everything in the database must fit together."""
-    async with app, asyncio.timeout(110):
+    async with app, asyncio.timeout(250):
         async with app.worker(**options) as worker:
             yield worker
         assert await check(app._store) == []
