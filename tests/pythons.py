@@ -9,7 +9,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
+
+makes_environments = pytest.mark.timeout(900)
+"""For a test that may be the first: it installs over a network, which may be slow."""
 
 
 @cache

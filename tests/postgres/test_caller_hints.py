@@ -61,6 +61,7 @@ async def test_a_message_in_a_callers_transaction_is_told_in_the_queue_of_its_ru
         await store.start(a_run("a")._replace(queue="letters"))
         await store.start(a_run("b")._replace(queue="other"))
         async with worker(postgres_url, "letters", "other", "last") as ear:
+            await heard(store, ear)  # what the starts told may have come late
             await theirs.begin()
             await store.within(theirs.connection).send(a_message("a"))
             await theirs.commit()

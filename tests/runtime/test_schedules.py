@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward import sleep, step
-from tests.pythons import pythons
+from tests.pythons import makes_environments, pythons
 from tests.runtime.stage import Stage, Story, as_json, from_json
 
 if TYPE_CHECKING:
@@ -138,8 +138,6 @@ def test_each_step_is_done_once_however_often_the_run_is_evicted() -> None:
 
 
 # --- other interpreters ---------------------------------------------------------------------------
-
-makes_environments = pytest.mark.timeout(900)  # once, and a slow network takes its time
 
 
 @pytest.mark.parametrize("hash_seed", [0, 1, 42])

@@ -14,7 +14,7 @@ import uvloop
 
 import onward
 from onward import App, step, workflow
-from tests.pythons import pythons
+from tests.pythons import makes_environments, pythons
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,7 @@ def test_a_run_is_the_same_on_every_host(
         assert runner.run(calculated(url)) == [-1.0, -2.0, -3.0]
 
 
+@makes_environments
 @pytest.mark.parametrize("place", [":memory:", "eager.db"])
 def test_a_host_may_let_its_tasks_begin_at_once(place: str, tmp_path: Path) -> None:
     address = place if place == ":memory:" else str(tmp_path / place)
