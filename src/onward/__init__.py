@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from onward.sdk.waits import Signal, sleep, sleep_until, wait_signal
     from onward.sdk.workflow import Workflow, workflow
 
+    __version__: str
+
 __all__ = [
     "App",
     "Applied",
@@ -89,6 +91,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("onward")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'onward' has no attribute {name!r}")
@@ -97,4 +101,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

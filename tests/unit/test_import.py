@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -45,6 +46,14 @@ def test_import_changes_nothing_of_asyncio() -> None:
         "print([name for name in before if after.get(name) is not before[name]])"
     )
     assert output_of(code) == "[]\n"
+
+
+def test_the_version_is_that_of_the_package_and_is_looked_up_when_asked_for() -> None:
+    code = (
+        "import onward, sys; before = 'importlib.metadata' in sys.modules; "
+        "print(onward.__version__, before)"
+    )
+    assert output_of(code) == f"{version('onward')} False\n"
 
 
 def test_import_costs_little() -> None:
