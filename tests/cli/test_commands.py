@@ -115,6 +115,31 @@ def test_a_postgres_of_something_else_is_left_as_it_is(postgres_url: str, ask: A
         assert "holds no runs of Onward" in answer.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--db", "onward.db", "--json", "runs", "list"),
+        ("runs", "--db", "onward.db", "--json", "list"),
+        ("--json", "runs", "--db", "onward.db", "list"),
+        ("--db", "missing.db", "runs", "list", "--db", "onward.db", "--json"),
+    ],
+)
+def test_flags_stand_before_or_after_the_command(
+    words: tuple[str, ...], shop: str, ask: Ask
+) -> None:
+    assert len(ask(*words, ONWARD_DB="nowhere.db").things) == 6
+
+
+def test_a_namespace_before_the_command_counts(shop: str, ask: Ask) -> None:
+    assert ask("--namespace", "other", "runs", "list", "--json").things == []
+
+
+def test_a_command_that_is_suggested_has_the_flags_from_before_the_command(
+    shop: str, ask: Ask
+) -> None:
+    assert " --db onward.db" in ask("--db", "onward.db", "runs", "show", "pay-1").out
+
+
 def test_an_error_has_a_code_for_programs(ask: Ask) -> None:
     answer = ask("runs", "list", "--db", "missing.db", "--json")
     assert answer.err.startswith('{"error": "store_unusable", "message": ')

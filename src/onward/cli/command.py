@@ -19,7 +19,7 @@ import click
 
 from onward.cli.abbreviation import Unclear
 from onward.cli.output import Output
-from onward.cli.settings import is_debugging, load
+from onward.cli.settings import DEFAULTS, is_debugging, load
 from onward.errors import (
     InvariantBroken,
     NotFound,
@@ -62,30 +62,63 @@ class Desk(NamedTuple):
 def root() -> click.Group:
     """Return the command `onward`, without any groups yet."""
 
-    @click.group(context_settings={"help_option_names": ["-h", "--help"]})
     @click.version_option(package_name="onward")
     def onward() -> None:
         """Look after durable runs and their effects.
 
         The database is --db, else ONWARD_DB, else `db` in onward.toml or in [tool.onward] of
-        pyproject.toml, else onward.db. The namespace is found likewise.
+        pyproject.toml, else onward.db. The namespace is found likewise. These flags may stand
+        before or after the command.
         """
 
-    return onward
+    return group(onward)
 
 
-def command(group: click.Group, name: str, *, example: str) -> Callable[[Work], click.Command]:
+def group(about: Callable[[], None]) -> click.Group:
+    """Make a group of commands, named and explained like a function. It takes their flags too."""
+
+    @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+    @_flags
+    @wraps(about)
+    def made(**_: Any) -> None:
+        """Do nothing: a command looks into the contexts above its own."""
+
+    return made
+
+
+def _flags(work: Any) -> Any:
+    """Give a command or a group the flags that all have."""
+    for flag in (
+        click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line."),
+        click.option("--namespace", metavar="NAME", help="The tenant."),
+        click.option("--db", metavar="URL", help="A file, or postgresql://..."),
+    ):
+        work = flag(work)
+    return work
+
+
+def _nearest(name: str) -> Any:
+    """Return a flag of the command, or of the nearest group before it that was given one."""
+    context = click.get_current_context(silent=True)
+    while context is not None:
+        if context.params.get(name):
+            return context.params[name]
+        context = context.parent
+    return None
+
+
+def command(of: click.Group, name: str, *, example: str) -> Callable[[Work], click.Command]:
     """Make an async function, which is given a `Desk` and returns the exit status, a command."""
 
     def made(work: Work) -> click.Command:
-        @group.command(name, epilog=f"\b\nExample:\n  {example}")
-        @click.option("--db", metavar="URL", help="A file, or postgresql://...")
-        @click.option("--namespace", metavar="NAME", help="The tenant.")
-        @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+        @of.command(name, epilog=f"\b\nExample:\n  {example}")
+        @_flags
         @wraps(work)
-        def run(db: str | None, namespace: str | None, *, as_json: bool, **asked: Any) -> None:
-            out = Output(as_json=as_json)
-            flags = {"db": db, "namespace": namespace}
+        def run(**asked: Any) -> None:
+            flags = {flag: _nearest(flag) for flag in DEFAULTS}
+            out = Output(as_json=bool(_nearest("as_json")))
+            for flag in (*DEFAULTS, "as_json"):
+                del asked[flag]
             sys.exit(_answered(out, lambda: _opened(flags, out, lambda desk: work(desk, **asked))))
 
         return run

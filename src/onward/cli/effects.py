@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onward.cli.abbreviation import SHORT, the_one
-from onward.cli.command import DONE, command
+from onward.cli.command import DONE, command, group
 from onward.cli.output import from_text, time_text
 from onward.cli.value import from_json
 from onward.core.effect import Verdict
@@ -42,7 +42,7 @@ def _word(context: click.Context, parameter: click.Parameter, given: str) -> str
     return word
 
 
-@click.group()
+@group
 def effects() -> None:
     """See effects that wait for somebody, and say what became of them."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onward.cli.abbreviation import Unclear, the_one
-from onward.cli.command import DONE, command, for_each
+from onward.cli.command import DONE, command, for_each, group
 from onward.cli.sheet import HISTORY_HEAD, facts, history_row, sheet
 from onward.cli.value import from_json
 from onward.core.instant import duration
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
 
 
-@click.group()
+@group
 def runs() -> None:
     """See runs, and tell them what to do.
 
