@@ -197,6 +197,7 @@ FILLED: dict[str, tuple[str, ...]] = {
     "run_by_uid": RunRow._fields,
     "newest_run": RunRow._fields,
     "list_runs": RunRow._fields,
+    "list_family": RunRow._fields,
     "run_end": RunEnd._fields,
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,

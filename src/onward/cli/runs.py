@@ -10,17 +10,20 @@ import click
 from onward.cli.abbreviation import Unclear, the_one
 from onward.cli.command import DONE, command, for_each, group
 from onward.cli.sheet import HISTORY_HEAD, facts, history_row, sheet
-from onward.cli.value import from_json
+from onward.cli.value import from_json, named
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState
 from onward.errors import NotFound, RunOver
+from onward.sdk.finding import Page, check_sought, family_of, find_runs
 from onward.sdk.run import UNCHANGED
+from onward.store.runs.listing import Sought
 
 if TYPE_CHECKING:
     from onward.cli.command import Desk
     from onward.sdk.run import Run, RunInfo
     from onward.store.rows import RunRow
 
+LEFT_OUT_MOST = 1000
 HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
 
 
@@ -40,31 +43,73 @@ _id = click.argument("run_id", metavar="ID")
 # --- looking --------------------------------------------------------------------------------------
 
 
-@command(runs, "list", example="onward runs list --state paused")
+@command(runs, "list", example="onward runs list --state paused --attribute customer=42")
+@click.option("--all", "every", is_flag=True, help="Also those that other runs have started.")
 @click.option("--name", metavar="NAME", help="Those of one workflow.")
 @click.option(
     "--state", type=click.Choice([state.value for state in RunState]), help="Those in one state."
 )
 @click.option("--queue", metavar="NAME", help="Those of one queue.")
+@click.option("--tag", metavar="TAG", help="Those with a tag.")
+@click.option(
+    "--attribute",
+    "attributes",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=named,
+    help="Those that say this of themselves; slow among many runs.",
+)
+@click.option("--root", metavar="ID", help="This run and all that came of it.")
+@click.option("--parent", metavar="ID", help="Those that this run has started itself.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option("--before", metavar="UID", help="Go on after the last one of a page.")
-async def list_runs(
+async def list_runs(  # noqa: PLR0913 - each is an option of the command
     desk: Desk,
     *,
+    every: bool,
     name: str | None,
     state: str | None,
     queue: str | None,
+    tag: str | None,
+    attributes: dict[str, tuple[Any, ...]],
+    root: str | None,
+    parent: str | None,
     limit: int,
     before: str | None,
 ) -> int:
-    """List runs, newest first."""
-    found = await desk.app.runs(name=name, state=state, queue=queue, limit=limit, before=before)
+    """List runs that somebody has started.
+
+    Newest first. Children, steps that were sent elsewhere and parts of maps are listed with --all,
+    or as the family of one run with --root or --parent.
+    """
+    page = Page(limit, before)
+    sought = Sought(name, state, queue, tag=tag, children=every)
+    check_sought(sought, page)
+    family = await family_of(desk.store, await _uid(desk, parent), await _uid(desk, root))
+    sought = sought._replace(family=family)
+    found = await find_runs(desk.store, sought, page, attributes)
     desk.out.things([info._asdict() for info in found], HEAD, [_row(info) for info in found])
     if not found:
         desk.out.say("There is no such run.")
     elif len(found) == limit:
         desk.out.note(f"There may be more: --before {found[-1].uid}")
+    if not every and family is None and before is None:
+        await _tell_left_out(desk, sought)
     return DONE
+
+
+async def _uid(desk: Desk, given: str | None) -> str | None:
+    """Return the uid of the run that somebody means, if one is given."""
+    return None if given is None else (await find(desk, given, changes=False)).uid
+
+
+async def _tell_left_out(desk: Desk, sought: Sought) -> None:
+    """Say that there are more: a run that waits may wait for one of those."""
+    count = await desk.store.count_started_by_runs(sought, LEFT_OUT_MOST)
+    if count:
+        many = f"{count} or more" if count == LEFT_OUT_MOST else str(count)
+        were = "run that another run" if count == 1 else "runs that other runs"
+        desk.out.note(f"Left out: {many} {were} started (--all, or --root ID for one family).")
 
 
 @command(runs, "show", example="onward runs show order-7")

@@ -19,3 +19,26 @@ def from_json(option: str, text: str) -> Any:
     except ValueError as error:
         advice = f"""JSON is wanted; text goes in quotes of its own: {option} '"text"'."""
         raise click.BadParameter(f"{error}. {advice}", param_hint=option) from None
+
+
+def readings(text: str) -> tuple[Any, ...]:
+    """Return the values that a text may stand for: itself, and what it is as JSON."""
+    try:
+        return (text, json.loads(text, parse_constant=_no_json))
+    except ValueError:
+        return (text,)
+
+
+def _no_json(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+def named(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
+    """Return the values of an option that is given as NAME=VALUE, by name."""
+    pairs = [text.partition("=") for text in given]
+    for name, sign, _ in pairs:
+        if not (name and sign):
+            raise click.BadParameter(
+                f"{name!r} is no pair. Write NAME=VALUE, such as customer=42.", context, parameter
+            )
+    return {name: readings(text) for name, _, text in pairs}

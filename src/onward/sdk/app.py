@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from onward.codec import encode
 from onward.core.instant import duration
-from onward.core.run import RunState
 from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
@@ -20,13 +19,15 @@ from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker.worker import Options, Ports, Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
+from onward.sdk.finding import Page, check_sought, family_of, find_runs
 from onward.sdk.functions import time_limit
 from onward.sdk.inside import refuse_in_body
-from onward.sdk.run import UNCHANGED, Run, RunInfo, info_of, send_signal
+from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
 from onward.sdk.workflow import Workflow, registered
 from onward.store.clock import SystemChance, SystemClock, spawn_thread
+from onward.store.runs.listing import Sought
 from onward.store.store import open_store
 from onward.telemetry.reporter import Reporter
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.engine.sending import Cancelling
     from onward.runtime.definition import WorkflowDefinition
+    from onward.sdk.run import RunInfo
     from onward.sdk.waits import Signal
     from onward.store.runs.following import Followed
     from onward.store.runs.serving import Unserved
@@ -219,28 +221,47 @@ class App:
         row = await self._store.newest(id)
         return self._handle(row.uid, row.id, _known(row.name))
 
-    async def runs(
+    async def runs(  # noqa: PLR0913 - each narrows the list in a way of its own
         self,
         *,
         name: str | None = None,
         state: str | None = None,
         queue: str | None = None,
+        kind: str | None = None,
+        tag: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        parent: str | None = None,
+        root: str | None = None,
+        children: bool = True,
         limit: int = 100,
         before: str | None = None,
     ) -> list[RunInfo]:
         """Return runs, newest first; `before` is the uid of the last one of the page before.
 
+        Args:
+            name: Those of one workflow.
+            state: Those in one state.
+            queue: Those of one queue.
+            kind: Those of one kind: "workflow", "step" (sent elsewhere), "map" (a part of one).
+            tag: Those with this tag.
+            attributes: Those that say this of themselves, all of it. No index has that: the runs
+                that all else leaves are looked through, newest first, until there are enough.
+            parent: Those that this run has started, by its id or uid.
+            root: This run, all that it has started, and all below.
+            children: False leaves out what was started by other runs.
+            limit: How many at most.
+            before: Go on after the last one of a page.
+
         Raises:
-            BadInput: there is no such state, or the limit is negative.
+            BadInput: there is no such state or kind, or the limit is negative.
+            NotFound: there is no such parent or root.
         """
-        if state is not None and state not in set(RunState):
-            raise BadInput(f"state={state!r}", "is none", f"Use one of {', '.join(RunState)}")
-        if limit < 0:
-            raise BadInput(f"limit={limit}", "is negative", "Ask for some, page by page")
-        rows = await self._store.list_runs(
-            name=name, state=state, queue=queue, limit=limit, before=before
-        )
-        return [info_of(row) for row in rows]
+        page = Page(limit, before)
+        sought = Sought(name, state, queue, kind, tag, children)
+        check_sought(sought, page)
+        sought = sought._replace(family=await family_of(self._store, parent, root))
+        wanted = {said: [value] for said, value in (attributes or {}).items()}
+        return await find_runs(self._store, sought, page, wanted)
 
     async def counts(self) -> dict[str, int]:
         """Return how many runs are in each state."""

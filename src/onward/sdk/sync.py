@@ -16,7 +16,7 @@ from onward.sdk.sync_effects import SyncEffects
 from onward.store.sqlite.threads import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from onward.core.instant import DurationLike
@@ -101,18 +101,36 @@ class SyncApp:
         """Return a handle on the newest run of an id."""
         return self._handle(self._call(self._app.get(id)))
 
-    def runs(
+    def runs(  # noqa: PLR0913 - each narrows the list in a way of its own
         self,
         *,
         name: str | None = None,
         state: str | None = None,
         queue: str | None = None,
+        kind: str | None = None,
+        tag: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        parent: str | None = None,
+        root: str | None = None,
+        children: bool = True,
         limit: int = 100,
         before: str | None = None,
     ) -> list[RunInfo]:
-        """Return runs, newest first, by pages."""
+        """Return runs, newest first, by pages; see `App.runs`."""
         return self._call(
-            self._app.runs(name=name, state=state, queue=queue, limit=limit, before=before)
+            self._app.runs(
+                name=name,
+                state=state,
+                queue=queue,
+                kind=kind,
+                tag=tag,
+                attributes=attributes,
+                parent=parent,
+                root=root,
+                children=children,
+                limit=limit,
+                before=before,
+            )
         )
 
     def counts(self) -> dict[str, int]:

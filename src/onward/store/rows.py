@@ -320,6 +320,13 @@ class RunEnd(NamedTuple):
     follower_link: str | None
 
 
+class NotesRow(NamedTuple):
+    """What a run says of itself: the attributes that it began with, and what it noted since."""
+
+    attributes: bytes | None
+    notes: list[bytes]
+
+
 class Started(NamedTuple):
     """The answer to a start: the run that has the id now, and whether this start made it."""
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 # What operators ask for now and then may look at everything there is.
 FOR_PEOPLE = {
-    "counts", "kinds_to_claim", "list_effects", "list_runs", "runs_beginning", "runs_to_claim",
+    "count_started_by_runs", "counts", "kinds_to_claim", "list_effects", "list_runs",
+    "runs_beginning", "runs_to_claim",
 }  # fmt: skip
 STATEMENTS = {
     name: statement
@@ -55,6 +56,8 @@ CHOSEN = {
     "flowing": "onward_run USING INDEX onward_run_flowing (namespace=? AND flow_key=?)",
     "ripen": "onward_run USING INDEX onward_run_flow_due (namespace=? AND due<?)",
     "run_by_id": "r USING INDEX onward_run_newest (namespace=? AND id=?)",
+    "all_notes": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
+    "list_family": "r USING COVERING INDEX onward_run_parent (namespace=? AND parent=?)",
     "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "look": "i USING PRIMARY KEY (namespace=? AND run=?)",
     "run_ends": "r USING PRIMARY KEY (namespace=? AND uid=?)",

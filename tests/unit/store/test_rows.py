@@ -32,6 +32,7 @@ READ: dict[str, tuple[str, ...]] = {
     "run_by_uid": RunRow._fields,
     "newest_run": RunRow._fields,
     "list_runs": RunRow._fields,
+    "list_family": RunRow._fields,
     "list_children": RunRow._fields,
     "runs_to_claim": RunRow._fields,
     "run_end": RunEnd._fields,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.errors import NotFound
 from onward.store.abbreviation import UID, bounds
-from onward.store.rows import InboxRow, RecordRow, RunEnd, RunRow
+from onward.store.rows import InboxRow, NotesRow, RecordRow, RunEnd, RunRow
+from onward.store.runs.listing import EVERY, count_started_by_runs, listed
 from onward.store.runs.serving import unserved
 from onward.store.runs.upkeep import chores
 from onward.store.writing.fitness import is_storable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.store.database import Database, Tx
+    from onward.store.runs.listing import Sought
     from onward.store.runs.serving import Unserved
     from onward.store.runs.upkeep import Chores
 
@@ -65,27 +67,32 @@ class Reads:
         """Return what a run has noted of itself."""
         return [row[0] for row in await self.read(lambda tx: tx.fetch("notes", uid=uid))]
 
+    async def all_notes(self, uids: Iterable[str]) -> dict[str, NotesRow]:
+        """Return what runs began with and have noted of themselves, of many at once."""
+        found = {uid: NotesRow(None, []) for uid in uids}
+        for uid, noted, payload in await self.read(
+            lambda tx: tx.fetch("all_notes", uids=tx.texts(found))
+        ):
+            if noted:
+                found[uid].notes.append(payload)
+            else:
+                found[uid] = NotesRow(payload, found[uid].notes)
+        return found
+
     async def counts(self) -> dict[str, int]:
         """Return how many runs are in each state."""
         rows = await self.read(lambda tx: tx.fetch("counts"))
         return {row[0]: row[1] for row in rows}
 
     async def list_runs(
-        self,
-        *,
-        name: str | None = None,
-        state: str | None = None,
-        queue: str | None = None,
-        limit: int = 100,
-        before: str | None = None,
+        self, sought: Sought = EVERY, *, limit: int = 100, before: str | None = None
     ) -> list[RunRow]:
         """Return runs, newest first; `before` is the uid of the last one of the page before."""
-        rows = await self.read(
-            lambda tx: tx.fetch(
-                "list_runs", name=name, state=state, queue=queue, limit=limit, before=before
-            )
-        )
-        return [RunRow._make(row) for row in rows]
+        return await self.read(lambda tx: listed(tx, sought, limit, before))
+
+    async def count_started_by_runs(self, sought: Sought, most: int) -> int:
+        """Return how many there are that other runs have started, but `most` at most."""
+        return await self.read(lambda tx: count_started_by_runs(tx, sought, most))
 
     async def find_runs(self, beginning: str, *, limit: int = 10) -> list[RunRow]:
         """Return runs whose uid begins like this."""

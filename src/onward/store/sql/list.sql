@@ -11,7 +11,56 @@ WHERE namespace = :namespace
   AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
   AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
+  AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
+  AND (CAST(:tag AS TEXT) IS NULL
+       OR replace(' ' || tags || ' ', ' ' || CAST(:tag AS TEXT) || ' ', '') <> ' ' || tags || ' ')
+  AND (CAST(:children AS BIGINT) = 1 OR parent IS NULL)
 ORDER BY uid DESC LIMIT :limit;
+
+-- name: list_family
+-- Runs below others. At the top stands one run or, with `line`, also those before it under its id.
+-- CROSS JOIN keeps the family on the outside.
+WITH RECURSIVE line (uid, id, follows) AS (
+    SELECT uid, id, follows FROM onward_run WHERE namespace = :namespace AND uid = :top
+    UNION ALL
+    SELECT r.uid, r.id, r.follows
+    FROM line l JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.follows AND r.id = l.id
+    WHERE CAST(:line AS BIGINT) = 1
+), family (member, depth) AS (
+    SELECT uid, 0 FROM line
+    UNION ALL
+    SELECT r.uid, f.depth + 1
+    FROM family f JOIN onward_run r INDEXED BY onward_run_parent
+        ON r.namespace = :namespace AND r.parent = f.member
+    WHERE f.depth < CAST(:deepest AS BIGINT)
+)
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
+       finished_at, updated_at
+FROM family CROSS JOIN onward_run
+WHERE namespace = :namespace AND uid = member AND depth >= CAST(:highest AS BIGINT)
+  AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
+  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+  AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
+  AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
+  AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
+  AND (CAST(:tag AS TEXT) IS NULL
+       OR replace(' ' || tags || ' ', ' ' || CAST(:tag AS TEXT) || ' ', '') <> ' ' || tags || ' ')
+ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_started_by_runs
+-- As many as a list without them leaves out, but no more than are worth counting.
+SELECT count(*) FROM (
+    SELECT 1 FROM onward_run INDEXED BY onward_run_parent
+    WHERE namespace = :namespace AND parent IS NOT NULL
+      AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+      AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
+      AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
+      AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
+      AND (CAST(:tag AS TEXT) IS NULL
+           OR replace(' ' || tags || ' ', ' ' || CAST(:tag AS TEXT) || ' ', '') <> ' ' || tags || ' ')
+    LIMIT :limit) c;
 
 -- name: runs_between
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,

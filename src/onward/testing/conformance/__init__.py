@@ -52,6 +52,7 @@ SUBJECTS = (
     "consuming",
     "callers",
     "reading",
+    "listing",
     "hinting",
     "namespaces",
     "poison",

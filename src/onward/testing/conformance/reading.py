@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE
@@ -32,23 +32,6 @@ async def test_runs_are_listed_newest_first_page_by_page(world: World) -> None:
         before = page[-1].uid
 
     assert pages == [["6", "5", "4"], ["3", "2", "1"], ["0"]]
-
-
-async def test_a_list_is_narrowed_by_name_state_and_queue(world: World) -> None:
-    worker = await world.worker()
-    [done] = await worker.owning("done")
-    await worker.commit(done, move=SUCCEEDED)
-    await worker.store.start(a_run("named")._replace(name="charge"))
-    await worker.store.start(a_run("queued")._replace(queue="slow"))
-
-    async def listed(**narrowed: Any) -> list[str]:
-        return [run.id for run in await worker.store.list_runs(**narrowed)]
-
-    assert await listed() == ["queued", "named", "done"]
-    assert await listed(name="charge") == ["named"]
-    assert await listed(state="succeeded") == ["done"]
-    assert await listed(queue="slow") == ["queued"]
-    assert await listed(queue="slow", state="succeeded") == []
 
 
 async def test_a_listed_run_is_the_run_as_it_stands(world: World) -> None:

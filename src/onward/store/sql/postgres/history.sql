@@ -27,3 +27,12 @@ LEFT JOIN LATERAL (
     SELECT input, args_hash, result, error, culprit, progress, attributes FROM onward_run_data
     WHERE namespace = :namespace AND uid = u.uid LIMIT 1) d
 WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');
+
+-- name: all_notes
+SELECT h.* FROM unnest(:uids::text[]) u (uid), LATERAL (
+    SELECT run, 1 AS noted, payload FROM onward_record
+    WHERE namespace = :namespace AND run = u.uid AND kind = 'note' OFFSET 0) h
+UNION ALL
+SELECT d.* FROM unnest(:uids::text[]) u (uid), LATERAL (
+    SELECT uid, 0, attributes FROM onward_run_data
+    WHERE namespace = :namespace AND uid = u.uid AND attributes IS NOT NULL LIMIT 1) d;

@@ -25,3 +25,14 @@ FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
 JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
 WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');
+
+-- name: all_notes
+SELECT h.run, 1 AS noted, h.payload
+FROM json_each(:uids) j
+CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value
+WHERE h.kind = 'note'
+UNION ALL
+SELECT d.uid, 0, d.attributes
+FROM json_each(:uids) j
+CROSS JOIN onward_run_data d ON d.namespace = :namespace AND d.uid = j.value
+WHERE d.attributes IS NOT NULL;

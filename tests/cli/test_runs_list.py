@@ -1,0 +1,106 @@
+"""`onward runs list`: what somebody started, families, tags and attributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onward
+from onward import App, workflow
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Ask
+
+
+@workflow
+async def pack(parcel: str) -> str:
+    onward.current().attributes["parcel"] = parcel
+    return parcel
+
+
+@workflow
+async def order(number: int) -> None:
+    run = onward.current()
+    run.attributes["customer"] = number
+    run.attributes["note"] = str(number)
+    await pack.options(id=f"parcel-{number}")("big")
+
+
+@pytest.fixture
+def db(url: str) -> str:
+    """A database with two orders, each with a parcel, and one of them for Europe."""
+    with App(url).sync() as app, app.worker(workflows=[order, pack]):
+        app.run(order.options(id="order-1"), 1)
+    with App(url).sync() as app, app.worker(workflows=[order, pack], tags=["eu"]):
+        app.run(order.options(id="order-2", tags=["eu"]), 2)
+    return url
+
+
+def ids(ask: Ask, db: str, *words: str) -> set[str]:
+    return {one["id"] for one in ask("runs", "list", "--db", db, "--json", *words).things}
+
+
+def test_only_what_somebody_started_is_listed_and_the_rest_is_hinted_at(db: str, ask: Ask) -> None:
+    answer = ask("runs", "list", "--db", db, "--json")
+    assert [one["id"] for one in answer.things] == ["order-2", "order-1"]
+    assert "Left out: 2 runs that other runs started (--all" in answer.err
+
+
+def test_all_are_listed_when_asked_for_without_a_hint(db: str, ask: Ask) -> None:
+    answer = ask("runs", "list", "--db", db, "--all", "--json")
+    assert {one["id"] for one in answer.things} == {"order-1", "order-2", "parcel-1", "parcel-2"}
+    assert answer.err == ""
+
+
+def test_the_hint_is_about_those_that_were_asked_for(db: str, ask: Ask) -> None:
+    answer = ask("runs", "list", "--db", db, "--name", "pack")
+    assert (answer.status, answer.out) == (0, "There is no such run.\n")
+    assert "Left out: 2 runs" in answer.err
+    assert "Left out" not in ask("runs", "list", "--db", db, "--state", "failed").err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--root", "order-1"), {"order-1", "parcel-1"}),
+        (("--parent", "order-1"), {"parcel-1"}),
+        (("--parent", "order-1", "--state", "failed"), set()),
+        (("--tag", "eu"), {"order-2"}),
+        (("--attribute", "customer=2"), {"order-2"}),
+        (("--attribute", "note=2"), {"order-2"}),
+        (("--attribute", "customer=2", "--attribute", "note=1"), set()),
+        (("--attribute", "parcel=big"), set()),
+        (("--attribute", "parcel=big", "--all"), {"parcel-1", "parcel-2"}),
+        (("--attribute", "parcel=big", "--root", "order-1"), {"parcel-1"}),
+    ],
+)
+def test_runs_are_found_by(words: tuple[str, ...], found: set[str], db: str, ask: Ask) -> None:
+    assert ids(ask, db, *words) == found
+
+
+def test_a_family_is_found_by_the_beginning_of_an_id(db: str, ask: Ask) -> None:
+    uid = ask("runs", "show", "order-1", "--db", db, "--json").thing["uid"]
+    assert ids(ask, db, "--root", uid[:-1]) == {"order-1", "parcel-1"}
+
+
+def test_a_family_of_nobody_is_an_answer(db: str, ask: Ask) -> None:
+    answer = ask("runs", "list", "--db", db, "--root", "nobody")
+    assert (answer.status, answer.out) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--attribute", "customer"), "Write NAME=VALUE"),
+        (("--attribute", "=1"), "Write NAME=VALUE"),
+        (("--tag", "two words"), "has a space in it"),
+        (("--root", "order-1", "--parent", "order-1"), "are both given"),
+    ],
+)
+def test_what_is_not_understood_is_told(
+    words: tuple[str, ...], said: str, db: str, ask: Ask
+) -> None:
+    answer = ask("runs", "list", "--db", db, *words)
+    assert (answer.status, answer.out) == (2, "")
+    assert said in answer.err
