@@ -36,6 +36,7 @@ failure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, ClassVar
 
 
@@ -55,6 +56,11 @@ def _rebuild(kind: type[OnwardError], state: dict[str, Any], args: tuple[Any, ..
     error.args = args
     vars(error).update(state)
     return error
+
+
+def _closed(text: str) -> str:
+    """Return a sentence with its full stop; what others wrote may have one already."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 class _Told(OnwardError):
@@ -316,9 +322,13 @@ class RunFailed(UserError):
     reason: str
     error: str
 
+    @property
+    def happened(self) -> str:
+        """What happened, without the next move."""
+        return f"run {self.run} failed ({self.reason})" + (f": {self.error}" if self.error else "")
+
     def __str__(self) -> str:
-        what = f": {self.error}" if self.error else ""
-        return f"run {self.run} failed ({self.reason}){what}. See its history for more."
+        return f"{_closed(self.happened)} See its history: onward runs show {quote(self.run)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -330,9 +340,14 @@ class RunCancelled(UserError):
     state: str
     reason: str
 
-    def __str__(self) -> str:
+    @property
+    def happened(self) -> str:
+        """What happened, without the next move."""
         why = f" ({self.reason})" if self.reason else ""
-        return f"run {self.run} has no result: it is {self.state}{why}. Start another if need be."
+        return f"run {self.run} has no result: it is {self.state}{why}"
+
+    def __str__(self) -> str:
+        return f"{self.happened}. Start another if need be."
 
 
 @dataclass(eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from onward.errors import Conflict, NotInBody, RunCancelled, RunFailed, Unencoda
 from tests.sdk.families import appears, asks_for, children, is_in, rests, until
 
 if TYPE_CHECKING:
-    from onward import App
+    from onward import App, Run
 
 answer = Signal("answer", int)
 farewell = Signal("farewell", int)
@@ -130,6 +131,65 @@ async def test_any_other_error_of_a_child_is_the_cause_of_its_failure(app: App) 
         assert found[:3] == ["RunFailed", StepFailed.__name__, "KeyError"]
         found = await app.run(see_error, "wrapped")
         assert found[:2] == ["RunFailed", "RunFailed"]
+
+
+@workflow
+async def fail_with(how: str, child_id: str | None) -> None:
+    await go_wrong.options(id=child_id)(how)
+
+
+async def first_child(app: App, run: Run[Any]) -> str:
+    [child] = await app.runs(parent=run.id)
+    return child.id
+
+
+@pytest.mark.parametrize("child_id", [None, "pears 7"])
+async def test_the_error_of_a_parent_says_which_child_failed(
+    app: App, child_id: str | None
+) -> None:
+    async with app, app.worker():
+        run = await app.start(fail_with, "other", child_id)
+        with pytest.raises(RunFailed) as failed:
+            await run.result(timeout="10s")
+        child = await first_child(app, run)
+        assert child == (child_id or child)
+        shown = f"onward runs show {quote(child)}"
+        told = (await run.info()).error
+        assert told == f"run {child} failed (logic): KeyError: 'pear'. See its history: {shown}"
+        inner = f"run {child} failed (logic): KeyError: 'pear'"
+        assert str(failed.value) == (
+            f"run {run.id} failed (logic): {inner}. See its history: onward runs show {run.id}"
+        )
+
+
+async def test_a_registered_error_says_from_which_runs_it_comes(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(fail_with, "registered", None)
+        with pytest.raises(PearsSoldOut) as failed:
+            await run.result(timeout="10s")
+        assert failed.value.__notes__ == [
+            f"It ended run {each}: onward runs show {each}"
+            for each in (await first_child(app, run), run.id)
+        ]
+
+
+@workflow
+async def told_by_a_stopped_child() -> str:
+    try:
+        await ask.options(id="endless")(1)
+    except RunCancelled as cancelled:
+        return str(cancelled)
+    return "nothing"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_body_is_told_which_child_was_stopped(app: App, is_known: bool) -> None:
+    async with app, app.worker(warm=1000 if is_known else 0):
+        run = await app.start(told_by_a_stopped_child)
+        await is_in(await appears(app, "endless"), "waiting")
+        await app.cancel("endless", force=True)
+        told = await run.result(timeout="10s")
+        assert told.startswith("run endless has no result: it is cancelled (")
 
 
 @workflow

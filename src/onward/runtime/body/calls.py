@@ -149,14 +149,20 @@ class StepCall(Awaited):
 
 def step_error(name: str, record: Record) -> BaseException:
     """Return what a step raised, wherever it was done: older code may have sent it elsewhere."""
-    kept = unpack(record.payload.error)
     match record.state:
         case RecordState.TIMED_OUT:
             return TimedOut(f"step {name!r}", "its deadline")
         case RecordState.CANCELLED:
-            return RunCancelled(f"of {name}", str(record.state), decode(kept, str))
+            run, reason = whose(record)
+            return RunCancelled(run, str(record.state), reason)
         case _:
-            return decode_error(kept)
+            return decode_error(unpack(record.payload.error))
+
+
+def whose(record: Record) -> tuple[str, str]:
+    """Return which run had the bad end that a record tells of, and the reason of that end."""
+    kept = decode(unpack(record.payload.payload))
+    return kept["run"], kept["reason"]
 
 
 class SignalCall(Awaited):

@@ -18,7 +18,7 @@ from onward.core.run import RunState
 from onward.engine.ends import failure_of
 from onward.engine.payloads import pack, unpack
 from onward.errors import RunCancelled, RunFailed
-from onward.runtime.body.calls import Awaited, Call, StepCall, step_error
+from onward.runtime.body.calls import Awaited, Call, StepCall, step_error, whose
 
 if TYPE_CHECKING:
     import asyncio
@@ -131,12 +131,21 @@ class ChildCall(Awaited):
             case RecordState.SUCCEEDED:
                 return state, end.data, None
             case RecordState.FAILED if end.data:
-                return state, None, end.data
+                return state, self._whose(end), end.data
             case RecordState.FAILED:
-                error = RunFailed(self._shown, end.reason or "", "")
-                return state, None, pack(encode_error(error))
+                error = RunFailed(self._run, end.reason or "", "")
+                return state, self._whose(end), pack(encode_error(error))
             case _:
-                return state, None, pack(encode(end.reason or ""))
+                return state, self._whose(end), None
+
+    def _whose(self, end: ChildEnd) -> bytes:
+        """Return what the record of a bad end keeps beside the error: whose it was, and why."""
+        return pack(encode({"run": self._run, "reason": end.reason or ""}))
+
+    @property
+    def _run(self) -> str:
+        """The id of the child; if the user chose none, it is its uid."""
+        return (self._start.id if self._start is not None else "") or self.child
 
     def value(self, record: Record) -> Any:
         """Return the child's result."""
@@ -144,16 +153,14 @@ class ChildCall(Awaited):
 
     def raised(self, record: Record) -> BaseException:
         """Return what the body is told of a child that has no result."""
-        kept = unpack(record.payload.error)
-        if record.state is RecordState.FAILED and record.payload.payload is not None:
-            return decode_error(kept)  # it was never started
-        if record.state is RecordState.FAILED:
-            return failure_of(self._shown, decode_error(kept))
-        return RunCancelled(self._shown, str(record.state), decode(kept, str))
-
-    @property
-    def _shown(self) -> str:
-        return (self._start.id if self._start is not None else "") or f"of {self.name}"
+        if record.payload.payload == REFUSED:
+            return decode_error(unpack(record.payload.error))  # it was never started
+        run, reason = whose(record)
+        if record.state is not RecordState.FAILED:
+            return RunCancelled(run, str(record.state), reason)
+        error = decode_error(unpack(record.payload.error))
+        is_all = isinstance(error, RunFailed) and error.run == run  # nobody knows what it raised
+        return error if is_all else failure_of(run, error, reason)
 
 
 class PartCall(ChildCall):
