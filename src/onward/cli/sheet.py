@@ -6,16 +6,28 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onward.cli.effects import waits_for
+from onward.cli.output import time_text
 from onward.codec import decode, read_error
+from onward.core.inbox import MessageKind
+from onward.core.replay import RecordKind, RecordState
+from onward.core.run import TERMINAL, RunState
 from onward.engine.payloads import unpack
 from onward.errors import Undecodable
 from onward.sdk.run import whole_info
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onward.cli.command import Desk
-    from onward.store.rows import RecordRow, RunRow
+    from onward.store.rows import InboxRow, RecordRow, RunRow
 
 HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "ENDED", "ERROR")
+NOTE = RecordKind.NOTE.value
+"""The kind of records that add up to attributes and counters, which are shown apart."""
+
+_ELSEWHERE = (RecordKind.CHILD, RecordKind.STEP)
+_TRIED = (RecordKind.STEP, RecordKind.EFFECT)
+_OURS = "onward."
 
 
 async def sheet(desk: Desk, row: RunRow) -> dict[str, Any]:
@@ -23,10 +35,14 @@ async def sheet(desk: Desk, row: RunRow) -> dict[str, Any]:
     info = await whole_info(desk.store, row)
     end = await desk.store.end(row.uid)
     history = (await desk.store.history([row.uid]))[row.uid]
+    inbox = (await desk.store.look([row.uid]))[row.uid]
     effects = await desk.app.effects.of(row.id) if row.newest else []
     return info._asdict() | {
         "arguments": _data(end.input),
         "result": _data(end.result),
+        "waits_for": [] if row.state in TERMINAL else _waits(history),
+        "blocked": await _blocked(desk, row),
+        "unread_signals": _unread(inbox, history),
         "history": [_record(record) for record in history],
         "open_effects": [
             {"id": effect.id, "name": effect.name, "state": effect.state}
@@ -42,8 +58,11 @@ def facts(known: dict[str, Any]) -> dict[str, Any]:
     plain = {
         "run": known["id"],
         "uid": None if known["uid"] == known["id"] else known["uid"],
-        "workflow": known["name"],
+        known["kind"]: known["name"],
         "state": known["state"] + reason,
+        "waits for": "\n".join(map(_wait_text, known["waits_for"])),
+        "blocked": known["blocked"],
+        "not read": "\n".join(map(_signal_text, known["unread_signals"])),
         "error": known["error"],
         "arguments": known["arguments"],
         "result": known["result"] if known["state"] == "succeeded" else None,
@@ -64,6 +83,73 @@ def history_row(record: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(record[name] for name in names)
 
 
+# --- what holds it up -----------------------------------------------------------------------------
+
+
+def _waits(history: Iterable[RecordRow]) -> list[dict[str, Any]]:
+    """Return the calls that are not over: whoever looks wants to know which, and until when."""
+    newest: dict[str, RecordRow] = {}
+    for record in sorted(history, key=lambda record: record.attempt):
+        newest[record.identity] = record
+    return [
+        {
+            "kind": record.kind,
+            "name": record.name,
+            "since": _time(record.opened_at),
+            "until": _time(record.due),
+            "run": _elsewhere(record),
+        }
+        for record in newest.values()
+        if record.seq is None and (record.state == RecordState.OPEN or _is_tried_again(record))
+    ]
+
+
+def _is_tried_again(record: RecordRow) -> bool:
+    return record.state == RecordState.FAILED and record.due is not None
+
+
+def _elsewhere(record: RecordRow) -> str | None:
+    """Return the run that does what a call waits for, if another does."""
+    if record.kind not in _ELSEWHERE or record.payload is None:
+        return None
+    uid: str = decode(unpack(record.payload))["uid"]
+    return uid
+
+
+async def _blocked(desk: Desk, row: RunRow) -> str | None:
+    """Return why nobody takes a run that could go on."""
+    if row.state not in (RunState.READY, RunState.WAITING) or row.due is None:
+        return None
+    if row.due > await desk.store.now():
+        return None
+    return await desk.store.why_unserved(row)
+
+
+def _unread(inbox: Iterable[InboxRow], history: Iterable[RecordRow]) -> list[dict[str, Any]]:
+    """Return signals that have come, and that no call has taken."""
+    taken = {record.message for record in history}
+    return [
+        {"name": message.name, "sent_at": _time(message.sent_at)}
+        for message in inbox
+        if message.kind == MessageKind.SIGNAL and message.seq not in taken
+    ]
+
+
+def _wait_text(wait: dict[str, Any]) -> str:
+    what = wait["kind"] if wait["kind"] == RecordKind.TIMER else f"{wait['kind']} {wait['name']}"
+    run = "" if wait["run"] is None else f" (run {wait['run']})"
+    word = "tried again at" if wait["kind"] in _TRIED else "until"
+    until = "" if wait["until"] is None else f", {word} {time_text(wait['until'])}"
+    return f"{what}{run}, since {time_text(wait['since'])}{until}"
+
+
+def _signal_text(signal: dict[str, Any]) -> str:
+    return f"signal {signal['name']}, sent {time_text(signal['sent_at'])}"
+
+
+# --- what it did ----------------------------------------------------------------------------------
+
+
 def _record(record: RecordRow) -> dict[str, Any]:
     return {
         "seq": record.seq,
@@ -80,7 +166,9 @@ def _record(record: RecordRow) -> dict[str, Any]:
 
 def _error(kept: bytes) -> str:
     failure = read_error(unpack(kept))
-    return f"{failure.type}: {failure.message}"
+    if failure.name is not None and failure.name.startswith(_OURS):
+        return failure.message  # it says all, also what is to be done
+    return f"{failure.type.removeprefix('onward.errors.')}: {failure.message}"
 
 
 def _data(kept: bytes | None) -> Any:

@@ -263,7 +263,11 @@ async def whole_info(store: Store, row: RunRow) -> RunInfo:
 
 
 def _text(end: RunEnd) -> str | None:
-    return None if end.error is None else str(decode_error(unpack(end.error)))
+    """Return an error as people read it: what it says, and what was noted on its way."""
+    if end.error is None:
+        return None
+    error = decode_error(unpack(end.error))
+    return "\n".join((str(error), *getattr(error, "__notes__", ())))
 
 
 def _time(instant: Instant) -> datetime:

@@ -9,7 +9,7 @@ from onward.errors import NotFound
 from onward.store.abbreviation import UID, bounds
 from onward.store.rows import InboxRow, NotesRow, RecordRow, RunEnd, RunRow
 from onward.store.runs.listing import EVERY, count_started_by_runs, listed
-from onward.store.runs.serving import unserved
+from onward.store.runs.serving import unserved, why_unserved
 from onward.store.runs.upkeep import chores
 from onward.store.writing.fitness import is_storable
 
@@ -129,6 +129,10 @@ class Reads:
     async def unserved(self, limit: int = 100) -> list[Unserved]:
         """Return runs that could go on but that no live worker can take, and why."""
         return await self.view(lambda tx: unserved(tx, limit))
+
+    async def why_unserved(self, run: RunRow) -> str | None:
+        """Return why no live worker can take a run; None if one can."""
+        return await self.read(lambda tx: why_unserved(tx, run))
 
     # --- workers ---------------------------------------------------------------------------------
 

@@ -49,6 +49,12 @@ async def unserved(tx: Tx, limit: int) -> list[Unserved]:
     return found
 
 
+async def why_unserved(tx: Tx, run: RunRow) -> str | None:
+    """Return why no live worker can take a run; None if one can."""
+    servers = [_server(*row) for row in await tx.fetch("live_workers")]
+    return why_not(Kind(run.queue, run.name, run.version, run.tags), servers)
+
+
 def why_not(kind: Kind, servers: list[Server]) -> str | None:
     """Return why none of these workers takes runs of a kind; None if one does."""
     able = [server for server in servers if kind.queue in server.queues]

@@ -1,0 +1,186 @@
+"""`onward runs show`: what a run waits for, what it has not read, and why it stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import onward
+from onward import App, Fatal, Retry, Signal, register_error, step, workflow
+from onward.errors import RunFailed
+from tests.sdk.polling import until
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Ask
+
+approval = Signal("approval", bool)
+
+
+@register_error
+class OutOfPaper(Exception):
+    """An error that comes back as itself."""
+
+
+@step(queue="elsewhere")
+async def render(page: int) -> int:
+    return page
+
+
+@step(retry=Retry(attempts=2, first="1h", most="1h"))
+async def knock() -> None:
+    raise ConnectionError("nobody is in")
+
+
+@step
+async def tear() -> None:
+    raise Fatal("it tore")
+
+
+@workflow
+async def ask() -> bool:
+    onward.current().attributes["colour"] = "blue"
+    return await approval.wait(timeout="7d")
+
+
+@workflow
+async def book() -> None:
+    await asyncio.gather(
+        render(1), ask.options(id="inner")(), approval.wait(), onward.sleep("3d"), knock()
+    )
+
+
+@workflow
+async def print_out(*, is_registered: bool) -> None:
+    if is_registered:
+        raise OutOfPaper("the tray is empty")
+    await tear()
+
+
+@workflow
+async def print_all(*, is_registered: bool) -> None:
+    await print_out.options(id="page")(is_registered=is_registered)
+
+
+@workflow
+async def hear_of_a_stop() -> str:
+    try:
+        await ask.options(id="stopped")()
+    except onward.errors.RunCancelled:
+        return "it was stopped"
+    return "it was not"
+
+
+ALL: list[Any] = [book, ask, print_out, print_all, hear_of_a_stop]
+
+
+async def left_behind(url: str, start: Any, *, waits: int) -> None:
+    """Leave a run behind with as many open calls."""
+    app = App(url)
+    async with app, app.worker(workflows=ALL):
+        run = await app.start(start)
+
+        async def is_there() -> bool:
+            rows = [row for row in await run.history() if row.seq is None]
+            return len(rows) == waits and await run.state() == "waiting"
+
+        await until(is_there, 10)
+
+
+@pytest.fixture
+def db(url: str) -> str:
+    """A database in which a run waits for one of each."""
+    asyncio.run(left_behind(url, book.options(id="book-1"), waits=5))
+    return url
+
+
+def test_a_run_says_what_it_waits_for_and_until_when(db: str, ask: Ask) -> None:
+    waits = ask("runs", "show", "book-1", "--db", db, "--json").thing["waits_for"]
+    by_kind = {(wait["kind"], wait["name"]): wait for wait in waits}
+    assert set(by_kind) == {
+        ("step", "render"), ("child", "ask"), ("signal", "approval"), ("timer", "sleep"),
+        ("step", "knock"),
+    }  # fmt: skip
+    inner = ask("runs", "show", "inner", "--db", db, "--json").thing
+    assert by_kind["child", "ask"]["run"] == inner["uid"]
+    [routed] = ask("runs", "list", "--db", db, "--all", "--queue", "elsewhere", "--json").things
+    assert by_kind["step", "render"]["run"] == routed["uid"]
+    assert by_kind["signal", "approval"]["until"] is None
+    assert by_kind["timer", "sleep"]["until"] is not None
+    assert all(wait["since"] is not None for wait in waits)
+
+
+def test_people_are_told_what_it_waits_for(db: str, ask: Ask) -> None:
+    out = ask("runs", "show", "book-1", "--db", db).out
+    assert "signal approval, since 2" in out
+    assert "timer, since 2" in out
+    assert "step knock, since 2" in out
+    assert ", tried again at 2" in out
+    inner = ask("runs", "show", "inner", "--db", db).out
+    assert "waits for   signal approval, since 2" in inner
+    assert ", until 2" in inner
+
+
+def test_signals_that_nobody_has_read_are_shown(db: str, ask: Ask) -> None:
+    for name in ("approval", "complaint"):
+        ask("runs", "signal", "inner", name, "true", "--db", db)
+    signals = ask("runs", "show", "inner", "--db", db, "--json").thing["unread_signals"]
+    assert [signal["name"] for signal in signals] == ["approval", "complaint"]
+    with App(db).sync() as app, app.worker(workflows=ALL):
+        assert app.get("inner").result(timeout="20s") is True
+    [left] = ask("runs", "show", "inner", "--db", db, "--json").thing["unread_signals"]
+    assert left["name"] == "complaint"
+    assert "not read    signal complaint, sent 2" in ask("runs", "show", "inner", "--db", db).out
+
+
+def test_a_run_that_nobody_can_take_says_why(db: str, ask: Ask) -> None:
+    [routed] = ask("runs", "list", "--db", db, "--all", "--queue", "elsewhere", "--json").things
+    out = ask("runs", "show", routed["id"], "--db", db).out
+    assert re.search(r"^step +render$", out, re.MULTILINE)
+    assert re.search(r"^blocked +no worker serves queue 'elsewhere'$", out, re.MULTILINE)
+    assert "blocked" not in ask("runs", "show", "book-1", "--db", db).out
+
+
+def test_what_is_over_waits_for_nothing(db: str, ask: Ask) -> None:
+    ask("runs", "cancel", "book-1", "--force", "--db", db)
+    one = ask("runs", "show", "book-1", "--db", db, "--json").thing
+    assert (one["state"], one["waits_for"], one["blocked"]) == ("cancelled", [], None)
+
+
+def test_notes_are_no_calls_to_people(db: str, ask: Ask) -> None:
+    out = ask("runs", "show", "inner", "--db", db).out
+    assert 'attributes  {"colour": "blue"}\n' in out
+    assert "note" not in out
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_the_error_of_a_parent_leads_to_the_child(is_registered: bool, url: str, ask: Ask) -> None:
+    with App(url).sync() as app, app.worker(workflows=ALL):
+        run = app.start(print_all.options(id="all"), is_registered=is_registered)
+        with pytest.raises((OutOfPaper, RunFailed)):
+            run.result(timeout="20s")
+    out = ask("runs", "show", "all", "--db", url).out
+    assert "onward runs show page\n" in out
+    assert "onward.errors.RunFailed" not in out
+
+
+def test_a_run_whose_child_was_stopped_is_shown(url: str, ask: Ask) -> None:
+    with App(url).sync() as app, app.worker(workflows=ALL):
+        run = app.start(hear_of_a_stop.options(id="parent"))
+        asyncio.run(_until_there(url))
+        app.cancel("stopped", force=True)
+        assert run.result(timeout="20s") == "it was stopped"
+    answer = ask("runs", "show", "parent", "--db", url, "--json")
+    assert [record["state"] for record in answer.thing["history"]] == ["cancelled"]
+
+
+async def _until_there(url: str) -> None:
+    async with App(url) as app:
+        await until(partial(_is_there, app), 10)
+
+
+async def _is_there(app: App) -> bool:
+    return [info.id for info in await app.runs(name="ask")] == ["stopped"]
