@@ -64,7 +64,7 @@ async def send(parcel: str) -> str:
 @workflow
 async def hold() -> object:
     heard = await go.wait()
-    return f"{heard} of {await weigh(3)}"
+    return f"{heard!r} of {await weigh(3)}"
 
 
 @workflow

@@ -156,7 +156,7 @@ def test_a_run_is_paused_and_resumed(shop: str, ask: Ask) -> None:
             run.result(timeout="10s", raise_paused=True)
         assert ask("runs", "resume", "hold-1").out == "run hold-1 goes on\n"
         run.signal(go, "now")
-        assert run.result(timeout="10s") == "now of 3"
+        assert run.result(timeout="10s") == "'now' of 3"
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
@@ -165,21 +165,27 @@ def test_what_is_over_is_neither_paused_nor_resumed(command: str, shop: str, ask
 
 
 @pytest.mark.parametrize(
-    ("words", "heard"),
+    ("words", "heard", "told"),
     [
-        (("plain text",), "plain text"),
-        (("7",), "7"),
-        (("--json-value", "7"), "7"),
-        (("--json-value", '{"a": [1]}'), "{'a': [1]}"),
-        ((), "None"),
+        (("plain text",), "plain text", 'with the text "plain text"'),
+        (("7",), 7, "with the number 7"),
+        (("true",), True, "with true"),
+        (("null",), None, ""),
+        (('{"a": [1]}',), {"a": [1]}, 'with {"a": [1]}'),
+        (("NaN",), "NaN", 'with the text "NaN"'),
+        (("{",), "{", 'with the text "{"'),
+        (("--text", "7"), "7", 'with the text "7"'),
+        (("--json-value", "7"), 7, "with the number 7"),
+        ((), None, ""),
     ],
 )
-def test_a_signal_carries_text_or_json(
-    words: tuple[str, ...], heard: str, shop: str, ask: Ask
+def test_a_signal_carries_json_or_else_text(
+    words: tuple[str, ...], heard: object, told: str, shop: str, ask: Ask
 ) -> None:
-    assert ask("runs", "signal", "hold-1", "go", *words).status == 0
+    answer = ask("runs", "signal", "hold-1", "go", *words)
+    assert (answer.status, answer.out) == (0, f"run hold-1 is sent go {told}".strip() + "\n")
     with App(shop).sync() as app, app.worker(workflows=[hold]):
-        assert app.get("hold-1").result(timeout="10s") == f"{heard} of 3"
+        assert app.get("hold-1").result(timeout="10s") == f"{heard!r} of 3"
 
 
 def test_a_signal_of_one_message_id_is_delivered_once(shop: str, ask: Ask) -> None:
@@ -187,7 +193,7 @@ def test_a_signal_of_one_message_id_is_delivered_once(shop: str, ask: Ask) -> No
         words = ("go", text, "--message-id", "m-1")
         assert ask("runs", "signal", "hold-1", *words).status == 0
     with App(shop).sync() as app, app.worker(workflows=[hold]):
-        assert app.get("hold-1").result(timeout="10s") == "first of 3"
+        assert app.get("hold-1").result(timeout="10s") == "'first' of 3"
 
 
 def test_a_signal_to_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
@@ -206,11 +212,11 @@ def test_what_failed_is_retried_and_what_did_not_is_refused(shop: str, ask: Ask)
 def test_a_fork_begins_with_an_edited_result(shop: str, ask: Ask) -> None:
     with App(shop).sync() as app, app.worker(workflows=[hold]):
         ask("runs", "signal", "hold-1", "go", "one")
-        assert app.get("hold-1").result(timeout="10s") == "one of 3"
+        assert app.get("hold-1").result(timeout="10s") == "'one' of 3"
         words = ("--step", "weigh", "--result", "4", "--new-id", "hold-2", "--json")
         answer = ask("runs", "fork", "hold-1", *words)
         assert (answer.status, answer.thing["id"]) == (0, "hold-2")
-        assert app.get("hold-2").result(timeout="10s") == "one of 4"
+        assert app.get("hold-2").result(timeout="10s") == "'one' of 4"
 
 
 def test_a_fork_without_a_result_runs_the_step_again(shop: str, ask: Ask) -> None:
@@ -232,6 +238,7 @@ def test_a_fork_without_a_result_runs_the_step_again(shop: str, ask: Ask) -> Non
         ("fork", "hold-1", "--result", "1"),
         ("fork", "hold-1", "--step", "weigh", "--result", "{"),
         ("signal", "hold-1", "go", "text", "--json-value", "1"),
+        ("signal", "hold-1", "go", "text", "--text", "text"),
         ("signal", "hold-1", "go", "--json-value", "{"),
     ],
 )

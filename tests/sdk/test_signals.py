@@ -9,7 +9,7 @@ import pytest
 
 import onward
 from onward import App, Run, Signal, step, workflow
-from onward.errors import BadInput, NotFound, RunOver, TimedOut
+from onward.errors import BadInput, NotFound, RunOver, RunPaused, TimedOut
 from tests.sdk.polling import is_in, is_sound, until
 
 number = Signal("number", int)
@@ -46,6 +46,29 @@ async def test_the_oldest_wait_of_a_name_has_the_oldest_signal(app: App, leave: 
             async with app.worker():
                 assert await run.result(timeout="10s") == [[1, 3], [2, 4]]
         await is_sound(app)
+
+
+@workflow
+async def two_numbers() -> list[int]:
+    return [await number.wait(), await number.wait()]
+
+
+async def test_a_signal_of_another_type_says_how_to_put_one_in_its_place(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(two_numbers.options(id="sum 1"))
+        for value in (1, "two"):
+            await run.signal("number", value)
+        with pytest.raises(RunPaused) as paused:
+            await run.result(timeout="10s", raise_paused=True)
+        told = (await run.info()).error or ""
+        assert told.splitlines() == [
+            "signal 'number' does not fit int: value is text, not an int.",
+            "Put a value that fits in its place: "
+            "onward runs fork 'sum 1' --step ':number#2' --result JSON",
+        ]
+        assert told in str(paused.value)
+        again = await app.fork("sum 1", ":number#2", result=2)
+        assert await again.result(timeout="10s") == [1, 2]
 
 
 @workflow

@@ -9,8 +9,8 @@ import click
 
 from onward.cli.abbreviation import Unclear, the_one
 from onward.cli.command import DONE, command, for_each, group
-from onward.cli.sheet import HISTORY_HEAD, facts, history_row, sheet
-from onward.cli.value import from_json, named
+from onward.cli.sheet import HISTORY_HEAD, NOTE, facts, history_row, sheet
+from onward.cli.value import as_meant, from_json, kind_of, named
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState
 from onward.errors import NotFound, RunOver
@@ -115,12 +115,16 @@ async def _tell_left_out(desk: Desk, sought: Sought) -> None:
 @command(runs, "show", example="onward runs show order-7")
 @_id
 async def show(desk: Desk, *, run_id: str) -> int:
-    """Show a run: how it stands, what it did."""
+    """Show a run: how it stands, what it did.
+
+    With what it waits for, and the signals that have come and that it has not asked for.
+    """
     known = await sheet(desk, await find(desk, run_id, changes=False))
     desk.out.thing(known, facts(known))
-    if known["history"]:
+    calls = [history_row(record) for record in known["history"] if record["kind"] != NOTE]
+    if calls:
         desk.out.say("")
-        desk.out.things([], HISTORY_HEAD, [history_row(record) for record in known["history"]])
+        desk.out.things([], HISTORY_HEAD, calls)
     for effect in known["open_effects"]:
         desk.out.say(f"\nSee {effect['name']}: onward effects show {effect['id']}{desk.given}")
     return DONE
@@ -247,31 +251,39 @@ async def fork(
     return DONE
 
 
-@command(runs, "signal", example="onward runs signal order-7 approval --json-value true")
+@command(runs, "signal", example="onward runs signal order-7 approval true")
 @_id
 @click.argument("name")
-@click.argument("text", required=False)
-@click.option("--json-value", metavar="JSON", help="What it carries, instead of the text.")
+@click.argument("value", required=False)
+@click.option("--text", metavar="TEXT", help="A value that is text, though it looks like JSON.")
+@click.option("--json-value", metavar="JSON", help="A value that must be JSON.")
 @click.option("--message-id", metavar="ID", help="Sent again under it, it is delivered once.")
-async def signal(
+async def signal(  # noqa: PLR0913 - each is an option of the command
     desk: Desk,
     *,
     run_id: str,
     name: str,
+    value: str | None,
     text: str | None,
     json_value: str | None,
     message_id: str | None,
 ) -> int:
-    """Send a signal, with a text or JSON.
+    """Send a signal, with a value.
 
-    Exits with 1 if the run is over.
+    VALUE is JSON (true, 42, '{"a": 1}') or, if it is none, text: yes is text, 42 is a number, and
+    --text 42 is text again. The run must wait for a value of that type. Exits with 1 if it is over.
     """
-    if text is not None and json_value is not None:
-        raise click.UsageError("Give a text or --json-value, not both.")
-    value = text if json_value is None else from_json("--json-value", json_value)
+    if sum(given is not None for given in (value, text, json_value)) > 1:
+        raise click.UsageError("Give one of VALUE, --text and --json-value.")
+    sent: Any = text
+    if value is not None:
+        sent = as_meant(value)
+    elif json_value is not None:
+        sent = from_json("--json-value", json_value)
     row = await find(desk, run_id)
-    await desk.app.signal(row.id, name, value, message_id=message_id)
-    _tell(desk, row.id, f"is sent {name}", accepted=True)
+    await desk.app.signal(row.id, name, sent, message_id=message_id)
+    about = f"is sent {name}" if sent is None else f"is sent {name} with {kind_of(sent)}"
+    _tell(desk, row.id, about, accepted=True)
     return DONE
 
 

@@ -21,6 +21,23 @@ def from_json(option: str, text: str) -> Any:
         raise click.BadParameter(f"{error}. {advice}", param_hint=option) from None
 
 
+def as_meant(text: str) -> Any:
+    """Return what somebody means who writes a value: JSON if it is some, or else the text."""
+    return readings(text)[-1]
+
+
+def kind_of(value: Any) -> str:
+    """Return what JSON calls such a value."""
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case int() | float():
+            return f"the number {json.dumps(value)}"
+        case str():
+            return f"the text {json.dumps(value, ensure_ascii=False)}"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def readings(text: str) -> tuple[Any, ...]:
     """Return the values that a text may stand for: itself, and what it is as JSON."""
     try:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import decode, decode_error
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import unpack
-from onward.errors import RunCancelled, TimedOut
+from onward.errors import RunCancelled, TimedOut, Undecodable
+from onward.runtime.body.divergence import UnfitSignal
 
 if TYPE_CHECKING:
     import asyncio
@@ -178,7 +179,11 @@ class SignalCall(Awaited):
 
     def value(self, record: Record) -> Any:
         """Return what the signal carried."""
-        return self._decoder(unpack(record.payload.payload))
+        try:
+            return self._decoder(unpack(record.payload.payload))
+        except Undecodable as misfit:
+            about = (misfit.annotation, misfit.fact)
+            raise UnfitSignal(*about, self.name, record.identity) from misfit
 
 
 class TimerCall(Call):

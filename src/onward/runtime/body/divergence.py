@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import linecache
 import sys
+from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onward.codec import register_error
 from onward.core.replay import Diverged
-from onward.errors import UserError
+from onward.errors import Undecodable, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     from onward.core.replay import Record
-    from onward.errors import Undecodable
 
 _INNER = ("onward", "asyncio", "contextlib", "functools")
 _inner: dict[int, dict[str, Any]] = {}
@@ -36,6 +38,21 @@ class Divergence(UserError):
     """Code and history do not fit; the run waits for other code, a fork or a retry."""
 
     code = "divergence"
+
+
+# It is shown to people, who need not know in which module it is.
+register_error(Divergence, name="onward.Divergence", to_data=str, from_data=Divergence)
+
+
+@dataclass(eq=False, repr=False)
+class UnfitSignal(Undecodable):
+    """A signal carries something else than the code waits for: most likely it was sent so."""
+
+    name: str
+    identity: str
+
+    def __str__(self) -> str:
+        return f"signal {self.name!r} does not fit {self.annotation}: {self.fact}."
 
 
 def place_now() -> Place | None:
@@ -61,9 +78,15 @@ def place_of(fn: Callable[..., Any]) -> Place | None:
     return None if code is None else Place(code.co_filename, code.co_firstlineno)
 
 
-def told(misfit: Diverged | Undecodable, place: Place | None, unread: list[Record]) -> Divergence:
+def told(
+    misfit: Diverged | Undecodable, place: Place | None, unread: list[Record], run: str
+) -> Divergence:
     """Return what is kept with the parked run."""
     lines = [str(misfit)]
+    if isinstance(misfit, UnfitSignal):
+        step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"
+        lines.append(f"Put a value that fits in its place: {step} --result JSON")
+        return Divergence("\n".join(lines))
     if isinstance(misfit, Diverged):
         was, asked = misfit.recorded, misfit.asked
         lines.append(

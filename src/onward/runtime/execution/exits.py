@@ -70,7 +70,7 @@ class Exits:
             self.end(endings.read_stop(cancel).move)
             return
         body.diverged = misfit
-        why = pack(encode_error(told(misfit, body.place, body.unread)))
+        why = pack(encode_error(told(misfit, body.place, body.unread, body.run.id)))
         move = Move(
             RunState.PAUSED,
             Reason.DIVERGENCE,
