@@ -11,7 +11,7 @@
     │   ├── BadStoreUrl        the address of the store cannot be understood
     │   ├── StoreUnusable      the store is there, but cannot be used as it is
     │   ├── SchemaTooNew       the database was migrated by a newer Onward
-    │   ├── NotInBody          a workflow body does what only a step may do
+    │   ├── NotInBody          a call where it cannot be: in a workflow body, or outside of one
     │   ├── WouldBlock         a call that waits was made where an event loop runs
     │   ├── NoWorker           nobody serves the queue of a run
     │   ├── TimedOut           a step, or what a run waited for, took too long
@@ -90,7 +90,7 @@ class BadInput(UserError, ValueError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.what} {self.fact}. {self.advice}"
+        return f"{_closed(f'{self.what} {self.fact}')} {self.advice}"
 
 
 @dataclass(eq=False, repr=False)
@@ -103,7 +103,7 @@ class Unencodable(UserError, TypeError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.path} {self.fact}. {self.advice}"
+        return f"{_closed(f'{self.path} {self.fact}')} {self.advice}"
 
 
 @dataclass(eq=False, repr=False)
@@ -116,7 +116,7 @@ class Undecodable(UserError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"a stored value does not fit {self.annotation}: {self.fact}. "
+            f"{_closed(f'a stored value does not fit {self.annotation}: {self.fact}')} "
             "Widen the annotation so that it takes what older code wrote."
         )
 
@@ -147,7 +147,7 @@ class Conflict(UserError):
 
     def __str__(self) -> str:
         return (
-            f"run id {self.id!r} is taken: {self.fact}. "
+            f"run id {self.id!r} is taken: {_closed(self.fact)} "
             'Choose another id, or start it with on_conflict="replace".'
         )
 
@@ -178,7 +178,7 @@ class BadStoreUrl(UserError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"store address {self.url!r} {self.fact}. "
+            f"store address {self.url!r} {_closed(self.fact)} "
             'Use a file name ("onward.db"), ":memory:" or "postgresql://user@host/database".'
         )
 
@@ -193,7 +193,7 @@ class StoreUnusable(UserError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.where} {self.fact}. {self.advice}"
+        return f"{_closed(f'{self.where} {self.fact}')} {self.advice}"
 
 
 @dataclass(eq=False, repr=False)
@@ -214,7 +214,7 @@ class SchemaTooNew(UserError):
 
 @dataclass(eq=False, repr=False)
 class NotInBody(UserError, RuntimeError):
-    """A workflow body does something that would not be the same when it is replayed."""
+    """A call in a workflow body that a replay would not repeat, or one that belongs only there."""
 
     code: ClassVar[str] = "not_in_body"
     what: str
@@ -222,7 +222,7 @@ class NotInBody(UserError, RuntimeError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{self.what} in a workflow body {self.fact}. {self.advice}."
+        return f"{_closed(f'{self.what} {self.fact}')} {_closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -273,9 +273,10 @@ class RunOver(UserError):
     code: ClassVar[str] = "run_over"
     run: str
     fact: str
+    advice: str = "Start another, or fork it"
 
     def __str__(self) -> str:
-        return f"run {self.run} cannot take it: {self.fact}. Start another, or fork it."
+        return f"{_closed(f'run {self.run} cannot take it: {self.fact}')} {_closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -287,8 +288,8 @@ class VerdictRefused(UserError):
     fact: str
 
     def __str__(self) -> str:
-        what = f"the verdict on effect {self.effect}"
-        return f"{what} does not count: {self.fact}. See how it stands now."
+        what = f"the verdict on effect {self.effect} does not count: {self.fact}"
+        return f"{_closed(what)} See what can be said: onward effects show {self.effect}"
 
 
 @dataclass(eq=False, repr=False)
@@ -299,7 +300,10 @@ class EffectSkipped(UserError):
     effect: str
 
     def __str__(self) -> str:
-        return f"effect {self.effect!r} was skipped by an operator. Catch it to go on without."
+        return (
+            f"effect {self.effect!r} was skipped by an operator, and may have happened. "
+            "Catch EffectSkipped to go on without it."
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -361,7 +365,16 @@ class RunPaused(UserError):
 
     def __str__(self) -> str:
         why = f": {self.error}" if self.error else ""
-        return f"run {self.run} is paused ({self.reason}){why}. Resume or cancel it."
+        return f"{_closed(f'run {self.run} is paused ({self.reason}){why}')} {self._next_move()}"
+
+    def _next_move(self) -> str:
+        run = quote(self.run)
+        match self.reason:
+            case "reconciliation" | "approval":
+                return f"See what waits for a word of yours: onward effects list --run {run}"
+            case "divergence":
+                return f"See it: onward runs show {run}"
+        return f"Resume it: onward runs resume {run} (or cancel it)."
 
 
 # --- nobody ---------------------------------------------------------------------------------------
@@ -374,9 +387,10 @@ class Unavailable(_Told):
     code: ClassVar[str] = "unavailable"
     where: str
     fact: str
+    advice: str = "Try again; nothing was lost"
 
     def __str__(self) -> str:
-        return f"{self.where} {self.fact}. Try again; nothing was lost."
+        return f"{_closed(f'{self.where} {self.fact}')} {_closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -385,9 +399,10 @@ class LeaseLost(_Told):
 
     code: ClassVar[str] = "lease_lost"
     run: str
+    what: str = "run"
 
     def __str__(self) -> str:
-        return f"run {self.run} is no longer ours: nothing was written. Drop it."
+        return f"{self.what} {self.run} is no longer ours: nothing was written. Drop it."
 
 
 # --- us -------------------------------------------------------------------------------------------
@@ -401,7 +416,7 @@ class InvariantBroken(_Told):
     fact: str
 
     def __str__(self) -> str:
-        return f"{self.fact}. This is a bug in Onward; please report it with this line."
+        return f"{_closed(self.fact)} This is a bug in Onward; please report it with this line."
 
 
 @dataclass(eq=False, repr=False)
@@ -412,7 +427,7 @@ class Rejected(InvariantBroken):
 
     def __str__(self) -> str:
         return (
-            f"the database refused a write: {self.fact}. Only this write is affected; "
+            f"the database refused a write: {_closed(self.fact)} Only this write is affected; "
             "please report it with this line."
         )
 

@@ -497,7 +497,9 @@ async def step_calls_workflow() -> str:
 
 async def test_a_step_has_no_children(app: App) -> None:
     async with app, app.worker():
-        assert "starts a child run, but this is a step" in await app.run(step_calls_workflow)
+        assert "was called in a step, and only a workflow can have children" in await app.run(
+            step_calls_workflow
+        )
 
 
 async def test_outside_a_run_a_workflow_is_its_function() -> None:

@@ -289,7 +289,7 @@ async def test_an_effect_belongs_to_the_body(memory: App, what: str) -> None:
 @pytest.mark.parametrize("what", ["key in a step", "key in a body"])
 async def test_a_key_belongs_to_a_handler(memory: App, what: str) -> None:
     async with working(memory):
-        assert "belongs to no effect" in await memory.run(asks, what)
+        assert "where no effect is sent" in await memory.run(asks, what)
 
 
 async def test_a_handler_may_not_wait_durably(memory: App) -> None:

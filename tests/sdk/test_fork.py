@@ -180,7 +180,7 @@ async def test_a_run_that_goes_on_is_not_forked_in_its_place(app: App) -> None:
         run = await app.start(post_box.options(id="box"))
         await until_state(run, "waiting")
 
-        with pytest.raises(RunOver, match="cancel or pause it first"):
+        with pytest.raises(RunOver, match="Cancel or pause it first"):
             await app.fork("box", "anything")
         await app.pause("box")
         await until_state(run, "paused")

@@ -88,7 +88,7 @@ async def test_what_succeeded_is_not_retried(app: App) -> None:
         run = await app.start(assembly)
         await run.result(timeout="10s")
 
-        with pytest.raises(RunOver, match="fork it to run a part of it again"):
+        with pytest.raises(RunOver, match="Fork it to run a part of it again"):
             await app.retry(run.id)
 
 
@@ -97,7 +97,7 @@ async def test_what_is_under_way_is_not_retried(app: App) -> None:
         run = await app.start(tank)
         await until_state(run, "waiting")
 
-        with pytest.raises(RunOver, match="cancel or pause it first"):
+        with pytest.raises(RunOver, match="Cancel or pause it first"):
             await app.retry(run.id)
 
 

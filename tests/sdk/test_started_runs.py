@@ -347,7 +347,7 @@ async def step_starts_run() -> str:
 
 async def test_a_step_starts_no_runs(app: App) -> None:
     async with app, app.worker():
-        assert "this is a step" in await app.run(step_starts_run)
+        assert "was called in a step" in await app.run(step_starts_run)
         with pytest.raises(NotInBody, match=r"app\.start"):
             await onward.start(give, 1)
 

@@ -313,7 +313,7 @@ async def body_beats() -> Any:
 
 async def test_a_body_has_no_heartbeat(memory: App) -> None:
     async with memory, memory.worker():
-        with pytest.raises(RunFailed, match="Call it from a step"):
+        with pytest.raises(RunFailed, match="Call it in a step"):
             await memory.run(body_beats)
 
 

@@ -3,14 +3,17 @@
 import inspect
 import pickle
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import click
 import pytest
 
 from onward import errors
+from onward.cli.main import commands
 from onward.errors import OnwardError
 
 # `Any`, as most but not all errors are dataclasses.
@@ -103,6 +106,35 @@ def test_a_message_ends_with_the_next_move(kind: type[OnwardError]) -> None:
     advice = values_of(error).get("advice")
     last = last_sentence(str(error))
     assert last.rstrip(".") == advice or last.split()[0] in MOVES or "please" in last
+
+
+@pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)
+def test_a_message_has_single_full_stops_though_others_end_theirs(kind: Any) -> None:
+    texts = {"fact", "error", "advice"}
+    values = {
+        field.name: 1 if field.type == "int" else f"<{field.name}>" + "." * (field.name in texts)
+        for field in fields(kind)
+    }
+    told = str(kind(**values))
+    assert ".." not in told.replace("...", "")
+    assert ". ." not in told
+
+
+@pytest.mark.parametrize("reason", ["approval", "reconciliation", "divergence", "operator"])
+def test_a_pause_names_a_command_that_helps_with_its_reason(reason: str) -> None:
+    told = str(errors.RunPaused("order 7", reason, "it stands still."))
+    words = shlex.split(re.sub(r".*onward ", "onward ", told).removesuffix(" (or cancel it)."))
+    assert words[-1] == "order 7"
+    find_command(words[1:-1])
+
+
+def find_command(words: list[str]) -> None:
+    """See that there is such a command, which takes these options."""
+    command: Any = commands()
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert set(words) <= known
 
 
 @pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)

@@ -82,7 +82,7 @@ def _checked(found: Any, path: Path) -> dict[str, str]:
     for name, value in found.items():
         if name not in DEFAULTS:
             known = ", ".join(DEFAULTS)
-            raise BadInput(f"{name} in {path}", "is no setting", f"There are: {known}")
+            raise BadInput(f"{name} in {path}", "is no setting", f"Use {known}")
         if not isinstance(value, str):
             raise BadInput(f"{name} in {path}", "is no text", f'Write {name} = "..."')
     return {name: _beside(value, path) if name == "db" else value for name, value in found.items()}

@@ -112,21 +112,24 @@ async def fork(
     cut, edited = None, None
     new_uid = store.new_uid()
     if step is not None:
-        row = _found(history, step, store.namespace)
+        row = _found(history, step)
+        if row is None:
+            run = await store.run(uid)
+            raise NotFound(f"step {step!r} in the history of run", run.id, store.namespace)
         cut = row.seq
         if edit is not None:
             edited = _edited(row, new_uid, edit(row.name, result))
     return await store.follow(Following(uid, new_uid, Link.FORK, cut, id=id, edited=edited))
 
 
-def _found(history: Iterable[RecordRow], step: str, namespace: str) -> RecordRow:
+def _found(history: Iterable[RecordRow], step: str) -> RecordRow | None:
     """Return the first closed record of an identity or, failing that, of a name."""
     closed = [row for row in history if row.seq is not None]
     for matches in ("identity", "name"):
         for row in closed:
             if getattr(row, matches) == step:
                 return row
-    raise NotFound("step in the history of the run", step, namespace)
+    return None
 
 
 def _edited(row: RecordRow, run: str, result: bytes) -> NewRecord:

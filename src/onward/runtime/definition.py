@@ -75,7 +75,7 @@ class WorkflowDefinition:
 
 
 def _not_bound(*_: object) -> Arguments:
-    raise BadInput("continue_as_new", "makes sense only in a workflow", "Return instead")
+    raise BadInput("continue_as_new", "was called in what is no workflow", "Return instead")
 
 
 @dataclass(frozen=True, slots=True)

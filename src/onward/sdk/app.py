@@ -352,7 +352,11 @@ class App:
         if followed.fate != "made" or followed.uid is None:
             if followed.fate == "taken" and is_new:
                 raise Conflict(run_id, f"it is {followed.state}")
-            raise RunOver(run_id, followed.why or f"it is {followed.state}, or was followed before")
+            why = followed.why or f"it is {followed.state}, or was followed before"
+            fact, _, advice = why.partition("; ")
+            if advice:
+                raise RunOver(run_id, fact, advice[0].upper() + advice[1:])
+            raise RunOver(run_id, fact)
         return self._handle(followed.uid, run_id, _known(name))
 
     async def unserved(self) -> list[Unserved]:

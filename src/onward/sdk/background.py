@@ -93,7 +93,9 @@ class Background:
         if failure is not None:
             raise failure
         if self._loop is None:
-            raise Unavailable(self._what, "is not open here: use the app inside of with app.sync()")
+            raise Unavailable(
+                self._what, "is not open here", "Use the app inside of `with app.sync()`"
+            )
         return self._loop
 
     def refuse_in_loop(self) -> None:

@@ -151,7 +151,7 @@ class Current:
             asyncio.CancelledError: the step timed out, or nobody waits for it any more.
         """
         if self._attempt is None:
-            raise NotInBody("heartbeat", "says nothing: it never blocks", "Call it from a step")
+            raise NotInBody("heartbeat() in a workflow body", "says nothing", "Call it in a step")
         if progress is not None:
             self._attempt.progress(progress)
         self._attempt.heartbeat()
@@ -201,6 +201,6 @@ def current() -> Current:
         return Current(attempt.run, attempt, None)
     if body is None:
         raise NotInBody(
-            "onward.current()", "makes sense only there, and this is outside", "Call it from a run"
+            "onward.current()", "was called outside of any run", "Call it in a workflow or a step"
         )
     return Current(body.run, None, body)

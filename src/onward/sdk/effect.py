@@ -124,7 +124,7 @@ class Effect(Generic[P, R]):
         if step_now.get() is not None:
             raise NotInBody(
                 f"effect {self.name!r}",
-                "is kept in the ledger of its run, but this is a step",
+                "was called in a step, and only a workflow can have it in its ledger",
                 "Call it from the workflow, or call .fn for the plain function",
             )
         result = self.fn(*args, **kwargs)
@@ -317,5 +317,7 @@ def effect_key() -> str:
     if sending is not None:
         return check_key(sending)
     if body_now.get() is not None or step_now.get() is not None:
-        raise NotInBody("effect_key()", "belongs to no effect", "Call it in an @effect")
+        raise NotInBody(
+            "effect_key()", "was called where no effect is sent", "Call it in an @effect"
+        )
     return uuid4().hex

@@ -36,8 +36,8 @@ def body_for(what: str, advice: str = "Call it from a workflow") -> Body:
     """
     body = body_now.get()
     if body is None:
-        where = "a step" if step_now.get() is not None else "outside"
-        raise NotInBody(what, f"makes sense only there, and this is {where}", advice)
+        where = "in a step" if step_now.get() is not None else "outside of any run"
+        raise NotInBody(what, f"was called {where}, and works only in a workflow", advice)
     return body
 
 
@@ -49,7 +49,7 @@ def refuse_in_body(what: str) -> None:
     """
     if body_now.get() is not None:
         raise NotInBody(
-            what,
+            f"{what} in a workflow body",
             "would be done again in every replay",
             "Use onward.start and its like there, or put the call into a step",
         )
@@ -184,7 +184,7 @@ class ChildRun(Generic[R]):
             RunCancelled: it was cancelled.
             BadInput: another started it, so it does not tell this run when it is over.
         """
-        body = body_for(f"waiting for run {self.id!r}")
+        body = body_for(f"a wait for run {self.id!r}")
         if self._parent is None:
             raise BadInput(
                 f"run {self.id!r}",

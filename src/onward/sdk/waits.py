@@ -39,7 +39,7 @@ async def sleep(time: DurationLike) -> None:
     if body_now.get() is None and step_now.get() is not None:
         raise NotInBody(
             "onward.sleep",
-            "makes sense only there, and this is a step",
+            "was called in a step, and only a workflow can sleep durably",
             "Use asyncio.sleep for a moment, or raise Retryable(after=...)",
         )
     await asyncio.sleep(duration(time) / 1_000_000)
@@ -85,7 +85,7 @@ class Signal(Generic[T]):
             TimedOut: it did not come in time; this is a TimeoutError.
             NotInBody: the caller is not a workflow.
         """
-        body = body_for(f"waiting for signal {self.name!r}")
+        body = body_for(f"a wait for signal {self.name!r}")
         limit = None if timeout is None else duration(timeout)
         value: T = await body.signal(self.name, self._decoded, limit)
         return value

@@ -148,8 +148,8 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             return result
         if step_now.get() is not None:
             raise NotInBody(
-                f"calling workflow {self.name!r}",
-                "starts a child run, but this is a step",
+                f"workflow {self.name!r}",
+                "was called in a step, and only a workflow can have children",
                 "Call it from the workflow, or call .fn for the plain function",
             )
         plain: R = await self.fn(*args, **kwargs)

@@ -110,7 +110,7 @@ class Awaited(Call):
     def raised(self, record: Record) -> BaseException:
         """Return what an outcome that is no success is to the body."""
         if record.state is RecordState.TIMED_OUT:
-            return TimedOut(f"the wait for {self.name!r}", "it may")
+            return TimedOut(f"the wait for {self.name!r}", "its timeout")
         return decode_error(unpack(record.payload.error))
 
     def value(self, record: Record) -> Any:

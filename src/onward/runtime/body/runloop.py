@@ -251,7 +251,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         if maker == "as_completed":
             coro.close()
             raise NotInBody(
-                "asyncio.as_completed over coroutines",
+                "asyncio.as_completed over coroutines in a workflow body",
                 "starts them in an order that differs from run to run",
                 "Use onward.as_completed, or pass tasks",
             )
@@ -356,7 +356,7 @@ _REFUSED = (
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise NotInBody(f"loop.{name}", "reaches outside the run", _ADVICE)
+        raise NotInBody(f"loop.{name} in a workflow body", "reaches outside the run", _ADVICE)
 
     return refuse
 

@@ -98,6 +98,6 @@ class Keeper:
             kept = await store.renew_lease(self._worker, self._length) is not None
             self._observer.lease_renewed(self._worker, self._clock.monotonic() - begun, kept=kept)
             if not kept:
-                self._failed(LeaseLost(f"of worker {self._worker}"))
+                self._failed(LeaseLost(self._worker, "the lease of worker"))
                 return False
         return True

@@ -104,7 +104,7 @@ class Pool:
         """
         if not self._is_open:
             raise Unavailable(
-                str(self._address), "is not open here: use the app inside of async with app"
+                str(self._address), "is not open here", "Use the app inside of `async with app`"
             )
         seconds = PATIENCE_SECONDS if patience is None else patience
         return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))

@@ -308,5 +308,7 @@ class SqliteDatabase:
 
     def _opened(self) -> File:
         if self._file is None:
-            raise Unavailable(self.where, "is not open here: use the app inside of async with app")
+            raise Unavailable(
+                self.where, "is not open here", "Use the app inside of `async with app`"
+            )
         return self._file
