@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from onward import App
 from onward.store import open_store
 from onward.store.invariants import check
 from tests.cli.shop import hold, pay, sent, write
+from tests.sdk.polling import until
 
 if TYPE_CHECKING:
     from onward import Workflow
@@ -110,3 +112,24 @@ def test_nobody_is_bothered_when_the_reader_has_gone(shop: str) -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         process.wait(60)
+
+
+async def _asked_to_stop(url: str) -> None:
+    async with App(url) as app:
+        uid = (await app.get("hold-1")).uid
+
+        async def is_asked() -> bool:
+            return [each.kind for each in (await app._store.look([uid]))[uid]] == ["cancel"]
+
+        await until(is_asked, 30)
+
+
+def test_ctrl_c_ends_a_command_that_waits_without_a_traceback_or_an_answer(shop: str) -> None:
+    command = [sys.executable, "-m", "onward", "runs", "cancel", "hold-1", "--wait"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        asyncio.run(_asked_to_stop(shop))  # nobody works here, so that is all that becomes of it
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.communicate(timeout=30) == ("", "")
+        assert waiting.returncode == 130

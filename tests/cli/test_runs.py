@@ -59,6 +59,18 @@ def test_runs_are_listed_by_pages(shop: str, ask: Ask) -> None:
     assert len(ask("runs", "list", "--before", last, "--json").things) == 1
 
 
+def test_a_page_goes_on_after_a_run_that_is_there(shop: str, ask: Ask) -> None:
+    first, second, *_ = ask("runs", "list", "--json").things
+    assert ask("runs", "list", "--before", first["id"], "--json").things[0] == second
+    answer = ask("runs", "list", "--before", "nobody")
+    assert (answer.status, answer.out) == (1, "")
+
+
+def test_an_empty_list_says_where_it_looked(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "list", "--namespace", "other")
+    assert (answer.status, answer.out) == (0, "There is no such run in namespace 'other'.\n")
+
+
 def test_a_run_is_shown_with_its_arguments_history_and_error(shop: str, ask: Ask) -> None:
     one = ask("runs", "show", "fail-1", "--json").thing
     assert (one["state"], one["arguments"]) == ("failed", {})
@@ -103,7 +115,7 @@ def test_a_run_that_is_not_there_is_an_answer(command: str, shop: str, ask: Ask)
 def test_changing_takes_no_beginning_of_somebodys_own_id(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "hold", "--force")
     assert answer.status == 1
-    assert "how these begin: hold-1." in answer.err
+    assert "the beginning of hold-1. Give more of the id, or all of it." in answer.err
     assert state(ask, "hold-1") == "waiting"
 
 

@@ -29,10 +29,10 @@ class Unclear(UserError):
 
     def __str__(self) -> str:
         named = ", ".join(self.found[:_NAMED_MOST])
-        more = ", ..." if len(self.found) > _NAMED_MOST else ""
+        more = " and others" if len(self.found) > _NAMED_MOST else ""
         return (
-            f"{self.given!r} is not the id of one {self.kind}, but how these begin: {named}{more}. "
-            "Give more of the id."
+            f"{self.given!r} is not the id of one {self.kind}, but the beginning of {named}{more}. "
+            "Give more of the id, or all of it."
         )
 
 

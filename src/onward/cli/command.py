@@ -1,7 +1,7 @@
 """What every command has: settings, an open database, `--json`, an example, an exit status.
 
 The exit status is the answer: 0 it is done or found; 1 it is not (refused, not there, too late);
-2 it could not be asked (wrong usage or settings, no database).
+2 it could not be asked (wrong usage or settings, no database); 130 somebody pressed Ctrl-C.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     Work = Callable[..., Coroutine[Any, Any, int]]
 
 DONE, NO, NOT_ASKED = 0, 1, 2
+INTERRUPTED = 130
 
 _ANSWERS = (NotFound, RunOver, VerdictRefused, Unclear)
 _ADVICE = (
@@ -149,6 +150,8 @@ def _answered(out: Output, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
         return asyncio.run(ask())
     except OnwardError as error:
         failure = error
+    except KeyboardInterrupt:
+        return INTERRUPTED  # who presses Ctrl-C knows; and it is no answer, which 1 would be
     except (click.ClickException, BrokenPipeError):
         raise  # click knows what to do: say how it is used; fall silent when nobody reads on
     except Exception as error:  # noqa: BLE001 - nobody above could say more of it

@@ -38,7 +38,9 @@ def _word(context: click.Context, parameter: click.Parameter, given: str) -> str
     """Return a verdict as the ledger has it, written with hyphens or underscores."""
     word = given.replace("-", "_")
     if word not in {verdict.value for verdict in Verdict}:
-        raise click.BadParameter(f"{given!r} is none.", context, parameter)
+        raise click.BadParameter(
+            f"{given!r} is no verdict. See --help for what they mean.", context, parameter
+        )
     return word
 
 

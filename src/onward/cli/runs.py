@@ -62,7 +62,7 @@ _id = click.argument("run_id", metavar="ID")
 @click.option("--root", metavar="ID", help="This run and all that came of it.")
 @click.option("--parent", metavar="ID", help="Those that this run has started itself.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--before", metavar="UID", help="Go on after the last one of a page.")
+@click.option("--before", metavar="ID", help="Go on after the last one of a page.")
 async def list_runs(  # noqa: PLR0913 - each is an option of the command
     desk: Desk,
     *,
@@ -82,7 +82,7 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     Newest first. Children, steps that were sent elsewhere and parts of maps are listed with --all,
     or as the family of one run with --root or --parent.
     """
-    page = Page(limit, before)
+    page = Page(limit, await _uid(desk, before))
     sought = Sought(name, state, queue, tag=tag, children=every)
     check_sought(sought, page)
     family = await family_of(desk.store, await _uid(desk, parent), await _uid(desk, root))
@@ -90,7 +90,7 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     found = await find_runs(desk.store, sought, page, attributes)
     desk.out.things([info._asdict() for info in found], HEAD, [_row(info) for info in found])
     if not found:
-        desk.out.say("There is no such run.")
+        desk.out.say(f"There is no such run in namespace {desk.store.namespace!r}.")
     elif len(found) == limit:
         desk.out.note(f"There may be more: --before {found[-1].uid}")
     if not every and family is None and before is None:
@@ -308,7 +308,7 @@ async def find(desk: Desk, given: str, *, changes: bool = True) -> RunRow:
     if found:
         row = the_one("run", given, found, desk.store.namespace)
         if changes and not row.newest:
-            raise RunOver(row.uid, f"another run has its id {row.id!r} now")
+            raise RunOver(row.uid, f"another run has its id {row.id!r} now", "Give that id")
         return row
     named = {row.id: row for row in await desk.store.find_ids(given)}
     if changes and named:
