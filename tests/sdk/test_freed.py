@@ -109,3 +109,13 @@ async def test_a_run_that_waits_is_freed_if_it_is_not_kept_warm(app: App) -> Non
         run = await app.start(waits)
         await until_state(run, "waiting")
         await until(everything_is_free)
+
+
+async def test_a_worker_that_has_left_is_freed_while_its_app_stays_open(app: App) -> None:
+    async with app:
+        async with app.worker() as worker:
+            left = weakref.ref(worker)
+            assert await app.run(child, 3) == 3
+        del worker
+        gc.collect()
+        assert left() is None

@@ -197,6 +197,12 @@ class Store(Reads):
             self._writers[worker] = Writer(self.database, worker, self._clock)
         return self._writers[worker]
 
+    def part(self, worker: str) -> None:
+        """Forget the group commit of a worker that has left, unless it is still at work."""
+        writer = self._writers.get(worker)
+        if writer is not None and writer.is_idle:
+            del self._writers[worker]
+
     async def audit(self, worker: str, known: Container[str]) -> list[str]:
         """Release the runs in a worker's name that it does not know, and return them.
 

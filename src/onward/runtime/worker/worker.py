@@ -428,6 +428,7 @@ class Worker:
             with contextlib.suppress(OnwardError):  # then the lease runs out by itself
                 await self._store.drop_lease(self.id)
                 await self._store.unregister(self.id)
+        self._store.part(self.id)
 
     def _keeper_failed(self, failure: Exception) -> None:
         self._failure = failure

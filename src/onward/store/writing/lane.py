@@ -72,6 +72,11 @@ class Lane(Generic[Item, Answer]):
         self._start()
         return answer
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was submitted has its answer."""
+        return not self._tasks
+
     async def close(self) -> None:
         """Wait until everything that was submitted has its answer."""
         while self._tasks:

@@ -48,6 +48,11 @@ class Writer:
             for number in range(database.lanes)
         ]
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is written."""
+        return all(lane.is_idle for lane in self.lanes)
+
     async def close(self) -> None:
         """Wait until everything is written."""
         for lane in self.lanes:
