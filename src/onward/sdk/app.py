@@ -22,6 +22,7 @@ from onward.sdk.effects import Effects
 from onward.sdk.finding import Page, check_sought, family_of, find_runs
 from onward.sdk.functions import time_limit
 from onward.sdk.inside import refuse_in_body
+from onward.sdk.known import all_known
 from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
@@ -425,14 +426,14 @@ class App:
             timeout: How long an attempt of a step may take that says nothing itself.
         """
         definitions = (
-            _all(registered)
+            all_known(registered)
             if workflows is None
             else [workflow.definition for workflow in workflows]
         )
         async with self:
             worker = Worker(
                 self._store,
-                Registry(definitions, _all(steps.registered)),
+                Registry(definitions, all_known(steps.registered)),
                 Options(
                     tuple(queues),
                     slots,
@@ -463,10 +464,6 @@ class App:
                 failure = failed.exceptions[0]
             if failure is not None:
                 raise failure  # not while the group is handled: that would hide its own cause
-
-
-def _all(known: Mapping[str, list[T]]) -> list[T]:
-    return [each for same_name in known.values() for each in same_name]
 
 
 def _elsewhere() -> BadInput:

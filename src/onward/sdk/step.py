@@ -23,6 +23,7 @@ from onward.runtime.body.chunks import how_of_step
 from onward.runtime.context import body_now
 from onward.runtime.definition import Route, StepDefinition
 from onward.sdk.functions import stored_name, time_limit
+from onward.sdk.known import still_held
 from onward.sdk.mapping import Mappable
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def _route(
 
 def _check_alone(definition: StepDefinition) -> None:
     """Refuse to map a step whose name another has: the parts of a map find it by its name."""
-    same = registered.get(definition.name, ())
+    same = still_held(registered.get(definition.name, []))
     places = {f"{each.fn.__module__}.{each.fn.__qualname__}" for each in same}
     if len(places) > 1:
         raise BadInput(

@@ -1,0 +1,50 @@
+"""Names that are used again: by what is still there, and after what is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward import step, workflow
+from onward.errors import BadInput
+
+if TYPE_CHECKING:
+    from onward import App, Workflow
+
+
+def a_local_workflow(answer: int) -> Workflow[[], list[int]]:
+    @step
+    def add(n: int) -> int:
+        return answer + n
+
+    @workflow
+    async def local() -> list[int]:
+        return await add.map([0, 1])
+
+    return local
+
+
+async def test_a_local_workflow_that_is_gone_does_not_stand_in_the_way(app: App) -> None:
+    async with app:
+        for answer in (1, 2, 3):
+            local = a_local_workflow(answer)
+            async with app.worker():
+                assert await app.run(local) == [answer, answer + 1]
+
+
+async def test_two_local_workflows_of_one_name_are_refused(app: App) -> None:
+    both = [a_local_workflow(1), a_local_workflow(2)]
+    with pytest.raises(BadInput, match="'local' is used by"):
+        async with app.worker():
+            pass
+    assert len(both) == 2
+
+
+async def test_a_workflow_that_only_its_name_is_left_of_is_run(app: App) -> None:
+    async with app:
+        uid = (await app.start(a_local_workflow(1))).uid
+        a_local_workflow(2)
+        async with app.worker():
+            run = await app.get(uid)
+            assert await run.result(timeout="30s") == [2, 3]
