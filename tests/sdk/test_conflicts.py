@@ -202,3 +202,18 @@ async def test_a_parent_is_told_that_its_child_was_replaced(app: App) -> None:
         assert await parent.result(timeout="10s") == "cancelled replaced"
         assert await second.result(timeout="10s") == "bob"
         assert (await second.info()).parent is None
+
+
+async def test_a_run_that_no_worker_has_is_replaced_all_the_same(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.engine.starting.PATIENCE_SECONDS", 0.05)
+    async with app:
+        first = await app.start(guest.options(id="g"), "ada")
+        async with app.worker():
+            await until_state(first, "waiting")
+        last = await app.start(visit.options(id="g", on_conflict="replace"), "bob")
+
+        assert (await app._store.run(first.uid)).state == "cancelled"
+        async with app.worker():
+            assert await last.result(timeout="10s") == "bob"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 PRIORITY_MOST = 1_000_000
 LOOK_SECONDS = 1.0
+PATIENCE_SECONDS = 70.0
+"""How long a run may take to make room for another: the grace of a cancel, and a little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,19 @@ def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
 
 
 async def _end_of(store: Store, uid: str) -> None:
-    """Cancel a run that is to be replaced, and wait until it is over."""
+    """Cancel a run that is to be replaced, and wait until it is over.
+
+    If no worker takes that up, it is ended by force: whoever starts a run must not wait for ever.
+    """
+    clock = asyncio.get_running_loop()
+    patient_until = clock.time() + PATIENCE_SECONDS
     with store.ear([run_subject(uid)]) as ear:
         is_over = await ask_to_end(store, uid)
         while not is_over:
-            await ear.wait(LOOK_SECONDS)
+            if clock.time() > patient_until:
+                await store.stop(uid, state=RunState.CANCELLED, reason=Reason.REPLACED)
+            else:
+                await ear.wait(min(LOOK_SECONDS, PATIENCE_SECONDS))
             is_over = (await store.run(uid)).state in TERMINAL
 
 
