@@ -243,6 +243,27 @@ async def test_a_parked_run_shows_what_was_recorded_and_asked_and_where(app: App
             await run.result(timeout=SECONDS, raise_paused=True)
 
 
+async def test_a_parked_run_names_what_was_asked_for_too_early(app: App) -> None:
+    async with app:
+        run = await waiting_for_go(app, deployed(plain, strict=True))
+
+        told = await parked(app, run, deployed(swapped, strict=True))
+
+        assert (
+            "history has step 'fetch' (:fetch#1) where the code now asks for step 'pack_up'" in told
+        )
+        assert 'packed = await pack_up("b")' in told
+
+
+async def test_a_parked_run_names_what_was_not_asked_for_once(app: App) -> None:
+    async with app:
+        run = await waiting_for_go(app, deployed(with_child))
+
+        told = await parked(app, run, deployed(waits_only))
+
+        assert told.count("child 'helper'") == 2  # what is wrong, and what was recorded
+
+
 @pytest.mark.parametrize("name", ["inserted", "removed", "removed at the end"])
 async def test_strict_code_that_parks_shows_the_line_too(app: App, name: str) -> None:
     lines = {

@@ -221,7 +221,9 @@ async def test_a_body_that_nothing_can_wake_fails_and_is_named(
     app: App, rounds: int, warm: int
 ) -> None:
     async with app, app.worker(warm=warm):
-        with pytest.raises(RunFailed, match=r"can wake it; it waits in stuck .*test_waits"):
+        with pytest.raises(
+            RunFailed, match=r"it waits in .*test_waits.py, line \d+: .*(gate|group)"
+        ):
             await app.run(stuck, rounds)
 
 

@@ -63,6 +63,15 @@ def test_strict_diverges_where_nobody_asked_for_what_comes_next() -> None:
     assert replay.next() == Diverged(Difference.ORDER, record, a_step("b"))
 
 
+def test_strict_diverges_where_the_body_asks_for_something_later() -> None:
+    a, b, c = (a_record(f":{name}#1", seq) for seq, name in enumerate("abc", 1))
+    replay = Replay([a, b, c], policy=Policy.STRICT)
+    replay.ask(a_step("c"))
+    replay.ask(a_step("b"))
+
+    assert replay.next() == Diverged(Difference.ORDER, a, a_step("b"))
+
+
 def test_strict_diverges_where_the_body_asks_for_nothing() -> None:
     record = a_record(":a#1", 1)
 

@@ -239,11 +239,16 @@ class Replay:
 
     def _pass_over(self, call: Call) -> Passed | Diverged:
         if self._policy is Policy.STRICT:
-            instead = self._held[0].asked if self._held else None
-            return Diverged(Difference.ORDER, call.written, instead)
+            return Diverged(Difference.ORDER, call.written, self._asked_instead())
         self._order.popleft()
         call.standing = Standing.PASSED
         return Passed(call.written)
+
+    def _asked_instead(self) -> Ask | None:
+        """Return what the code waits for while history has something else to hand over."""
+        read = [call for call in self._calls.values() if call.standing is Standing.READ]
+        waiting = self._held or sorted(read, key=Call.place)
+        return waiting[0].asked if waiting else None
 
     def _reach_frontier(self) -> Frontier | Diverged:
         for call in self._held:

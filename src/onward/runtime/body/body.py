@@ -42,7 +42,7 @@ from onward.runtime.body.children import (
     StartCall,
     still_elsewhere,
 )
-from onward.runtime.body.divergence import Place, place_now
+from onward.runtime.body.divergence import Place, place_now, place_of_wait
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.routing import step_run
 from onward.runtime.body.runloop import RunLoop, Stuck, branch_now
@@ -179,8 +179,8 @@ class Body:
     def check_wait(self) -> None:
         """Raise Stuck if nothing that the code waits for can come, unless it was told to stop."""
         if not self.calls and self.cancelled is None:
-            where = self._loop.where_it_waits()
-            raise Stuck(f"no step, timer, signal or child can wake it; it waits in {where}")
+            place = place_of_wait(self._loop.tasks)
+            raise Stuck(f"no step, timer, signal or child can wake it; it waits in {place}")
 
     # --- the code asks ---------------------------------------------------------------------------
 
@@ -422,7 +422,8 @@ class Body:
                     self._go_live(released)
                 case Diverged() as diverged:
                     self.diverged = diverged
-                    _, self.place = self._held.get(id(diverged.asked), (None, None))
+                    _, place = self._held.get(id(diverged.asked), (None, None))
+                    self.place = place or place_of_wait(self._loop.tasks)
                 case _:
                     return
 

@@ -13,7 +13,8 @@ from onward.core.replay import Diverged
 from onward.errors import Undecodable, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Iterable
     from types import FrameType
 
     from onward.core.replay import Record
@@ -78,6 +79,17 @@ def place_of(fn: Callable[..., Any]) -> Place | None:
     return None if code is None else Place(code.co_filename, code.co_firstlineno)
 
 
+def place_of_wait(tasks: Iterable[asyncio.Task[Any]]) -> Place | None:
+    """Return the line of the user's code at which the first of the tasks waits."""
+    place = None
+    waiting: Any = next((task.get_coro() for task in tasks), None)
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        if not _is_inner(frame.f_globals):
+            place = Place(frame.f_code.co_filename, frame.f_lineno)
+        waiting = waiting.cr_await
+    return place
+
+
 def told(
     misfit: Diverged | Undecodable, place: Place | None, unread: list[Record], run: str
 ) -> Divergence:
@@ -87,6 +99,7 @@ def told(
         step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"
         lines.append(f"Put a value that fits in its place: {step} --result JSON")
         return Divergence("\n".join(lines))
+    was: Record | None = None
     if isinstance(misfit, Diverged):
         was, asked = misfit.recorded, misfit.asked
         lines.append(
@@ -99,8 +112,9 @@ def told(
         )
     if place is not None:
         lines.append(f"  in {place}")
-    if unread:
-        names = ", ".join(f"{record.kind} {record.name!r}" for record in unread[:10])
+    others = [record for record in unread if record is not was]
+    if others:
+        names = ", ".join(f"{record.kind} {record.name!r}" for record in others[:10])
         lines.append(f"  not asked for either: {names}")
     lines.append(
         "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "

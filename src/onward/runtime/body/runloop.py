@@ -195,16 +195,12 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         """Let go of who was told of timers; nothing runs here any more."""
         self._on_timer = on_timer
 
-    def where_it_waits(self) -> str:
-        """Return the places in the code at which its tasks wait, in words."""
-        places = [_place(frames[0]) for task in self.tasks if (frames := task.get_stack(limit=1))]
-        return ", ".join(places[:5])
-
     def _where_it_spins(self) -> str:
         for task in self.tasks:
             frames = task.get_stack(limit=1)
             if frames:
-                return _place(frames[0])
+                code = frames[0].f_code
+                return f"{code.co_qualname} ({code.co_filename}, line {frames[0].f_lineno})"
         return "a chain of callbacks"
 
     # --- what asyncio needs ---------------------------------------------------------------------
@@ -397,11 +393,6 @@ def _name_given() -> str | None:
         name: str | None = frame.f_locals.get("name")
         return name
     return None
-
-
-def _place(frame: FrameType) -> str:
-    code = frame.f_code
-    return f"{code.co_qualname} ({code.co_filename}, line {frame.f_lineno})"
 
 
 def _lay_to_rest(task: asyncio.Task[Any]) -> None:
