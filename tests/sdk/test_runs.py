@@ -199,3 +199,18 @@ async def test_a_look_at_a_result_takes_no_time(app: App) -> None:
         async with app.worker():
             await run.result(timeout="30s")
         assert await run.result(timeout=0) == 8
+
+
+@workflow
+async def fail_together() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail.fn())
+
+
+async def test_errors_of_a_task_group_are_the_cause_of_one_failure(app: App) -> None:
+    async with app, app.worker():
+        with pytest.raises(RunFailed, match="1 sub-exception") as failed:
+            await app.run(fail_together)
+    cause = failed.value.__cause__
+    assert isinstance(cause, ExceptionGroup)
+    assert [str(error) for error in cause.exceptions] == ["LookupError: no such thing"]
