@@ -334,7 +334,7 @@ async def test_a_worker_that_is_torn_down_says_so_of_what_it_held(url: str) -> N
 
     assert sorted(of_runs(counted)) == [
         ("run_claimed", "two_gates"),
-        ("run_lost", "two_gates"),
+        ("run_parked", "two_gates", "ready", None),
         ("run_started", "two_gates"),
         ("step_ended", "two_gates", "gated", "cancelled", False),
     ]

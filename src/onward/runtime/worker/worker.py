@@ -128,7 +128,7 @@ class Worker:
         self._writer = store.writer(self.id)
         self._writer.on_written = self._learn_time
         self._writer.observer = ports.observer
-        self._stopping = False
+        self._stopping = self._is_cancelled = False
         self._stopped = asyncio.Event()
         self.ready = asyncio.Event()
         self._ear: Ear | None = None
@@ -231,7 +231,7 @@ class Worker:
                 self._ear = ear
                 self.ready.set()
                 self.observer.worker_ready(self.id)
-                await self._work()
+                await self._work_unless_cancelled()
         finally:
             if threads is not None:
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -259,6 +259,22 @@ class Worker:
         finally:
             for number in signals:
                 self._loop.remove_signal_handler(number)
+
+    async def _work_unless_cancelled(self) -> None:
+        """Work; cancelled, finish the claim under way and give everything back at once.
+
+        Ctrl-C, or an error of the code around a worker, is no crash of its runs.
+        """
+        working = asyncio.ensure_future(self._work())
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            self._is_cancelled = True
+            self.stop()
+            await asyncio.wait([working], timeout=self._options.drain / 1_000_000)
+            working.cancel()  # if the store does not answer
+            await asyncio.gather(working, return_exceptions=True)
+            raise
 
     async def _work(self) -> None:
         while not self._stopping and self._failure is None:
@@ -404,7 +420,7 @@ class Worker:
         for execution in self.running.values():
             execution.wind_down()
         end = self._loop.time() + self._options.drain / 1_000_000
-        while self._has_steps() and self._loop.time() < end:
+        while self._has_steps() and not self._is_cancelled and self._loop.time() < end:
             await self._ear.wait(end - self._loop.time())
         for execution in list(self.running.values()):
             execution.release()
