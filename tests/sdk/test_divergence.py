@@ -142,6 +142,8 @@ PARKS = {
     "removed child": Case(with_child, does_more, "recorded: child 'helper'"),
     "removed signal": Case(with_signal, does_more, "recorded: signal 'early'"),
     "removed start": Case(with_start, does_more, "recorded: start 'helper'"),
+    "removed child before a wait": Case(with_child, waits_only, "recorded: child 'helper'"),
+    "removed signal before a wait": Case(with_signal, waits_only, "recorded: signal 'early'"),
     "removed wait": Case(plain, waits_no_more, "asked:    nothing"),
 }
 GOES_ON = {

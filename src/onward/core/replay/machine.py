@@ -252,7 +252,7 @@ class Replay:
 
     def _reach_frontier(self) -> Frontier | Diverged:
         for call in self._held:
-            if call.record is None and call.asked is not None:
+            if call.asked is not None:
                 skipped = self._left_behind(call.asked.branch)
                 if skipped is not None:
                     return Diverged(Difference.UNREAD, skipped, call.asked)
