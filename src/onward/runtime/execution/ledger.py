@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
-    from onward.store.rows import EffectRow, EffectWrite, RunEnd
+    from onward.store.rows import EffectRow, EffectWrite
     from onward.store.writing.writer import Outcome
 
 
@@ -103,16 +103,20 @@ class Ledger:
     def _ask_holder(self, call: EffectCall, row: EffectRow, asked: int) -> None:
         """See whether the run that has the row is over: it may be about to settle it."""
         self.busy += 1
-        over = self._host.errands.end_of(row.run)
+        over = self._host.errands.is_over(row.run)
         over.add_done_callback(lambda done: self._held(call, row, asked, done))
 
     def _held(
-        self, call: EffectCall, row: EffectRow, asked: int, done: asyncio.Future[RunEnd | None]
+        self, call: EffectCall, row: EffectRow, asked: int, done: asyncio.Future[bool]
     ) -> None:
         self.busy -= 1
-        if done.cancelled() or self._execution.is_stopped:
+        is_away = done.cancelled() or done.exception() is not None
+        if self._execution.is_stopped:
             return
-        if done.exception() is None and done.result() is not None:
+        if is_away:
+            self._execution.drop()
+            return
+        if done.result():
             self._take_up(call, row, asked)
         else:  # it was told to end with its parent, of which this one is part of a retry
             call.has_news = True

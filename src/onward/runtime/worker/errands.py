@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.codec import decode_error, encode
 from onward.core.retry import Again, decide
-from onward.core.run import Reason, RunKind
+from onward.core.run import TERMINAL, Reason, RunKind
 from onward.engine import children, following
 from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
@@ -52,6 +52,13 @@ class Errands:
     def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
         """Return what came of a run, if it is over."""
         return self._go(_if_there(children.end_of(self._store, uid)))
+
+    def is_over(self, uid: str) -> asyncio.Future[bool]:
+        """Say whether this very run is over, whatever follows it."""
+        return self._go(self._is_over(uid))
+
+    async def _is_over(self, uid: str) -> bool:
+        return (await self._store.run(uid)).state in TERMINAL
 
     def dismiss(self, children: list[str]) -> asyncio.Future[None]:
         """Tell runs to stop, or those that follow them by now."""
