@@ -172,6 +172,8 @@ async def test_a_reconciler_that_cannot_tell_is_asked_five_times(app: App, said:
         (asyncio.CancelledError(SECRET), "CancelledError"),
         (Applied(object()), "Unencodable"),
         ("hangs", "TimeoutError"),
+        (None, "it returned NoneType"),
+        (Applied, "it returned type"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
@@ -368,8 +370,12 @@ class Unreadable:
         ),
         (charge_in, find_by, "def find_by(cents, currency='eur', *, to, key)"),
         (charge_in, find_in_exactly, "def find_in_exactly(cents, currency='eur', *, to, key)"),
-        (charge_by_key, look_up_in_a_thread, None),
-        (charge_by_key, find_nothing, "def find_nothing(key_, *, key)"),
+        (
+            charge_by_key,
+            look_up_in_a_thread,
+            "effect 'charge_by_key' has a parameter key, but that is what its reconciler is given"
+            " the key of the call as. Give the parameter another name",
+        ),
         (charge_in, find_in, None),
         (charge, find_by, None),
         (charge, find_any, None),

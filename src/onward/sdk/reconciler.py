@@ -18,7 +18,8 @@ def check_reconciler(definition: EffectDefinition) -> None:
     """See that a reconciler takes what it will be given, or it would never know anything.
 
     Raises:
-        BadInput: it cannot be called with the arguments of the effect and `key=`.
+        BadInput: it cannot be called with the arguments of the effect and `key=`, or the effect has
+            an argument of that name itself.
     """
     reconcile: Any = definition.reconcile
     if reconcile is None:
@@ -28,6 +29,11 @@ def check_reconciler(definition: EffectDefinition) -> None:
         fact = f"has a reconcile= that cannot be called: it is of type {type(reconcile).__name__}"
         raise BadInput(what, fact, "Give a function: reconcile=find")
     given = _given(definition.fn)
+    if any(each.name == "key" for each in given or ()):
+        fact = (
+            "has a parameter key, but that is what its reconciler is given the key of the call as"
+        )
+        raise BadInput(what, fact, "Give the parameter another name")
     # What a decorator wraps may take something else than what is called.
     takes = _signature(reconcile, follow_wrapped=False)
     if given is None or takes is None or _fits(given, takes):
@@ -37,9 +43,7 @@ def check_reconciler(definition: EffectDefinition) -> None:
     has_key = any(each.name == "key" or each.kind is each.VAR_KEYWORD for each in takes_all)
     missing = "the arguments of the effect" if has_key else "key="
     fact = f"has a reconciler {name}{takes} that does not take {missing}"
-    key = Parameter("key", Parameter.KEYWORD_ONLY)
-    own = [each.replace(name="key_") if each.name == "key" else each for each in given]
-    right = Signature([*own, key])
+    right = Signature([*given, Parameter("key", Parameter.KEYWORD_ONLY)])
     raise BadInput(what, fact, f"Write it with the same parameters and key: def {name}{right}")
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onward.codec import decode_error, encode, encode_error
+from onward.codec import decode_error, encode, encode_error, read_error
 from onward.core.effect import Answer
 from onward.core.instant import duration, show
 from onward.core.retry import failure
 from onward.engine.payloads import pack
-from onward.errors import BadInput, NotApplied, TimedOut
+from onward.errors import NotApplied, TimedOut
 from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.attempts.perform import stopped_itself
-from onward.runtime.body.effects import Applied, Sending, sending_now
+from onward.runtime.body.effects import Applied, Sending, Unknown, sending_now
 from onward.runtime.context import body_now, step_now
 from onward.telemetry.events import emit, name_of
 from onward.telemetry.scope import StepScope, scope_now
@@ -143,25 +144,36 @@ class Sender:
         self._check_start(call, window)
         args, kwargs = call.arguments()
         limit = call.definition.timeout
+        handler = partial(call.definition.fn, *args, **kwargs)
+        begun = threading.Lock()
         try:
             async with asyncio.timeout(limit / 1_000_000) as clock:
                 if call.definition.is_async:
-                    return await call.definition.fn(*args, **kwargs)
-                handler = partial(call.definition.fn, *args, **kwargs)
-                return await self._in_thread(partial(self._start, call, window, handler))
+                    return await handler()
+                return await self._in_thread(partial(self._start, call, window, begun, handler))
         except TimeoutError as error:
-            if clock.expired():
-                raise TimedOut(f"effect {call.name!r}", show(limit)) from error
-            raise
+            if not clock.expired():
+                raise
+            if not call.definition.is_async and begun.acquire(blocking=False):
+                raise _not_sent(call) from None  # no thread was free, and none begins it now
+            raise TimedOut(f"effect {call.name!r}", show(limit)) from error
 
     def _check_start(self, call: EffectCall, window: Window) -> None:
         if self._clock.monotonic() > window.start_by:
             # We slept through it: somebody may have judged this by now, so it is not sent.
-            raise NotApplied(f"effect {call.name!r} was not sent in time", after=0)
+            raise _not_sent(call)
 
-    def _start(self, call: EffectCall, window: Window, handler: Callable[[], Any]) -> Any:
-        """Begin in a thread, for which it may have waited long."""
+    def _start(
+        self,
+        call: EffectCall,
+        window: Window,
+        begun: threading.Lock,
+        handler: Callable[[], Any],
+    ) -> Any:
+        """Begin in a thread, for which it may have waited long, unless nobody waits any more."""
         self._check_start(call, window)
+        if not begun.acquire(blocking=False):
+            raise _not_sent(call)
         return handler()
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
@@ -191,40 +203,46 @@ class Sender:
                 answer = Answer.APPLIED
             elif isinstance(said, NotApplied) or said is NotApplied:
                 answer = Answer.NOT_APPLIED
+            elif not (isinstance(said, Unknown) or said is Unknown):
+                _unanswered(execution, call, f"it returned {type(said).__qualname__}")
         except NotApplied:
             answer = Answer.NOT_APPLIED
         except asyncio.CancelledError as stopped:
             if not await stopped_itself(execution, call):
                 raise
-            _unanswered(execution, call, stopped)
+            _unanswered(execution, call, name_of(stopped))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - one that fails does not know
-            _unanswered(execution, call, error)
+            _unanswered(execution, call, name_of(error))
         execution.ledger.answered(call, answer, result)
 
     async def _reconcile(self, execution: Execution, call: EffectCall) -> Any:
         reconcile = call.definition.reconcile
         assert reconcile is not None
         args, kwargs = call.arguments()
-        kwargs["key"] = call.key(execution.claimed)
+        work = partial(reconcile, *args, key=call.key(execution.claimed), **kwargs)
         async with asyncio.timeout(call.definition.timeout / 1_000_000):
             if inspect.iscoroutinefunction(reconcile):
-                return await reconcile(*args, **kwargs)
-            said = await self._in_thread(partial(reconcile, *args, **kwargs))
+                return await work()
+            said = await self._in_thread(work)
             return await said if inspect.isawaitable(said) else said
 
 
-def _unanswered(execution: Execution, call: EffectCall, error: BaseException) -> None:
+def _unanswered(execution: Execution, call: EffectCall, error: str) -> None:
     """Tell that a reconciler failed, which to the ledger is the same as one that does not know."""
-    facts = {"effect": call.name, "key": call.key(execution.claimed), "error": name_of(error)}
+    facts = {"effect": call.name, "key": call.key(execution.claimed), "error": error}
     emit("effect.unanswered", execution.scope, **facts)
+
+
+def _not_sent(call: EffectCall) -> NotApplied:
+    return NotApplied(f"effect {call.name!r} was not sent in time", after=0)
 
 
 def _wait(error: NotApplied) -> Duration | None:
     try:
         return None if error.after is None else duration(error.after)
-    except BadInput:  # an impossible wait must not make it uncertain
+    except Exception:  # noqa: BLE001 - an impossible wait must not make it uncertain
         return None
 
 
@@ -232,7 +250,7 @@ def _known(error: NotApplied) -> Any:
     """Return the error as the body gets it: a `NotApplied`, whatever of its type is known there."""
     kept = encode_error(error)
     if not isinstance(decode_error(kept), NotApplied):
-        plain = NotApplied(f"{type(error).__qualname__}: {error}")
+        plain = NotApplied(f"{type(error).__qualname__}: {read_error(kept).message}")
         plain.__cause__ = error
         kept = encode_error(plain)
     return kept

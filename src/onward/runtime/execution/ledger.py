@@ -15,6 +15,7 @@ from onward.codec import decode_error, encode_error
 from onward.core.decision import Moved
 from onward.core.effect import (
     FINAL,
+    Answer,
     Effect,
     EffectState,
     GivenUp,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
-    from onward.core.effect import Answer, Fact
+    from onward.core.effect import Fact
     from onward.core.instant import Duration, Instant
     from onward.runtime.body.calls import Call
     from onward.runtime.execution.execution import Execution
@@ -226,13 +227,22 @@ class Ledger:
         self.busy += 1
         frame = window(call.definition.terms, at=began)
         call.task = self._host.sender.send(self._execution, call, frame, self._progress)
-        call.task.add_done_callback(lambda _: self._rested(call))
+        call.task.add_done_callback(lambda done: self._rested(call, done))
 
-    def _rested(self, call: EffectCall) -> None:
+    def _rested(self, call: EffectCall, done: asyncio.Task[None]) -> None:
         call.task = None
         self.busy -= 1
+        error = None if done.cancelled() else done.exception()
+        if error is not None:  # nobody was told what came of it
+            self._unheard(call, error)
         if not self._journal.writing:
             self._execution.pump()
+
+    def _unheard(self, call: EffectCall, error: BaseException) -> None:
+        if call.effect.state is EffectState.IN_FLIGHT:
+            self.lost(call, pack(encode_error(error)))
+        else:
+            self.answered(call, Answer.UNKNOWN, None)
 
     def returned(self, call: EffectCall, result: bytes | None, error: bytes | None) -> None:
         """Settle an effect that happened; with an error where its result cannot be kept."""
@@ -266,7 +276,7 @@ class Ledger:
         self.busy += 1
         call.asked_at = self._host.now()
         call.task = self._host.sender.ask(self._execution, call, self._progress)
-        call.task.add_done_callback(lambda _: self._rested(call))
+        call.task.add_done_callback(lambda done: self._rested(call, done))
 
     def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None:
         """Take note of what the reconciler says, as of when it was asked.
