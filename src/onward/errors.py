@@ -280,6 +280,22 @@ class RunOver(UserError):
 
 
 @dataclass(eq=False, repr=False)
+class WouldResend(UserError):
+    """A fork would send effects again that have happened, or may have."""
+
+    code: ClassVar[str] = "would_resend"
+    run: str
+    effects: str
+
+    def __str__(self) -> str:
+        return (
+            f"a fork of run {self.run} would send effects again that happened, or may have: "
+            f"{self.effects}. Fork from a later step, retry the run, or say resend if they shall "
+            "be sent once more, under new keys."
+        )
+
+
+@dataclass(eq=False, repr=False)
 class VerdictRefused(UserError):
     """A verdict on an effect that does not count: it is settled, has changed, or it is early."""
 

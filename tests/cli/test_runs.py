@@ -231,6 +231,16 @@ def test_a_fork_begins_with_an_edited_result(shop: str, ask: Ask) -> None:
         assert app.get("hold-2").result(timeout="10s") == "'one' of 4"
 
 
+def test_a_fork_sends_an_uncertain_effect_again_only_if_it_is_told_to(shop: str, ask: Ask) -> None:
+    words = ("runs", "fork", "pay-1", "--step", "weigh", "--new-id", "pay-2")
+    answer = ask(*words)
+    assert (answer.status, answer.out) == (1, "")
+    assert "would send effects again that happened, or may have: charge (" in answer.err
+    assert ask("runs", "show", "pay-2").status == 1
+    assert ask(*words, "--resend").status == 0
+    assert state(ask, "pay-2") == "ready"
+
+
 def test_a_fork_without_a_result_runs_the_step_again(shop: str, ask: Ask) -> None:
     with App(shop).sync() as app, app.worker(workflows=[fail]):
         assert ask("runs", "fork", "fail-1", "--step", "weigh").status == 0

@@ -204,7 +204,7 @@ async def test_a_fork_beside_an_uncertain_run_sends_another_effect(app: App) -> 
         run = await app.start(as_wanted)
         await effect_of(app, run, "indeterminate")
         await until_state(run, "paused")
-        fork = await app.fork(run.id, new_id="beside")
+        fork = await app.fork(run.id, new_id="beside", resend=True)
         assert await fork.result(timeout="10s") == "first"
         assert len({key for _, key in sent}) == 2
         assert [each.run for each in await app.effects.pending()] == [run.id]

@@ -122,7 +122,7 @@ async def test_the_children_of_a_fork_have_keys_of_their_own(app: App) -> None:
     async with working(app):
         run = await app.start(shop)
         await run.result(timeout="20s")
-        forked = await app.fork(run.id, "order", new_id="beside")
+        forked = await app.fork(run.id, "order", new_id="beside", resend=True)
 
         assert await forked.result(timeout="20s") == "paid Ada"
     assert [whom for whom, _ in sent] == ["Ada", "Ada"]

@@ -28,6 +28,7 @@ from onward.errors import (
     StoreUnusable,
     UserError,
     VerdictRefused,
+    WouldResend,
 )
 from onward.sdk.app import App
 from onward.store.address import SqliteAddress, masked, parse
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 DONE, NO, NOT_ASKED = 0, 1, 2
 INTERRUPTED = 130
 
-_ANSWERS = (NotFound, RunOver, VerdictRefused, Unclear)
+_ANSWERS = (NotFound, RunOver, VerdictRefused, WouldResend, Unclear)
 _ADVICE = (
     "Name the database by --db, ONWARD_DB or onward.toml; an App that is opened there makes it"
 )

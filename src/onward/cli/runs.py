@@ -234,19 +234,27 @@ async def retry(desk: Desk, *, ids: tuple[str, ...]) -> int:
 @click.option("--step", metavar="NAME", help="From which step on; else all history is kept.")
 @click.option("--result", metavar="JSON", help="What the step is to have returned.")
 @click.option("--new-id", metavar="ID", help="An id for the new run, beside the old one.")
+@click.option("--resend", is_flag=True, help="Send effects again, also such that happened.")
 async def fork(
-    desk: Desk, *, run_id: str, step: str | None, result: str | None, new_id: str | None
+    desk: Desk,
+    *,
+    run_id: str,
+    step: str | None,
+    result: str | None,
+    new_id: str | None,
+    resend: bool,
 ) -> int:
     """Run again from a step on.
 
     A new run begins with the history before that step. The old one must be over or paused, unless
-    --new-id is given.
+    --new-id is given. Effects after that step are sent again, under new keys: if one of them
+    happened, or may have, that needs --resend. Exits with 1 if it is refused.
     """
     if result is not None and step is None:
         raise click.UsageError("--result goes with --step.")
     value = UNCHANGED if result is None else from_json("--result", result)
     row = await find(desk, run_id)
-    new = await desk.app.fork(row.id, step, result=value, new_id=new_id)
+    new = await desk.app.fork(row.id, step, result=value, new_id=new_id, resend=resend)
     _tell(desk, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
     return DONE
 

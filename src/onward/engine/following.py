@@ -93,7 +93,7 @@ async def go_on(
     )
 
 
-async def fork(
+async def fork(  # noqa: PLR0913 - all of these make a fork
     store: Store,
     uid: str,
     step: str | None,
@@ -101,15 +101,18 @@ async def fork(
     edit: Callable[[str, Any], bytes] | None = None,
     result: Any = None,
     id: str | None = None,  # noqa: A002 - it is the user's word
+    resend: bool = False,
 ) -> Followed:
     """Run again from a step on; `edit` encodes the result that it shall have had, if it is given.
+
+    It is refused if effects after that step would be sent again, unless `resend` says so.
 
     Raises:
         NotFound: history has no such step.
         BadInput: a result is given for something that has none.
     """
     history = (await store.history([uid]))[uid]
-    cut, edited = None, None
+    cut, edited, named = None, None, ""
     new_uid = store.new_uid()
     if step is not None:
         row = _found(history, step)
@@ -117,9 +120,12 @@ async def fork(
             run = await store.run(uid)
             raise NotFound(f"step {step!r} in the history of run", run.id, store.namespace)
         cut = row.seq
+        if edit is not None or row.kind == RecordKind.EFFECT:
+            named = row.identity  # who names an effect wants it to be sent
         if edit is not None:
             edited = _edited(row, new_uid, edit(row.name, result))
-    return await store.follow(Following(uid, new_uid, Link.FORK, cut, id=id, edited=edited))
+    wish = Following(uid, new_uid, Link.FORK, cut, id=id, edited=edited)
+    return await store.follow(wish._replace(resends=resend, named=named))
 
 
 def _found(history: Iterable[RecordRow], step: str) -> RecordRow | None:

@@ -14,7 +14,7 @@ from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
-from onward.errors import BadInput, Conflict, NoWorker, RunOver
+from onward.errors import BadInput, Conflict, NoWorker, RunOver, WouldResend
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker.worker import Options, Ports, Worker
 from onward.sdk import step as steps
@@ -326,25 +326,33 @@ class App:
         *,
         result: Any = UNCHANGED,
         new_id: str | None = None,
+        resend: bool = False,
     ) -> Run[Any]:
         """Run again from a step on, in a new run that begins with the history before it.
+
+        Effects from there on are other effects to a fork: they are sent again, under new keys.
 
         Args:
             id: The run, which must be over or paused unless `new_id` is given.
             step: The name or the identity of the step; None keeps the whole history.
             result: What the step is to have returned; by default it runs again.
             new_id: An id for the new run; by default it takes the place of the old one.
+            resend: Whether effects may be sent again that have happened, or may have. An effect
+                that is named as the step is sent again in any case, unless a result is given.
 
         Raises:
             NotFound: history has no such step.
             Conflict: another run has the `new_id`.
+            WouldResend: it would send effects again, of the run or of its children.
             RunOver: another run has taken its place, or it is still running.
         """
         row = await self._store.newest(id)
         edited = None if result is UNCHANGED else _encoded
         followed = await following.fork(
-            self._store, row.uid, step, edit=edited, result=result, id=new_id
+            self._store, row.uid, step, edit=edited, result=result, id=new_id, resend=resend
         )
+        if followed.fate == "resends":
+            raise WouldResend(id, followed.why)
         return self._followed(new_id or id, followed, row.name, is_new=new_id is not None)
 
     def _followed(

@@ -177,9 +177,10 @@ class SyncApp:
         *,
         result: Any = UNCHANGED,
         new_id: str | None = None,
+        resend: bool = False,
     ) -> SyncRun[Any]:
         """Run again from a step on."""
-        forked = self._app.fork(id, step, result=result, new_id=new_id)
+        forked = self._app.fork(id, step, result=result, new_id=new_id, resend=resend)
         return self._handle(self._call(forked))
 
     def unserved(self) -> list[Unserved]:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from onward.store.rows import Move, NewRecord
 
 
+NAMED_MOST = 3
+"""How many effects are named that a fork would send again."""
+
+
 class Following(NamedTuple):
     """A run that is to follow the run `old`.
 
@@ -31,7 +35,8 @@ class Following(NamedTuple):
     another `id` it is a fork beside the old run, which is left as it is. `beside` are calls from
     the cut on whose outcomes are kept aside, for when they are asked for. `input`, `args_hash` and
     `attributes` are the old run's unless they are given. `unheard` are the numbers of signals that
-    its records have taken, but that it was never handed: a run that goes on has them still.
+    its records have taken, but that it was never handed: a run that goes on has them still. A fork
+    is refused that would send effects again, but for the call `named`, unless it `resends`.
 
     The owner of a running run gives `worker`, `fence` and `end`, what becomes of it; if that says
     what it has `seen`, nothing may have arrived since. All that it wrote before must be written.
@@ -48,6 +53,8 @@ class Following(NamedTuple):
     delay_in: Duration = 0
     attributes: bytes | None = None
     edited: NewRecord | None = None
+    resends: bool = False
+    named: str = ""
     unheard: tuple[int, ...] = ()
     worker: str | None = None
     fence: int | None = None
@@ -58,6 +65,7 @@ class Followed(NamedTuple):
     """The answer: the run that has the id now, its state, and whether this made it.
 
     `made`, also when it was made before · `taken`: another run has the id · `refused`, and `why` ·
+    `resends`: it would send the effects again that `why` names ·
     `lost`: the owner is not the owner any more · `busy`: it has not seen all messages · `absent`.
     """
 
@@ -110,7 +118,16 @@ async def _refusal(tx: Tx, wish: Following, old: RunRow, *, is_leased: bool) -> 
     if wish.edited is not None and not 1 <= (wish.cut or 0) <= await _last(tx, old.uid) + 1:
         why = f"it has no position {wish.cut} that could be edited"
         return Followed(None, "refused", old.state, why)
-    return None
+    sent = await _sent_again(tx, wish) if wish.link == Link.FORK and not wish.resends else ""
+    return Followed(None, "resends", old.state, sent) if sent else None
+
+
+async def _sent_again(tx: Tx, wish: Following) -> str:
+    """Return which effects a fork would send again, though they happened or may have."""
+    cut = await _last(tx, wish.old) + 1 if wish.cut is None else wish.cut
+    given = {"old": wish.old, "cut": cut, "named": wish.named, "limit": NAMED_MOST + 1}
+    sent = [f"{name} ({key})" for name, key in await tx.fetch("sent_after", **given)]
+    return ", ".join([*sent[:NAMED_MOST], *["and others"][: len(sent) - NAMED_MOST]])
 
 
 def _decide(wish: Following, old: RunRow) -> Decision[Run]:

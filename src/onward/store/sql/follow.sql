@@ -104,3 +104,28 @@ WHERE namespace = :namespace AND run = :old AND (
         OR CAST(:signals AS TEXT) = 'unread' AND seq NOT IN (
             SELECT message FROM onward_record
             WHERE namespace = :namespace AND run = :old AND message IS NOT NULL)));
+
+-- name: sent_after
+-- Effects that happened, or may have, and that a fork would send again: of the run, of those whose
+-- retry it is, and of all below them, unless the call of the run that led there is kept, or named.
+WITH RECURSIVE line(uid) AS (
+    SELECT CAST(:old AS TEXT)
+    UNION ALL
+    SELECT r.follows FROM line l
+    JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.uid AND r.link = 'retry_of'
+), kin(uid, asked) AS (
+    SELECT uid, CAST(NULL AS TEXT) FROM line
+    UNION ALL
+    SELECT c.uid, coalesce(k.asked, c.parent_identity) FROM kin k
+    JOIN onward_run c INDEXED BY onward_run_parent
+        ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
+)
+SELECT e.name, e.key FROM kin k
+CROSS JOIN onward_effect e INDEXED BY onward_effect_run
+WHERE e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL AND e.attempt > 0
+  AND e.state IN ('in_flight', 'needs_reconcile', 'indeterminate', 'applied', 'skipped')
+  AND coalesce(k.asked, e.identity) <> CAST(:named AS TEXT)
+  AND coalesce(k.asked, e.identity) NOT IN (
+      SELECT identity FROM onward_record
+      WHERE namespace = :namespace AND run = :old AND seq < :cut)
+ORDER BY e.created_at, e.key LIMIT :limit;
