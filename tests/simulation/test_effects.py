@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.decision import Decision
-    from onward.core.effect import Effect, Terms
+    from onward.core.effect import Effect, Lost, RaisedNotApplied, Terms
     from onward.core.instant import Instant
     from onward.runtime.body.effects import EffectCall
 
@@ -65,7 +65,7 @@ def how_it_fails(plan: Callable[[int], Plan | None] = lambda _: None) -> str:
 def test_an_effect_that_is_sent_again_because_its_worker_vanished_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hopefully(effect: Effect, terms: Terms, now: Instant, **_: object) -> Effect:
+    def hopefully(effect: Effect, _: object, terms: Terms, now: Instant, **__: object) -> Effect:
         return changed(effect, state=EffectState.FAILED, due=now)
 
     monkeypatch.setattr("onward.core.effect.machine._uncertain", hopefully)
@@ -139,8 +139,10 @@ def test_a_key_that_is_held_to_be_known_for_ever_is_seen(monkeypatch: pytest.Mon
 
 
 def test_doubt_that_is_told_as_a_no_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def carelessly(effect: Effect, terms: Terms, now: Instant, **how: Any) -> Effect:
-        to = uncertain(effect, terms, now, **how)
+    def carelessly(
+        effect: Effect, fact: RaisedNotApplied | Lost, terms: Terms, now: Instant, **how: Any
+    ) -> Effect:
+        to = uncertain(effect, fact, terms, now, **how)
         is_told = terms.remembers is not None and to.state is EffectState.INDETERMINATE
         return changed(to, state=EffectState.FAILED) if is_told else to
 

@@ -195,7 +195,8 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
             returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
             function, and is not given `self`.
         retry: How often to send it at most; by default three times. After a `NotApplied` that was
-            raised it waits as this says, after proof by others it is sent at once.
+            raised it waits as this says; after proof by others it is sent at once, for which only
+            the number of attempts counts.
         timeout: How long one call may take; by default 30 s. One that is not async must state it,
             and must see to it itself.
         settle: How long after its time limit a call may still take effect; by default 10 s.

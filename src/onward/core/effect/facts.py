@@ -47,18 +47,24 @@ class Returned(Value):
 class RaisedNotApplied(Value):
     """The call itself says that it changed nothing, and perhaps when to come again.
 
-    `names` are the type of the error and its bases, for a policy that goes by them.
+    `names` are the type of the error and its bases, for a policy that goes by them, and `elapsed`
+    is the time since the first send.
     """
 
     after: Duration | None = None
     chance: float = 0.0
     names: tuple[str, ...] = ()
+    elapsed: Duration = 0
 
 
 class Lost(Value):
-    """The call timed out, raised anything else, or its worker vanished."""
+    """The call timed out, raised anything else, or its worker vanished.
+
+    `elapsed` is the time since the first send.
+    """
 
     chance: float = 0.0
+    elapsed: Duration = 0
 
 
 class GivenUp(Value):

@@ -110,34 +110,35 @@ def _answered(
     match fact:
         case Returned():
             return Moved(changed(effect, state=EffectState.APPLIED, due=None))
-        case RaisedNotApplied(after, chance) if effect.in_doubt:
+        case RaisedNotApplied() if effect.in_doubt:
             # It speaks of the last send alone, and one before that may have happened.
-            return Moved(_uncertain(effect, terms, now, after=after, chance=chance))
+            return Moved(_uncertain(effect, fact, terms, now, after=fact.after))
         case RaisedNotApplied():
             return Moved(_failed(effect, fact, terms, now))
         case Lost() if effect.state is not EffectState.IN_FLIGHT:
             return Ignored("that it is uncertain is known")
-        case Lost(chance):
-            return Moved(_uncertain(effect, terms, now, chance=chance))
+        case Lost():
+            return Moved(_uncertain(effect, fact, terms, now))
     assert_never(fact)
 
 
 def _uncertain(
     effect: Effect,
+    fact: RaisedNotApplied | Lost,
     terms: Terms,
     now: Instant,
     *,
     after: Duration | None = None,
-    chance: float = 0.0,
 ) -> Effect:
     """Return an effect of which nobody knows: it is asked about, sent again, or left to people."""
     if terms.reconciles:
         return changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
-    if has_more(terms.retry, effect.attempt):
-        wait = terms.retry.delay(effect.attempt, chance) if after is None else after
-        # Where the wait is too long for the key, an operator may still be in time for it.
-        if _is_known(effect, terms, now + wait):
-            return changed(effect, state=EffectState.NEEDS_RECONCILE, due=now + wait)
+    # That nobody knows has no type by which a policy could go, but it has a time.
+    error = Failure(retryable=True, after=after)
+    again = decide(terms.retry, effect.attempt, error, fact.chance, fact.elapsed)
+    # Where the wait is too long for the key, an operator may still be in time for it.
+    if isinstance(again, Again) and _is_known(effect, terms, now + again.after):
+        return changed(effect, state=EffectState.NEEDS_RECONCILE, due=now + again.after)
     return changed(effect, state=EffectState.INDETERMINATE, due=None)
 
 
@@ -151,7 +152,7 @@ def _is_known(effect: Effect, terms: Terms, at: Instant) -> bool:
 def _failed(effect: Effect, fact: RaisedNotApplied, terms: Terms, now: Instant) -> Effect:
     # Who says when to come again has decided that it is tried again.
     error = Failure(fact.names, retryable=fact.after is not None, after=fact.after)
-    again = decide(terms.retry, effect.attempt, error, chance=fact.chance)
+    again = decide(terms.retry, effect.attempt, error, fact.chance, fact.elapsed)
     due = now + again.after if isinstance(again, Again) else None
     return changed(effect, state=EffectState.FAILED, due=due)
 

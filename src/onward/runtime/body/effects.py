@@ -143,6 +143,8 @@ class EffectCall(Awaited):
         """What its handler has noted."""
         self.asked_at: Instant | None = None
         """When its reconciler was last asked."""
+        self.since: Instant | None = None
+        """When the run first sent it."""
         self.looks = 0
         """How often somebody has looked whether the run that has its row is over."""
         self.task: asyncio.Task[None] | None = None
@@ -168,9 +170,13 @@ class EffectCall(Awaited):
         """When something can be done about it."""
         return max(self.effect.due or 0, self.turn or 0)
 
-    def take_up_row(self, row: EffectRow, effect: Effect) -> None:
+    def take_up_row(self, row: EffectRow, effect: Effect, run: Claimed) -> None:
         """Go on from what the ledger says; what is sent is what it has, byte for byte."""
         self.effect = effect
+        if self.since is None and row.run == run.uid and effect.attempt > 0:
+            # It was made when it was first sent, unless it was approved, or is another run's.
+            approved = row.decided_at if row.verdict == "approve" else None
+            self.since = max(row.created_at, approved or 0, run.started_at or 0)
         sent_at = (row.start_by or 0) - self.definition.start_within
         if self.turn is not None and self.turn <= sent_at:
             self.turn = None  # a turn is for one send

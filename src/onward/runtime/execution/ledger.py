@@ -129,7 +129,7 @@ class Ledger:
     def _take_up(self, call: EffectCall, row: EffectRow, asked: int) -> None:
         latest = row.read_at + self._host.clock.monotonic() - asked
         ours = _by_our_time(as_effect(row), self._host.now(), row.read_at, latest)
-        call.take_up_row(row, ours)
+        call.take_up_row(row, ours, self._execution.claimed)
         self._recall(call, row)
 
     def _recall(self, call: EffectCall, row: EffectRow) -> None:
@@ -202,6 +202,7 @@ class Ledger:
         failpoint("effect.before")
         intended = advance(call.effect, Sent(), call.definition.terms, now=self._host.now())
         if isinstance(intended, Moved):
+            call.since = call.since or self._host.now()
             self._write(call, intended.to, lambda: self._intended(call, began))
         elif call.effect.state is EffectState.NEEDS_RECONCILE:
             self._move(call, GivenUp())  # its receiver may have forgotten the key by now
@@ -252,7 +253,7 @@ class Ledger:
         self, call: EffectCall, after: Duration | None, names: tuple[str, ...], error: bytes
     ) -> Duration | None:
         """Take note that a call did nothing, and return how long until it is made again."""
-        fact = RaisedNotApplied(after, self._host.chance(), names)
+        fact = RaisedNotApplied(after, self._host.chance(), names, self._elapsed(call))
         # If a call before this one may have happened, that is why nobody knows, and not this.
         return self._again_in(call, fact, None if call.effect.in_doubt else error)
 
@@ -262,7 +263,10 @@ class Ledger:
         Returns:
             How long until it is sent again, if it is; not until somebody is asked.
         """
-        return self._again_in(call, Lost(self._host.chance()), error)
+        return self._again_in(call, Lost(self._host.chance(), self._elapsed(call)), error)
+
+    def _elapsed(self, call: EffectCall) -> Duration:
+        return 0 if call.since is None else max(0, self._host.now() - call.since)
 
     def _again_in(self, call: EffectCall, fact: Fact, error: bytes | None) -> Duration | None:
         to = self._move(call, fact, error=error)
