@@ -280,6 +280,22 @@ class RunOver(UserError):
 
 
 @dataclass(eq=False, repr=False)
+class Undone(UserError):
+    """A run made effects because of the error that ended it; a retry might build on sand."""
+
+    code: ClassVar[str] = "undone"
+    run: str
+    effects: str
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} made effects because of what ended it: {self.effects}. They may have "
+            "undone what a retry takes for done. Start it anew, fork it from its first step with "
+            "resend, or say anyway if they have undone nothing."
+        )
+
+
+@dataclass(eq=False, repr=False)
 class WouldResend(UserError):
     """A fork would send effects again that have happened, or may have."""
 

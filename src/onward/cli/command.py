@@ -26,6 +26,7 @@ from onward.errors import (
     OnwardError,
     RunOver,
     StoreUnusable,
+    Undone,
     UserError,
     VerdictRefused,
     WouldResend,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 DONE, NO, NOT_ASKED = 0, 1, 2
 INTERRUPTED = 130
 
-_ANSWERS = (NotFound, RunOver, VerdictRefused, WouldResend, Unclear)
+_ANSWERS = (NotFound, RunOver, Undone, VerdictRefused, WouldResend, Unclear)
 _ADVICE = (
     "Name the database by --db, ONWARD_DB or onward.toml; an App that is opened there makes it"
 )

@@ -213,16 +213,17 @@ async def resume(desk: Desk, *, ids: tuple[str, ...]) -> int:
 
 @command(runs, "retry", example="onward runs retry order-7")
 @_ids
-async def retry(desk: Desk, *, ids: tuple[str, ...]) -> int:
+@click.option("--anyway", is_flag=True, help="Also if effects may have undone what was done.")
+async def retry(desk: Desk, *, ids: tuple[str, ...], anyway: bool) -> int:
     """Run again what failed.
 
     A new run under the same id goes on from the call that failed. Exits with 1 if it has not
-    failed.
+    failed, or if it made effects because of the error: these may have undone what was done.
     """
 
     async def act(given: str) -> bool:
         row = await find(desk, given)
-        new = await desk.app.retry(row.id)
+        new = await desk.app.retry(row.id, anyway=anyway)
         _tell(desk, new.id, "is retried", accepted=True, uid=new.uid)
         return True
 

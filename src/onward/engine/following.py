@@ -9,14 +9,13 @@ from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import BadInput, NotFound
 from onward.store.rows import NewRecord
-from onward.store.runs.following import Following
+from onward.store.runs.following import Followed, Following
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Duration
     from onward.store.rows import Claimed, Move, RecordRow
-    from onward.store.runs.following import Followed
     from onward.store.store import Store
 
 
@@ -29,16 +28,20 @@ async def retry(
     *,
     delay: Duration = 0,
     owner: tuple[str, int, Move] | None = None,
+    anyway: bool = False,
 ) -> Followed:
     """Run again what failed: history is kept up to the call whose error ended the run.
 
-    What was finished beside that call is kept aside, and handed over when it is asked for again.
+    What was finished beside that call is kept aside, and handed over when it is asked for again. If
+    effects were made because of the error, they may have undone what is kept: then it is answered
+    `undone`, unless it shall be retried anyway.
 
     Args:
         store: Where the run is.
         uid: The run.
         delay: How long to wait before it begins.
         owner: Worker, fence and end, when the run is ended with this by its owner.
+        anyway: Retry it also if effects were made because of the error.
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
@@ -47,6 +50,11 @@ async def retry(
     is_paused = owner is None and old.state == RunState.PAUSED
     named = None if culprit is None else culprit.identity
     cut = None if is_paused else retry_cut(_records(history), culprit=named)
+    beside = () if culprit is None or cut is None else culprit.beside
+    if cut is not None and not anyway:
+        since = await _made_since(store, uid, history, cut, beside)
+        if since:
+            return Followed(None, "undone", old.state, ", ".join(since))
     worker, fence, end = owner if owner is not None else (None, None, None)
     return await store.follow(
         Following(
@@ -54,13 +62,38 @@ async def retry(
             store.new_uid(),
             Link.RETRY,
             cut,
-            beside=() if culprit is None or cut is None else culprit.beside,
+            beside=beside,
             delay_in=delay,
             worker=worker,
             fence=fence,
             end=end,
         )
     )
+
+
+async def _made_since(
+    store: Store, uid: str, history: Sequence[RecordRow], cut: int, beside: tuple[str, ...] = ()
+) -> list[str]:
+    """Return the names of effects that a run, or its children, made because of how they ended."""
+    kept = {row.identity for row in history if row.seq is not None and row.seq < cut}
+    made = [
+        row.name
+        for row in history
+        if row.kind == RecordKind.EFFECT
+        and row.state == RecordState.SUCCEEDED
+        and row.seq is not None
+        and row.seq > cut
+        and row.identity not in beside
+    ]
+    for child, identity in await store.failed_children(uid):
+        if identity not in kept:
+            records = (await store.history([child]))[child]
+            culprit = read_culprit((await store.end(child)).culprit)
+            named, others = (None, ()) if culprit is None else (culprit.identity, culprit.beside)
+            at = retry_cut(_records(records), culprit=named)
+            if at is not None:
+                made += await _made_since(store, child, records, at, others)
+    return made
 
 
 async def go_on(

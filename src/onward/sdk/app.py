@@ -14,7 +14,7 @@ from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
-from onward.errors import BadInput, Conflict, NoWorker, RunOver, WouldResend
+from onward.errors import BadInput, Conflict, NoWorker, RunOver, Undone, WouldResend
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker.worker import Options, Ports, Worker
 from onward.sdk import step as steps
@@ -306,17 +306,30 @@ class App:
         """Let a paused run go on; False means that it was over already."""
         return await sending.resume(self._store, id)
 
-    async def retry(self, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
+    async def retry(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        *,
+        anyway: bool = False,
+    ) -> Run[Any]:
         """Run again what failed: a new run under the same id, from the call that failed on.
 
         What was finished is not done again, in other branches neither; what the code did because
         of the error is.
 
+        Args:
+            id: The run.
+            anyway: Retry it also if it made effects because of the error: they are not sent again,
+                and what was done before the error counts as done, even if they have undone it.
+
         Raises:
             RunOver: it has not failed, or another run has taken its place.
+            Undone: it made effects because of the error, as a saga does that undoes what was done.
         """
         row = await self._store.newest(id)
-        followed = await following.retry(self._store, row.uid)
+        followed = await following.retry(self._store, row.uid, anyway=anyway)
+        if followed.fate == "undone":
+            raise Undone(id, followed.why)
         return self._followed(id, followed, row.name)
 
     async def fork(

@@ -166,9 +166,9 @@ class SyncApp:
         """Let a paused run go on."""
         return self._call(self._app.resume(id))
 
-    def retry(self, id: str) -> SyncRun[Any]:  # noqa: A002 - it is the user's word
+    def retry(self, id: str, *, anyway: bool = False) -> SyncRun[Any]:  # noqa: A002 - the user's word
         """Run again what failed."""
-        return self._handle(self._call(self._app.retry(id)))
+        return self._handle(self._call(self._app.retry(id, anyway=anyway)))
 
     def fork(
         self,

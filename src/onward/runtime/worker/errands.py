@@ -110,7 +110,7 @@ class Errands:
             delay=after,
             owner=(self._worker, execution.fence, move),
         )
-        return _is_made(followed)
+        return None if followed.fate == "undone" else _is_made(followed)
 
     async def _elapsed(self, run: Claimed) -> Duration:
         """Return the time since the first attempt of a run began."""

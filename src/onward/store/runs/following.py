@@ -65,7 +65,8 @@ class Followed(NamedTuple):
     """The answer: the run that has the id now, its state, and whether this made it.
 
     `made`, also when it was made before · `taken`: another run has the id · `refused`, and `why` ·
-    `resends`: it would send the effects again that `why` names ·
+    `resends`: it would send the effects again that `why` names · `undone`: a retry would build on
+    what the effects that `why` names may have undone ·
     `lost`: the owner is not the owner any more · `busy`: it has not seen all messages · `absent`.
     """
 

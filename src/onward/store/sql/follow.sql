@@ -129,3 +129,10 @@ WHERE e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL AND e.att
       SELECT identity FROM onward_record
       WHERE namespace = :namespace AND run = :old AND seq < :cut)
 ORDER BY e.created_at, e.key LIMIT :limit;
+
+-- name: failed_children
+-- Those that a retry of their parent starts again, if it asks for them again.
+SELECT uid, parent_identity FROM onward_run INDEXED BY onward_run_parent
+WHERE namespace = :namespace AND parent = :uid AND parent IS NOT NULL AND tied = 1 AND newest = 1
+  AND state IN ('failed', 'cancelled', 'timed_out')
+ORDER BY uid;
