@@ -270,3 +270,38 @@ async def test_a_worker_that_finds_an_effect_which_waits_calls_nobody(tmp_path: 
 @workflow
 async def pays_beside_a_signal() -> list[str]:
     return list(await asyncio.gather(pay(SECRET), go.wait()))
+
+
+@effect(remembers="1d", retry=Retry(first="1h", most="1h"))
+async def pay_into_the_dark() -> str:
+    raise ConnectionError("lost")
+
+
+@effect
+async def pay_for_ever() -> str:
+    await asyncio.Event().wait()
+    return "paid"
+
+
+@workflow
+async def pays_until_it_is_cancelled(how: str) -> str:
+    return await (pay_for_ever() if how == "in_flight" else pay_into_the_dark())
+
+
+@pytest.mark.parametrize("state", ["in_flight", "needs_reconcile"])
+async def test_somebody_is_called_for_what_a_run_leaves_behind_when_its_grace_is_over(
+    state: str,
+) -> None:
+    bell = Bell()
+    app = App(":memory:", on_attention=bell)
+    async with working(app):
+        run = await app.start(pays_until_it_is_cancelled, state)
+        info = await effect_of(app, run, state)
+        await run.cancel(grace="10ms")
+        await until_state(run, "cancelled")
+        await bell.rings(1)
+
+    assert [(item.run_id, item.effect, item.why) for item in bell.told] == [
+        (run.id, info.id, "reconciliation")
+    ]
+    assert "its run is over" in bell.told[0].message

@@ -150,6 +150,11 @@ class Execution:
         has_any = self._kin is not None or self._past.tied
         return self.kin.left(self.body) if has_any else []
 
+    def tell_forsaken(self) -> None:
+        """Tell of effects that the run, which is over, leaves behind."""
+        if self._ledger is not None and not self.is_gone:
+            self._ledger.tell_forsaken(self.body.calls.values())
+
     # --- life ------------------------------------------------------------------------------------
 
     def begin(self) -> None:

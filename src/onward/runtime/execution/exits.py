@@ -141,12 +141,16 @@ class Exits:
 
     def _end_for_good(self, move: Move) -> None:
         told = endings.farewell(self._execution.claimed, move)
-        end = partial(self._journal.end, move, self._ended, told)
+        end = partial(self._journal.end, move, self._ended_for_good, told)
         children = self._execution.children_left()
         if children:
             self._execution.kin.end(children, end)
         else:
             end()
+
+    def _ended_for_good(self) -> None:
+        self._execution.tell_forsaken()
+        self._ended()
 
     def _ended(self) -> None:
         failpoint("finish.after")

@@ -37,7 +37,7 @@ from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.execution.kin import look_at
-from onward.runtime.execution.telling import tell_effect
+from onward.runtime.execution.telling import FORSAKEN, tell_effect, tell_forsaken
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -181,6 +181,14 @@ class Ledger:
                 if call in self._execution.waits.effects():
                     self._execution.waits.discard(call)
                     self.look(call)
+
+    def tell_forsaken(self, calls: Iterable[Call]) -> None:
+        """Tell of effects of which nobody will ask any more what became of them."""
+        for call in calls:
+            if isinstance(call, EffectCall) and call.effect.state in FORSAKEN:
+                key = call.key(self._execution.claimed)
+                scope, now = self._execution.scope, self._host.now()
+                tell_forsaken(self._host.observer, scope, call.name, key, now)
 
     # --- sending ---------------------------------------------------------------------------------
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from onward.store.rows import Claimed, EffectWrite, Move
     from onward.telemetry.observer import Observer
 
+FORSAKEN = frozenset({EffectState.IN_FLIGHT, EffectState.NEEDS_RECONCILE})
+"""What a run leaves to people when it ends; they were called when it came to the others."""
+
 NAMED_MOST = 10
 """How many calls that nobody asks for are named in a report."""
 
@@ -70,6 +73,12 @@ def tell_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Insta
             why = read_error(unpack(row.error))
             message += f": {why.type}: {why.message}"
     observer.effect_waits(scope, row.name, row.key, reason, at=at, message=message)
+
+
+def tell_forsaken(observer: Observer, scope: RunScope, name: str, key: str, at: Instant) -> None:
+    """Tell that a run is over, and has left an effect behind of which nobody knows."""
+    message = f"its run is over, and nobody knows if effect {name!r} happened"
+    observer.effect_waits(scope, name, key, Reason.RECONCILIATION, at=at, message=message)
 
 
 def tell_crasher(observer: Observer, run: Claimed, worker: str, at: Instant) -> None:
