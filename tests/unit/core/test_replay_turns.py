@@ -54,6 +54,19 @@ def test_passed_records_that_are_asked_for_later_come_first_and_in_order() -> No
     assert [replay.next(), replay.next(), replay.next()] == [Deliver(a), Deliver(b), Deliver(c)]
 
 
+def test_a_branch_that_goes_on_to_an_open_wait_has_left_a_child_behind() -> None:
+    child = a_record(":order#1", 1, RecordKind.CHILD)
+    wait = a_record(":go#1", None, RecordKind.SIGNAL)
+    replay = Replay([child, wait])
+    asked = Ask("", RecordKind.SIGNAL, "go", None, "args")
+    assert replay.ask(asked) == Resume(wait)
+
+    assert [replay.next(), replay.next()] == [
+        Passed(child),
+        Diverged(Difference.UNREAD, child, asked),
+    ]
+
+
 def test_strict_diverges_where_nobody_asked_for_what_comes_next() -> None:
     record = a_record(":a#1", 1)
     replay = Replay([record], policy=Policy.STRICT)
