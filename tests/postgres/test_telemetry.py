@@ -23,7 +23,7 @@ async def survivor(text: str) -> str:
 async def test_a_store_that_is_away_is_told_once_and_once_that_it_is_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 1)
     tries = []
     with PostgresServer.start({}) as server, a_log() as log:
         app = App(server.create_database())
