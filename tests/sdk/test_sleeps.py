@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,8 @@ import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.core.instant import DAY, SECOND
 from onward.errors import BadInput, RunFailed, TimedOut
-from onward.testing.clock import VirtualClock, VirtualLoop
+from onward.telemetry import Metrics
+from onward.testing.clock import Deadlock, VirtualClock, VirtualLoop
 from tests.sdk.polling import is_in, is_sound, until
 
 if TYPE_CHECKING:
@@ -185,6 +187,59 @@ def test_a_run_that_slept_while_nobody_worked_is_awake_at_once() -> None:
         return clock.wall() - woken
 
     assert in_virtual_time(play) < 2 * SECOND
+
+
+class Looks(Metrics):
+    """How often workers looked for something to do."""
+
+    count = 0
+
+    def claim_took(self, **_about: object) -> None:
+        self.count += 1
+
+
+@workflow
+async def hibernate(months: int) -> timedelta:
+    before = onward.now()
+    await onward.sleep("30d")
+    if months > 1:
+        async with asyncio.timeout(5 * 365 * 24 * 3600):
+            await asyncio.gather(onward.sleep("1d"), hibernate(months - 1))
+    return onward.now() - before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_months_of_sleep_in_virtual_time_cost_a_few_looks(workers: int) -> None:
+    clock, looks = VirtualClock(), Looks()
+
+    async def play() -> timedelta:
+        app = App(":memory:", clock=clock, spawn=None, metrics=looks)
+        async with app, AsyncExitStack() as crew:
+            for _ in range(workers):
+                await crew.enter_async_context(app.worker(workflows=[hibernate]))
+            slept = await app.run(hibernate, 12)
+            await is_sound(app)
+        return slept
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        slept = runner.run(play())
+
+    assert timedelta(days=360) <= slept < timedelta(days=361)
+    assert looks.count < 2000  # there are 31 million seconds in a year
+
+
+@workflow
+async def listen() -> int:
+    return await number.wait()
+
+
+def test_in_virtual_time_a_wait_that_nothing_can_end_is_told() -> None:
+    async def play(app: App, _: VirtualClock) -> None:
+        async with app.worker(workflows=[listen]):
+            await app.run(listen)
+
+    with pytest.raises(Deadlock, match="nothing can happen any more"):
+        in_virtual_time(play)
 
 
 # --- limits in a body -----------------------------------------------------------------------------

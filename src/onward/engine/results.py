@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,19 @@ if TYPE_CHECKING:
     from onward.store.store import Store
 
 POLL_SECONDS = 1.0
-_IDLE_SECONDS = 3600.0
 
 
 class Results:
-    """Hands out the ends of runs to those who wait for them."""
+    """Hands out the ends of runs to those who wait for them.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        store: Where the runs are.
+        polls: Whether to look now and then though nothing was heard, as hints may be lost.
+    """
+
+    def __init__(self, store: Store, *, polls: bool = True) -> None:
         self._store = store
+        self._poll_seconds = POLL_SECONDS if polls else math.inf
         self._context = copy_context()  # not that of who asks first
         # Who waits for a run, and whether a pause is worth telling.
         self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
@@ -81,7 +87,7 @@ class Results:
                 with contextlib.suppress(Unavailable):
                     if self._waiting:
                         await self.tick()
-                await self._ear.wait(POLL_SECONDS if self._waiting else _IDLE_SECONDS)
+                await self._ear.wait(self._poll_seconds if self._waiting else math.inf)
 
     def _forget(self, uid: str, answer: asyncio.Future[RunEnd]) -> None:
         answers = self._waiting.get(uid, {})

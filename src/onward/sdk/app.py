@@ -126,6 +126,11 @@ class App:
             raise _elsewhere()
         return self._opened
 
+    @property
+    def _is_alone(self) -> bool:
+        """Say whether there is no outside: a database in memory and no threads, as in a test."""
+        return self._spawn is None and self._opened.database.is_private
+
     def _open_store(self, hints: str | None = None) -> Store:
         return open_store(
             self._url,
@@ -143,7 +148,7 @@ class App:
             async with self._turn:
                 if not self._is_open:
                     await self._store.__aenter__()
-                    self._results = Results(self._store)
+                    self._results = Results(self._store, polls=not self._is_alone)
                     self._is_open = True
         except BaseException:
             self._users -= 1
@@ -462,6 +467,7 @@ class App:
                     warm,
                     version=self._version,
                     tags=check_tags(tags),
+                    is_alone=self._is_alone,
                 ),
                 _limits(retry, timeout),
                 Ports(

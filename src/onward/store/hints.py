@@ -11,6 +11,7 @@ Subjects are `queue:NAME` (something there became claimable) and `run:UID` (that
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -89,13 +90,16 @@ class Ear:
         self._bell.set()
 
     async def wait(self, seconds: float) -> set[str]:
-        """Return what was heard since the last wait, waiting at most `seconds` for it."""
+        """Return what was heard since the last wait, waiting at most `seconds` for it.
+
+        They may be infinite: then no timer is set, and only a hint or a poke ends the wait.
+        """
         deadline = self.loop.time() + seconds
         while not (self._heard or self._poked) and (left := deadline - self.loop.time()) > 0:
             foreign = self._exchange.foreign_change
             step = left if foreign is None else min(left, FOREIGN_LOOK_SECONDS)
             try:
-                async with asyncio.timeout(step):
+                async with asyncio.timeout(None if step == math.inf else step):
                     await self._bell.wait()
             except TimeoutError:
                 if foreign is not None and foreign():

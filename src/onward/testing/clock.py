@@ -5,6 +5,7 @@
         runner.run(asyncio.sleep(30 * 24 * 3600))  # returns at once; the clock is a month older
 
 Everything on such a loop happens in one thread and in an order that depends on nothing outside.
+An `App(":memory:", clock=clock, spawn=None)` lives there: runs that sleep for months end at once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from onward.core.instant import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
+    from contextvars import Context
 
     from _typeshed import FileDescriptorLike
 
@@ -91,11 +93,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock = clock
         self._selector_of_time = _TimeSelector(self)
         super().__init__(self._selector_of_time)
+        # asyncio runs timers that are due within this. Its own is lost in a float after some
+        # months, and a timer for this very moment would never go off.
+        self._clock_resolution = 0.5 / SECOND
         self._selector_of_time.closed_to_newcomers = True
 
     def time(self) -> float:
         """Return the clock's monotonic time in seconds."""
         return self._clock.monotonic() / SECOND
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Set a timer, for a whole microsecond.
+
+        Time here stands still between microseconds. Whoever waits for the rest of one, which is
+        what float arithmetic leaves over, would wait in vain.
+        """
+        whole = math.ceil(when * SECOND) / SECOND
+        if whole <= self.time() < when:
+            whole = (self._clock.monotonic() + 1) / SECOND
+        return super().call_at(whole, callback, *args, context=context)
 
     def run_in_executor(
         self, _executor: Executor | None, func: Callable[[*_Arguments], _T], *_: *_Arguments

@@ -26,6 +26,23 @@ def run(main: Coroutine[Any, Any, T], clock: VirtualClock | None = None) -> T:
         return runner.run(main)
 
 
+@pytest.mark.parametrize("years", [0, 1, 30])
+def test_a_timer_goes_off_however_late_it_is(years: int) -> None:
+    clock = VirtualClock()
+    clock.advance(years * 365 * DAY)
+
+    async def main() -> list[int]:
+        loop, fired = asyncio.get_running_loop(), list[int]()
+        begun = clock.monotonic()
+        for delay in (0.1, 0.0, 1e-6, 0.3e-6, 1 / 3, 86399.9999995):
+            loop.call_at(loop.time() + delay, lambda: fired.append(clock.monotonic() - begun))
+        await asyncio.sleep(86400 * 40)
+        return fired
+
+    late = zip(run(main(), clock), [0, 0, 1, 100_000, 333_333, 86_400_000_000], strict=True)
+    assert all(0 <= fired - due <= 2 for fired, due in late)
+
+
 # --- the clock ------------------------------------------------------------------------------------
 
 

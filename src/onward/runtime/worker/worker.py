@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onward.core.instant import SECOND
+from onward.core.instant import DAY, SECOND
 from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.errors import LeaseLost, OnwardError, Unavailable
@@ -54,6 +55,12 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
 
+DOUBLED_MOST = 30
+"""How often that is doubled at most by a worker that finds nothing, where hints are not lost."""
+
+LEASE_ALONE: Duration = 36_500 * DAY
+"""How long a worker is taken for alive where nobody can die without the others."""
+
 CLAIM_MOST = 500
 
 DRAIN: Duration = 10 * SECOND
@@ -72,6 +79,12 @@ class Options:
     tags: tuple[str, ...] = ()
     lease: Duration = LEASE
     drain: Duration = DRAIN
+    is_alone: bool = False
+    """Whether there is no outside, so that no hint gets lost and nobody dies by himself.
+
+    Then a worker need not look every second, nor say every few that it lives: in virtual time a
+    month has millions of those.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +121,10 @@ class Worker:
         self._place = ports.host, ports.pid
         # A database in memory cannot be reached from a second store, nor taken by anyone else.
         self._has_thread = ports.spawn is not None and not store.database.is_private
+        self._lease = LEASE_ALONE if options.is_alone else options.lease
         self._keeper = Keeper(
             self.id,
-            options.lease,
+            self._lease,
             ports.open_store,
             ports.clock,
             self._keeper_failed,
@@ -137,6 +151,7 @@ class Worker:
         self._claimed_at: Instant = 0
         self._chored = 0
         self._limited = False
+        self._idled = 0
         self._audited = ports.clock.monotonic()
 
     # --- what an execution needs -----------------------------------------------------------------
@@ -220,7 +235,7 @@ class Worker:
         self.sender = Sender(self._loop, threads, self._clock, self.observer)
         self._board = ProgressBoard(self._store, self.id, self._loop)
         self._set_time(await self._store.now())
-        await self._store.take_lease(self.id, self._options.lease)
+        await self._store.take_lease(self.id, self._lease)
         await self._store.register(self._registration())
         await self._declare()
         if self._has_thread:
@@ -287,7 +302,9 @@ class Worker:
                 self.observer.store_back(self.id)
             except Unavailable:
                 self.observer.store_away(self.id)
-            if not claimed:
+            if claimed:
+                self._idled = 0
+            else:
                 await self._idle()
         if self._failure is not None:
             raise self._failure
@@ -387,15 +404,23 @@ class Worker:
 
     async def _idle(self) -> None:
         """Wait until there may be something to do: a hint, a due time, or the next poll."""
-        seconds = POLL_SECONDS
         due = await self._next_due()
+        seconds = self._poll_seconds(due)
         if due is not None:
             seconds = min(seconds, max(0.0, (due - self.now()) / 1_000_000))
         assert self._ear is not None
+        self._idled += 1
         end = self._loop.time() + seconds
         heard = await self._ear.wait(seconds)
         if heard or self._loop.time() >= end:
             self._postman.go_round(self.running, heard)
+
+    def _poll_seconds(self, due: Instant | None) -> float:
+        """Return how long to wait at most before looking again."""
+        if not self._options.is_alone or self._limited:
+            return POLL_SECONDS
+        # A test may put the clock forward: then what is due comes sooner than the timer for it.
+        return math.inf if due is None else POLL_SECONDS * 2 ** min(self._idled, DOUBLED_MOST)
 
     async def _next_due(self) -> Instant | None:
         # What was due when we claimed and is still there is not for us to take, or not now: a

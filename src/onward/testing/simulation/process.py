@@ -14,12 +14,10 @@ drawing how long each answer takes.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from onward.core.instant import SECOND
 from onward.testing.clock import VirtualLoop
 
 if TYPE_CHECKING:
@@ -153,23 +151,6 @@ class SeededLoop(VirtualLoop):
         """Let the clock go on."""
         self.turns.taken_now = 0
         super().pass_time(seconds)
-
-    def call_at(
-        self,
-        when: float,
-        callback: Callable[[*Arguments], object],
-        *args: *Arguments,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        """Set a timer, for a whole microsecond.
-
-        Time here stands still between microseconds. Whoever waits for the rest of one, which is
-        what float arithmetic leaves over, would wait in vain.
-        """
-        whole = math.ceil(when * SECOND) / SECOND
-        if whole <= self.time() < when:
-            whole = (self._clock.monotonic() + 1) / SECOND
-        return super().call_at(whole, callback, *args, context=context)
 
     def _write_to_self(self) -> None:
         """Do nothing: there is no other thread that would have to wake this one."""
