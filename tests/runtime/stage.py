@@ -19,6 +19,7 @@ from onward.engine.payloads import pack, unpack
 from onward.runtime.context import body_now
 from onward.runtime.definition import Program
 from onward.runtime.execution.execution import End, Execution
+from onward.runtime.execution.turns import Turns
 from onward.store.rows import Claimed, InboxRow, RecordRow
 from onward.store.writing.writer import Outcome
 from onward.telemetry.observer import SILENT
@@ -93,6 +94,7 @@ class Stage:
     id = "stage"
     observer = SILENT
     context = copy_context()
+    turns = Turns()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

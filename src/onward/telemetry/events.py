@@ -53,6 +53,12 @@ EVENTS: dict[str, Event] = {
         logging.WARNING,
         _RUN + "has more than %(count)s records: use map for many items, or continue_as_new",
     ),
+    "run.blocking": _event(
+        "run",
+        logging.WARNING,
+        _RUN + "kept its worker from everything else for %(seconds)s s at %(where)s: put what takes"
+        " long there into a step",
+    ),
     "run.succeeded": _event("run", logging.INFO, _RUN + "succeeded"),
     "run.failed": _event("run", logging.ERROR, _RUN + "failed: %(reason)s %(error)s"),
     "run.cancelled": _event("run", logging.INFO, _RUN + "is cancelled"),

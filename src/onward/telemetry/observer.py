@@ -94,6 +94,15 @@ class Observer:
             message: What a human is to read, if one is called; by default what the error says.
         """
 
+    def run_blocking(self, scope: RunScope, length: Duration, where: str) -> None:
+        """The code of a run has kept its worker from everything else. Called from any thread.
+
+        Args:
+            scope: The run.
+            length: For how long, so far or in all.
+            where: The line at which it was seen.
+        """
+
     def trace_of(self, scope: RunScope) -> str | None:  # noqa: ARG002
         """Return what a run that is started by this one is to carry."""
         return None

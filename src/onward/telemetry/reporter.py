@@ -63,6 +63,7 @@ class Reporter(Observer):
         self._tracing = Tracing(guard, tracer_provider)
         self._line = None if on_attention is None else AttentionLine(on_attention, spawn)
         self._away: set[str] = set()
+        self._blocking: set[str] = set()
         self.measures = self._metrics is not None
         self._look()
 
@@ -142,6 +143,12 @@ class Reporter(Observer):
             metrics.run_parked(
                 workflow=workflow, queue=queue, state=state.value, reason=why, seconds=stay
             )
+
+    def run_blocking(self, scope: RunScope, length: Duration, where: str) -> None:
+        """The code of a run has kept its worker from everything else."""
+        if scope.workflow not in self._blocking:
+            self._blocking.add(scope.workflow)
+            emit("run.blocking", scope, seconds=length / SECOND, where=where)
 
     def trace_of(self, scope: RunScope) -> str | None:
         """Return what a run that is started by this one is to carry."""

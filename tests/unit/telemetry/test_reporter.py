@@ -10,6 +10,7 @@ import pytest
 
 from onward.telemetry.observer import SILENT, Observer
 from onward.telemetry.reporter import Reporter
+from onward.telemetry.scope import RunScope
 from onward.testing.clock import VirtualClock
 from tests.unit.telemetry.builders import Counted, a_log, a_run
 
@@ -60,6 +61,18 @@ def test_a_log_level_that_is_changed_counts_from_the_next_claim() -> None:
     wanted.append(reporter.steps)
 
     assert wanted == [False, True, False]
+
+
+def test_of_the_runs_of_a_workflow_that_block_one_is_logged() -> None:
+    reporter, other = Reporter(VirtualClock()), RunScope("order-9", "uid-9", "other")
+    with a_log(logging.WARNING, "onward.run") as kept:
+        for scope in (a_run("order-7"), a_run("order-8"), other):
+            reporter.run_blocking(scope, 500_000, "shop.py:7 in order")
+
+    assert [(vars(each)["run"], vars(each)["seconds"]) for each in kept.records] == [
+        ("order-7", 0.5),
+        ("order-9", 0.5),
+    ]
 
 
 def test_without_opentelemetry_nothing_of_it_is_imported() -> None:

@@ -306,7 +306,9 @@ class Execution:
         self._pumping = True
         try:
             if not self._is_held:
-                self.body.advance()
+                # Reading a long history may take its time.
+                watched = self.scope if self.replay.live else None
+                self._host.turns.take(watched, self.body.advance)
                 self.write_todo()
             self._conclude()
         except (Spinning, Stuck) as error:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
     from onward.runtime.execution.execution import End, Execution
+    from onward.runtime.execution.turns import Turns
     from onward.runtime.worker.errands import Errands
     from onward.store.writing.commit import Commit
     from onward.store.writing.writer import Outcome
@@ -30,6 +31,8 @@ class Host(Protocol):
     """Does what takes the store and more than a write."""
     sender: Sender
     """Makes the calls of effects."""
+    turns: Turns
+    """Is told whose turn it is."""
     context: Context
     """What timers run in, so that they keep nothing else in memory."""
 

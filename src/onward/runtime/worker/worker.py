@@ -22,6 +22,7 @@ from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.threads import StepThreads
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.telling import tell_claimed, tell_crasher, tell_left
+from onward.runtime.execution.turns import Turns
 from onward.runtime.worker.errands import Errands
 from onward.runtime.worker.keeper import Keeper
 from onward.runtime.worker.postman import Postman
@@ -29,6 +30,7 @@ from onward.runtime.worker.process import tune_collector
 from onward.runtime.worker.programs import Programs
 from onward.runtime.worker.progress import ProgressBoard
 from onward.runtime.worker.warm import WarmBodies
+from onward.runtime.worker.watch import Watch
 from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.serving import Server
@@ -137,6 +139,7 @@ class Worker:
             options.version,
             frozenset(options.tags),
         )
+        self.turns = Turns()
         self.context = copy_context()
         self.errands = Errands(store, self.id, ports.chance)
         self._writer = store.writer(self.id)
@@ -241,6 +244,9 @@ class Worker:
         if self._has_thread:
             assert self._spawn is not None
             self._keeper.start(self._spawn)
+        watch = Watch(self.turns, self._clock, self.observer)
+        if spawn is not None:
+            watch.start(spawn, f"onward-watch-{self.id}")
         try:
             with self._store.ear(queue_subject(queue) for queue in self._options.queues) as ear:
                 self._ear = ear
@@ -248,6 +254,7 @@ class Worker:
                 self.observer.worker_ready(self.id)
                 await self._work_unless_cancelled()
         finally:
+            watch.stop()
             if threads is not None:
                 threads.shutdown(wait=False, cancel_futures=True)
             self._performer.close()
