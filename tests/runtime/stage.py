@@ -17,7 +17,7 @@ from onward.codec import decode, encode, encode_error, signature_of
 from onward.core.lease import Fate
 from onward.engine.payloads import pack, unpack
 from onward.runtime.context import body_now
-from onward.runtime.definition import Program
+from onward.runtime.definition import Names, Program, Registry
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.turns import Turns
 from onward.store.rows import Claimed, InboxRow, RecordRow
@@ -95,6 +95,7 @@ class Stage:
     observer = SILENT
     context = copy_context()
     turns = Turns()
+    names = Names(Registry(()))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.codec import check_id
@@ -134,9 +135,10 @@ class Registry:
         self.workflows: dict[str, WorkflowDefinition] = {}
         self.steps: dict[str, StepDefinition] = {}
         for workflow in workflows:
-            other = self.workflows.setdefault(workflow.name, workflow)
-            if other.fn is not workflow.fn:
-                raise _two("workflow", other.fn, workflow)
+            other = self.workflows.get(workflow.name, workflow)
+            if not (other.fn is workflow.fn or _is_again(other.fn, workflow.fn)):
+                raise _two("workflow", workflow.name, other.fn, workflow.fn)
+            self.workflows[workflow.name] = workflow
         for step in steps:
             self._add_step(step)
 
@@ -144,9 +146,11 @@ class Registry:
         other = self.steps.setdefault(step.name, step)
         if other.fn is step.fn:
             return
-        if other.route is not None or step.route is not None:
+        if _is_again(other.fn, step.fn):
+            self.steps[step.name] = step
+        elif other.route is not None or step.route is not None:
             # Sent elsewhere, it is found by its name alone.
-            raise _two("step", other.fn, step)
+            raise _two("step", step.name, other.fn, step.fn)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -166,13 +170,61 @@ class Registry:
         return tuple(sorted((*self.workflows, *steps, *maps)))
 
 
-def _two(kind: str, fn: Callable[..., Any], other: WorkflowDefinition | StepDefinition) -> BadInput:
+class Names:
+    """Whose the names are that the bodies of one worker call steps, effects and workflows by.
+
+    History knows a call by its name alone. If two functions had one, each could be handed what the
+    other has returned. They are not refused before they are used: a process may know many more.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._taken: dict[str, dict[str, Callable[..., Any]]] = {
+            "step": {},
+            "effect": {},
+            "workflow": {name: each.fn for name, each in registry.workflows.items()},
+        }
+
+    def check(self, kind: str, name: str, fn: Callable[..., Any]) -> None:
+        """Take note of a call.
+
+        Raises:
+            BadInput: other code was called by this name.
+        """
+        if isinstance(fn, MethodType):
+            return  # as it is the caller's business which object does it, so is of which class
+        taken = self._taken[kind]
+        other = taken.setdefault(name, fn)
+        if other is fn:
+            return
+        if not _is_same(other, fn):
+            raise _two(kind, name, other, fn)
+        taken[name] = fn
+
+
+def _is_same(fn: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Say whether two functions stand at one place: it was loaded twice, or is made in a call."""
+    return _place(fn) == _place(other) or _file(fn) == _file(other)
+
+
+def _is_again(fn: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Say whether a function is another one loaded again, which takes its place."""
+    return _is_same(fn, other) and "<locals>" not in _place(fn)
+
+
+def _two(kind: str, name: str, fn: Callable[..., Any], other: Callable[..., Any]) -> BadInput:
     return BadInput(
-        f"the {kind} name {other.name!r}",
-        f"is used by {_place(fn)} and by {_place(other.fn)}",
+        f"the {kind} name {name!r}",
+        f"is used by {_place(fn)} and by {_place(other)}",
         f"Give one of them another: @{kind}(name=...)",
     )
 
 
 def _place(fn: Callable[..., Any]) -> str:
-    return f"{fn.__module__}.{fn.__qualname__}"
+    return f"{fn.__module__}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+
+
+def _file(fn: Callable[..., Any]) -> tuple[object, str]:
+    """Return where a function is written; a script that is also imported has two modules."""
+    code = getattr(fn, "__code__", None)
+    place = _place(fn)
+    return (place, "") if code is None else (code.co_filename, code.co_qualname)

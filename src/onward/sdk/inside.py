@@ -225,6 +225,7 @@ async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) 
         ...     return f"done, and {thanks.id} goes on"
     """
     body = body_for(f"onward.start({workflow.name})", "Outside, use app.start")
+    body.names.check("workflow", workflow.name, workflow.fn)
     row = workflow.row(args, kwargs)
     asked = body.start_run(workflow.name, row, workflow.start_options.on_conflict)
     uid, run_id, parent, started_by = await asked

@@ -143,6 +143,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         """Run it as a child of the run that calls it or, outside a run, call the function."""
         body = body_now.get()
         if body is not None:
+            body.names.check("workflow", self.name, self.fn)
             child = self.row(args, kwargs, tied=True)
             result: R = await body.child(self.name, child, self.definition.shape.decode_result)
             return result

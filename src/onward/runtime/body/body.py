@@ -8,7 +8,7 @@ the order of history, and the body runs until it is quiet before the next. Nothi
 from __future__ import annotations
 
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from onward.core.replay import (
     RECORDS_MOST,
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from onward.runtime.body.calls import Call, Decoder
     from onward.runtime.body.effects import EffectDefinition
     from onward.runtime.body.notes import Notes
+    from onward.runtime.body.owner import Owner
     from onward.runtime.body.runloop import Handle
     from onward.runtime.definition import StepDefinition
     from onward.store.rows import Claimed, NewRun
@@ -71,19 +72,6 @@ if TYPE_CHECKING:
 
 class Evicted(BaseException):
     """The run leaves memory, but is not over: thrown into a body to unwind it."""
-
-
-class Owner(Protocol):
-    """Who does what the code of a run asks for."""
-
-    def do(self, call: Call) -> None:
-        """Do what a call asks for: run a step, start a run, or wait."""
-
-    def abandoned(self, call: Call) -> None:
-        """Take note that the code has stopped waiting for a call."""
-
-    def tell_progress(self, value: bytes) -> None:
-        """Let others see how far the run is."""
 
 
 class Body:
@@ -112,6 +100,7 @@ class Body:
         self.run = run
         self.notes = notes
         self.retry = retry
+        self.names = owner.names
         self.calls: dict[str, Call] = {}
         """What the body waits for."""
         self.diverged: Diverged | Undecodable | None = None
@@ -219,6 +208,7 @@ class Body:
         key: str | None,
     ) -> asyncio.Future[Any]:
         """Ask for the result of a step."""
+        self.names.check("step", definition.name, definition.fn)
         bound = definition.shape.bind(args, kwargs)
         if definition.route is not None:
             start = step_run(definition, bound, self.run, self.retry)
@@ -260,6 +250,7 @@ class Body:
         key: str | None,
     ) -> asyncio.Future[Any]:
         """Ask for an effect."""
+        self.names.check("effect", definition.name, definition.fn)
         bound = definition.shape.bind(args, kwargs)
         future = self._loop.create_future()
         call = EffectCall(definition, future, pack(bound.payload()), bound.fingerprint())

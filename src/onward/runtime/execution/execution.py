@@ -79,6 +79,7 @@ class Execution:
         self.program = program
         self.claimed = claimed
         self._host = host
+        self.names = host.names
         self._past = past = read_past(history) if history else NO_PAST
         policy = Policy.STRICT if program.strict else Policy.ADDITIVE
         self.replay = Replay(past.records, policy=policy)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
+    from onward.runtime.definition import Names
     from onward.runtime.execution.execution import End, Execution
     from onward.runtime.execution.turns import Turns
     from onward.runtime.worker.errands import Errands
@@ -31,6 +32,8 @@ class Host(Protocol):
     """Does what takes the store and more than a write."""
     sender: Sender
     """Makes the calls of effects."""
+    names: Names
+    """Whose the names of what bodies call are."""
     turns: Turns
     """Is told whose turn it is."""
     context: Context

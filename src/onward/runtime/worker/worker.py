@@ -20,6 +20,7 @@ from onward.errors import LeaseLost, OnwardError, Unavailable
 from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.threads import StepThreads
+from onward.runtime.definition import Names
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.telling import tell_claimed, tell_crasher, tell_left
 from onward.runtime.execution.turns import Turns
@@ -139,6 +140,7 @@ class Worker:
             options.version,
             frozenset(options.tags),
         )
+        self.names = Names(registry)
         self.turns = Turns()
         self.context = copy_context()
         self.errands = Errands(store, self.id, ports.chance)

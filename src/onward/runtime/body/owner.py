@@ -1,0 +1,25 @@
+"""The seam between the body of a run and whoever does what it asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from onward.runtime.body.calls import Call
+    from onward.runtime.definition import Names
+
+
+class Owner(Protocol):
+    """Who does what the code of a run asks for."""
+
+    names: Names
+    """Whose the names of what it calls are."""
+
+    def do(self, call: Call) -> None:
+        """Do what a call asks for: run a step, start a run, or wait."""
+
+    def abandoned(self, call: Call) -> None:
+        """Take note that the code has stopped waiting for a call."""
+
+    def tell_progress(self, value: bytes) -> None:
+        """Let others see how far the run is."""
