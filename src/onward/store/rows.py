@@ -220,6 +220,8 @@ class Claimed(NamedTuple):
     scheduled_at: Instant
     created_at: Instant
     started_at: Instant | None
+    priority: int
+    tags: str
     input: bytes
     args_hash: str
     trace: str | None

@@ -281,5 +281,7 @@ def chunk_run(
         digest(*(item.args_hash for item in items)),
         RunKind.MAP,
         queue=parent.queue if is_step else how.queue or parent.queue,
+        tags=parent.tags if is_step else "",
+        priority=parent.priority,
         tied=1,
     )

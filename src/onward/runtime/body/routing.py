@@ -34,7 +34,9 @@ def step_run(
         arguments.fingerprint(),
         RunKind.STEP,
         queue=route.queue or parent.queue,
-        tags=" ".join(route.tags),
+        # A limit alone says nothing of who is fit for it: then those that are fit for its run.
+        tags=" ".join(route.tags) if route.queue or route.tags else parent.tags,
+        priority=parent.priority,
         flow_key=flow_key(definition.name, route),
         tied=1,
         retry=write_limits(definition.retry or retry, definition.timeout),
