@@ -285,7 +285,32 @@ async def test_the_items_of_a_map_that_failed_are_done_again(
     broken.add("m2")
     async with working(app):
         assert await again(app, await app.start(shape)) == ["all"]
-        assert done["m2"] == 2
+        assert (done["m1"], done["m2"]) == (1, 2)
+
+
+@workflow
+async def one_part(keyed: bool) -> list[str]:
+    names = [f"m{n}" for n in range(20)]
+    return await part.map(names, limit=1, key=str if keyed else None)  # one chunk
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_the_items_of_a_part_beside_those_that_failed_are_not_done_again(
+    app: App, keyed: bool
+) -> None:
+    names = [f"m{n}" for n in range(20)]
+    broken.update(("m7", "m11"))
+    async with working(app):
+        run = await app.start(one_part, keyed)
+        with pytest.raises(RunFailed):
+            await run.result(timeout="10s")
+        broken.discard("m7")
+        run = await app.retry(run.id)
+        with pytest.raises(RunFailed):
+            await run.result(timeout="10s")
+        broken.clear()
+        assert await (await app.retry(run.id)).result(timeout="10s") == names
+    assert done == {**dict.fromkeys(names, 1), "m7": 2, "m11": 3}
 
 
 @step

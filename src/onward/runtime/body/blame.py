@@ -25,6 +25,8 @@ class Blame:
 
     def __init__(self) -> None:
         self._outcomes: dict[str, Outcome] = {}
+        self._parts: dict[str, int] = {}
+        """Parts of maps in which items have failed, and when they were asked for."""
         self._abandoned: list[Call] = []
         # By id, as errors need not be hashable; the error is kept, so that no other has its id.
         self._errors: dict[int, tuple[BaseException, Outcome]] = {}
@@ -43,6 +45,8 @@ class Blame:
         # One that is read out of its turn may have been asked for later than it was handed over.
         outcome = Outcome(record.identity, min(call.asked, seq - 1), seq, is_good)
         self._outcomes[record.identity] = outcome
+        if succeeded and errors:
+            self._parts[record.identity] = outcome.asked  # its other items need not be done again
         self._errors.update((id(error), (error, outcome)) for error in errors)
 
     def note_again(self, call: Call) -> None:
@@ -68,7 +72,7 @@ class Blame:
         """
         blamed = sorted(self._blamed(error, set()), key=lambda outcome: outcome.seq)
         calls = (call for call in (*under_way, *self._abandoned) if _is_kept(call))
-        unheard = {call.identity: call.asked for call in calls}
+        unheard = {**self._parts, **{call.identity: call.asked for call in calls}}
         first = blamed[0] if blamed else None
         culprit = culprit_of(list(self._outcomes.values()), first, unheard=unheard)
         return None if culprit is None else culprit.kept()

@@ -14,11 +14,12 @@ from onward.core.chain import child_origin
 from onward.core.digest import digest
 from onward.core.ids import RANDOM_BITS, uid7
 from onward.core.replay import Record, RecordKind, RecordState
-from onward.core.run import RunState
+from onward.core.run import RunKind, RunState
 from onward.engine.ends import failure_of
 from onward.engine.payloads import pack, unpack
 from onward.errors import RunCancelled, RunFailed
 from onward.runtime.body.calls import Awaited, Call, StepCall, step_error, whose
+from onward.runtime.body.chunks import reminded
 
 if TYPE_CHECKING:
     import asyncio
@@ -97,6 +98,11 @@ class ChildCall(Awaited):
     def has_id(self) -> bool:
         """Say whether the user chose the id of the child, so that it may be taken."""
         return self._start is not None and bool(self._start.id)
+
+    def remind(self, kept: bytes) -> None:
+        """Let a part of a map, if that is what it starts, know what an earlier one has done."""
+        if self._start is not None and self._start.kind == RunKind.MAP:
+            self._start = reminded(self._start, kept)
 
     def start_row(self, parent: Claimed) -> NewRun | None:
         """Return the run to be started, or None if it was started before."""

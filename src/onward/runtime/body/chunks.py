@@ -7,6 +7,7 @@ for an item: it returns what came of each, and the parent decides.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -17,16 +18,16 @@ from onward.codec import Payload, decode_error, encode_error
 from onward.core.digest import digest
 from onward.core.replay import escaped
 from onward.core.run import RunKind
-from onward.engine.payloads import pack
+from onward.engine.payloads import pack, unpack
 from onward.engine.policies import read_limits, write_limits, write_policy
 from onward.engine.starting import StartOptions, new_run
-from onward.errors import BadInput
+from onward.errors import BadInput, Undecodable
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Route, StepDefinition, run_name
 from onward.store.rows import NewRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from onward.core.retry import Retry
     from onward.runtime.body.body import Body
@@ -77,7 +78,15 @@ class Item(NamedTuple):
     key: str | None = None
 
 
-class _Input(msgspec.Struct):
+class _Outcome(msgspec.Struct, array_like=True):
+    """What came of one item: whether it succeeded, its result or error, and its key."""
+
+    is_good: bool
+    data: msgspec.Raw
+    key: str | None = None
+
+
+class _Input(msgspec.Struct, omit_defaults=True):
     """What a chunk is given: the arguments of each call, and how many may be under way."""
 
     limit: int
@@ -85,14 +94,8 @@ class _Input(msgspec.Struct):
     keys: list[str] | None = None
     is_step: bool = True
     how: How = How()
-
-
-class _Outcome(msgspec.Struct, array_like=True):
-    """What came of one item: whether it succeeded, its result or error, and its key."""
-
-    is_good: bool
-    data: msgspec.Raw
-    key: str | None = None
+    known: list[_Outcome] | None = None
+    """What came of the items before, in the run that its parent is a retry of."""
 
 
 class Outcome:
@@ -142,7 +145,15 @@ class ChunkShape:
             self._mapped = self._namesake
         shape = self._mapped.shape
         calls = [shape.decode(Payload(JSON, bytes(item))) for item in given.items]
-        return (_caller(self._mapped, given.how), calls, given.keys, given.limit), {}
+        known = dict(self._known(given.known or ()))
+        return (_caller(self._mapped, given.how), calls, given.keys, given.limit, known), {}
+
+    def _known(self, kept: Iterable[_Outcome]) -> Iterator[tuple[int, Any]]:
+        """Yield the results that are known, with the numbers of their items."""
+        for index, outcome in enumerate(kept):
+            with suppress(Undecodable):  # it is of no use to the code as it is now
+                if outcome.is_good:
+                    yield index, self._outcome(outcome).value
 
     def encode_result(self, value: object) -> Payload:
         """Return what came of all items; each was checked against the limits by itself."""
@@ -173,11 +184,14 @@ async def work_through(
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]],
     keys: list[str] | None,
     limit: int,
+    known: dict[int, Any],
 ) -> list[Outcome]:
     """Work through the items of a chunk: the body of its run."""
     body = body_of_run()
     outcomes = [Outcome(key=None if keys is None else keys[index]) for index in range(len(calls))]
-    left = iter(range(len(calls)))
+    for index, value in known.items():
+        outcomes[index].value = value
+    left = iter([index for index in range(len(calls)) if index not in known])
 
     async def one_after_another() -> None:
         for index in left:
@@ -189,9 +203,16 @@ async def work_through(
                 outcomes[index].error = error
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(limit, len(calls))):
+        for _ in range(min(limit, len(calls) - len(known))):
             group.create_task(one_after_another())
     return outcomes
+
+
+def reminded(start: NewRun, kept: bytes) -> NewRun:
+    """Return the run of a chunk so that it does not do again what an earlier one has done."""
+    given = msgspec.json.decode(unpack(start.input).data, type=_Input)
+    given.known = msgspec.json.decode(unpack(kept).data, type=list[_Outcome])
+    return start._replace(input=pack(Payload(JSON, msgspec.json.encode(given))))
 
 
 def _fitting(key: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.errors import Undecodable
 from onward.runtime.body.calls import Awaited, TimerCall
-from onward.runtime.body.children import StartCall, tied_child
+from onward.runtime.body.children import ChildCall, StartCall, tied_child
 from onward.runtime.body.chunks import failed_items
 from onward.runtime.body.notes import read_noted, step_notes
 from onward.runtime.execution.journal import Kept
@@ -53,11 +53,20 @@ class Past:
         """When the first attempt of each call began that has not come to its end."""
 
     def memo_of(self, call: Call) -> RecordRow | None:
-        """Return what came of this very call before, if that is of use to the code as it is now."""
+        """Return what came of this very call before, if that is of use to the code as it is now.
+
+        A part of a map in which items have failed is done again, but told of the others.
+        """
         memo = self.memos.get(call.identity)
         if memo is None or memo.name != f"{call.kind} {call.name}":
             return None
-        return memo if memo.args_hash == call.args_hash and _is_of_use(call, memo) else None
+        if memo.args_hash != call.args_hash:
+            return None
+        if _is_of_use(call, memo):
+            return memo
+        if isinstance(call, ChildCall) and memo.payload is not None:
+            call.remind(memo.payload)
+        return None
 
     def noted_by(self, call: Call) -> Noted | None:
         """Return what a call had noted that is remembered."""
