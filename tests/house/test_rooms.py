@@ -71,7 +71,7 @@ def test_a_forbidden_import_breaks_its_contract(
 
 
 def test_errors_import_nothing_of_ours(house: Path) -> None:
-    with (house / "src" / "onward" / "errors.py").open("a") as errors:
+    with (house / "src" / "onward" / "errors" / "__init__.py").open("a") as errors:
         errors.write("\nimport onward.core\n")
     answer = lint(house)
     assert answer.returncode == 1

@@ -41,8 +41,8 @@ CODES = {
 }
 
 MOVES = {
-    "Await", "Catch", "Check", "Choose", "Drop", "Keep", "Resume", "See", "Start", "Try", "Upgrade",
-    "Use", "Widen",
+    "Await", "Catch", "Check", "Choose", "Drop", "Fork", "Keep", "Resume", "See", "Start", "Try",
+    "Upgrade", "Use", "Widen",
 }  # fmt: skip
 
 CARRY = """
@@ -168,7 +168,7 @@ def public_parent(kind: type[OnwardError]) -> str:
     return next(
         parent.__name__
         for parent in kind.__mro__[1:]
-        if issubclass(parent, OnwardError) and not parent.__name__.startswith("_")
+        if parent.__name__ in errors.__all__
     )
 
 

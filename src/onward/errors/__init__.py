@@ -1,0 +1,107 @@
+"""Every error that Onward raises on purpose, grouped by who must act.
+
+    OnwardError
+    ├── UserError              you: the call, the value or the set-up is wrong
+    │   ├── BadInput           an id, a duration or an option that cannot be taken
+    │   ├── Unencodable        a value that would not come back as it went in
+    │   ├── Undecodable        stored bytes that do not fit the annotation
+    │   ├── PayloadTooLarge    a value beyond the size limit
+    │   ├── Conflict           the id is taken by a run with other arguments
+    │   ├── NotFound           nothing has that id here
+    │   ├── BadStoreUrl        the address of the store cannot be understood
+    │   ├── StoreUnusable      the store is there, but cannot be used as it is
+    │   ├── SchemaTooNew       the database was migrated by a newer Onward
+    │   ├── NotInBody          a call where it cannot be: in a workflow body, or outside of one
+    │   ├── WouldBlock         a call that waits was made where an event loop runs
+    │   ├── NoWorker           nobody serves the queue of a run
+    │   ├── TimedOut           a step, or what a run waited for, took too long
+    │   ├── RunOver            the run is over, and takes nothing any more
+    │   ├── Undone             a retry would go on with effects that may have been undone
+    │   ├── WouldResend        a fork would send effects again
+    │   ├── VerdictRefused     an effect cannot be judged like this, or not yet
+    │   ├── EffectSkipped      an operator decided that an effect is not to be
+    │   ├── TooLate            an effect may not be sent any more
+    │   ├── RunFailed          the run whose result is wanted raised something
+    │   ├── RunCancelled       the run whose result is wanted was stopped
+    │   └── RunPaused          the run whose result is wanted waits for somebody
+    ├── Unavailable            nobody: the store is away or busy, try again
+    ├── LeaseLost              nobody: another worker has the run, drop it
+    └── InvariantBroken        us: a bug in Onward, please report it
+        └── Rejected           the database refuses a write that we let through
+
+Each error has a stable `code`, and a message that names the thing, the fact and the next move.
+
+`Retryable`, `Fatal` and `NotApplied` are raised by user code, to tell the engine what to do about a
+failure.
+"""
+
+from onward.errors.base import OnwardError, UserError
+from onward.errors.calls import (
+    BadInput,
+    NotInBody,
+    PayloadTooLarge,
+    Undecodable,
+    Unencodable,
+    WouldBlock,
+)
+from onward.errors.effects import EffectSkipped, TooLate, VerdictRefused
+from onward.errors.raised import Fatal, NotApplied, Retryable
+from onward.errors.runs import (
+    Conflict,
+    NotFound,
+    NoWorker,
+    RunCancelled,
+    RunFailed,
+    RunOver,
+    RunPaused,
+    TimedOut,
+    Undone,
+    WouldResend,
+)
+from onward.errors.stores import (
+    BadStoreUrl,
+    InvariantBroken,
+    LeaseLost,
+    Rejected,
+    SchemaTooNew,
+    StoreUnusable,
+    Unavailable,
+)
+
+__all__ = [
+    "BadInput",
+    "BadStoreUrl",
+    "Conflict",
+    "EffectSkipped",
+    "Fatal",
+    "InvariantBroken",
+    "LeaseLost",
+    "NoWorker",
+    "NotApplied",
+    "NotFound",
+    "NotInBody",
+    "OnwardError",
+    "PayloadTooLarge",
+    "Rejected",
+    "Retryable",
+    "RunCancelled",
+    "RunFailed",
+    "RunOver",
+    "RunPaused",
+    "SchemaTooNew",
+    "StoreUnusable",
+    "TimedOut",
+    "TooLate",
+    "Unavailable",
+    "Undecodable",
+    "Undone",
+    "Unencodable",
+    "UserError",
+    "VerdictRefused",
+    "WouldBlock",
+    "WouldResend",
+]
+
+# They are known, stored and shown by the name under which they are imported.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -1,0 +1,92 @@
+"""A call or a value that cannot be taken, wherever it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onward.errors.base import UserError, closed
+
+
+@dataclass(eq=False, repr=False)
+class BadInput(UserError, ValueError):
+    """An argument that cannot be taken: an id, a name, a duration, an option."""
+
+    code: ClassVar[str] = "bad_input"
+    what: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{closed(f'{self.what} {self.fact}')} {self.advice}"
+
+
+@dataclass(eq=False, repr=False)
+class Unencodable(UserError, TypeError):
+    """A value that would be lost or changed on its way through the store."""
+
+    code: ClassVar[str] = "unencodable"
+    path: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{closed(f'{self.path} {self.fact}')} {self.advice}"
+
+
+@dataclass(eq=False, repr=False)
+class Undecodable(UserError, ValueError):
+    """Stored bytes that do not fit the annotation they are read back with."""
+
+    code: ClassVar[str] = "undecodable"
+    annotation: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"{closed(f'a stored value does not fit {self.annotation}: {self.fact}')} "
+            "Widen the annotation so that it takes what older code wrote."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class PayloadTooLarge(UserError):
+    """A value whose encoded form is beyond the limit; nothing was stored."""
+
+    code: ClassVar[str] = "payload_too_large"
+    what: str
+    size_bytes: int
+    most_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} is {self.size_bytes:,} bytes encoded, the limit is {self.most_bytes:,}. "
+            "Keep the data elsewhere and pass a reference to it."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class NotInBody(UserError, RuntimeError):
+    """A call in a workflow body that a replay would not repeat, or one that belongs only there."""
+
+    code: ClassVar[str] = "not_in_body"
+    what: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{closed(f'{self.what} {self.fact}')} {closed(self.advice)}"
+
+
+@dataclass(eq=False, repr=False)
+class WouldBlock(UserError, RuntimeError):
+    """A call that waits was made in a thread whose event loop would stand still meanwhile."""
+
+    code: ClassVar[str] = "would_block"
+    what: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} was called where an event loop runs, and would stop it. "
+            "Await the async App there, or make the call in a thread: asyncio.to_thread(...)."
+        )

@@ -1,0 +1,172 @@
+"""What cannot be done with a run, and runs that have no result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from shlex import quote
+from typing import ClassVar
+
+from onward.errors.base import UserError, closed
+
+
+@dataclass(eq=False, repr=False)
+class Conflict(UserError):
+    """The id belongs to a run that was started with something else."""
+
+    code: ClassVar[str] = "conflict"
+    id: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"run id {self.id!r} is taken: {closed(self.fact)} "
+            'Choose another id, or start it with on_conflict="replace".'
+        )
+
+
+@dataclass(eq=False, repr=False)
+class NotFound(UserError, LookupError):
+    """Nothing in this namespace has that id."""
+
+    code: ClassVar[str] = "not_found"
+    kind: str
+    id: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return (
+            f"there is no {self.kind} {self.id!r} in namespace {self.namespace!r}. "
+            "Check the id and the namespace."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class NoWorker(UserError):
+    """A run was started, but nobody serves its queue."""
+
+    code: ClassVar[str] = "no_worker"
+    run: str
+    queue: str
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} is started and waits, but no worker serves queue {self.queue!r}. "
+            "Start one: async with app.worker(): ..."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class TimedOut(UserError, TimeoutError):
+    """An attempt of a step took too long, or what a run waited for did not come in time."""
+
+    code: ClassVar[str] = "timed_out"
+    what: str
+    limit: str
+
+    def __str__(self) -> str:
+        return f"{self.what} took longer than {self.limit}. Catch it, or allow more time."
+
+
+@dataclass(eq=False, repr=False)
+class RunOver(UserError):
+    """The run has ended, so what was sent to it, or wanted of it, came too late."""
+
+    code: ClassVar[str] = "run_over"
+    run: str
+    fact: str
+    advice: str = "Start another, or fork it"
+
+    def __str__(self) -> str:
+        return f"{closed(f'run {self.run} cannot take it: {self.fact}')} {closed(self.advice)}"
+
+
+@dataclass(eq=False, repr=False)
+class Undone(UserError):
+    """A run made effects because of the error that ended it; a retry might build on sand."""
+
+    code: ClassVar[str] = "undone"
+    run: str
+    effects: str
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} made effects because of what ended it: {self.effects}. They may have "
+            "undone what a retry takes for done. Start it anew, fork it from its first step with "
+            "resend, or say anyway if they have undone nothing."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class WouldResend(UserError):
+    """A fork would send effects again that have happened, or may have."""
+
+    code: ClassVar[str] = "would_resend"
+    run: str
+    effects: str
+
+    def __str__(self) -> str:
+        return (
+            f"a fork of run {self.run} would send effects again that happened, or may have: "
+            f"{self.effects}. Fork from a later step, retry the run, or say resend if they shall "
+            "be sent once more, under new keys."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class RunFailed(UserError):
+    """The run has no result: it failed. `__cause__` is what it raised, if that is known."""
+
+    code: ClassVar[str] = "run_failed"
+    run: str
+    reason: str
+    error: str
+
+    @property
+    def happened(self) -> str:
+        """What happened, without the next move."""
+        return f"run {self.run} failed ({self.reason})" + (f": {self.error}" if self.error else "")
+
+    def __str__(self) -> str:
+        return f"{closed(self.happened)} See its history: onward runs show {quote(self.run)}"
+
+
+@dataclass(eq=False, repr=False)
+class RunCancelled(UserError):
+    """The run has no result: it was stopped."""
+
+    code: ClassVar[str] = "run_cancelled"
+    run: str
+    state: str
+    reason: str
+
+    @property
+    def happened(self) -> str:
+        """What happened, without the next move."""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"run {self.run} has no result: it is {self.state}{why}"
+
+    def __str__(self) -> str:
+        return f"{self.happened}. Start another if need be."
+
+
+@dataclass(eq=False, repr=False)
+class RunPaused(UserError):
+    """The run has no result yet: it waits for somebody."""
+
+    code: ClassVar[str] = "run_paused"
+    run: str
+    reason: str
+    error: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.error}" if self.error else ""
+        return f"{closed(f'run {self.run} is paused ({self.reason}){why}')} {self._next_move()}"
+
+    def _next_move(self) -> str:
+        run = quote(self.run)
+        match self.reason:
+            case "reconciliation" | "approval":
+                return f"See what waits for a word of yours: onward effects list --run {run}"
+            case "divergence":
+                return f"See it: onward runs show {run}"
+        return f"Resume it: onward runs resume {run} (or cancel it)."

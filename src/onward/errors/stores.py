@@ -1,0 +1,101 @@
+"""The store cannot be used, is away, or has been taken over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onward.errors.base import Told, UserError, closed
+
+
+@dataclass(eq=False, repr=False)
+class BadStoreUrl(UserError, ValueError):
+    """The address of the store cannot be understood."""
+
+    code: ClassVar[str] = "bad_store_url"
+    url: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"store address {self.url!r} {closed(self.fact)} "
+            'Use a file name ("onward.db"), ":memory:" or "postgresql://user@host/database".'
+        )
+
+
+@dataclass(eq=False, repr=False)
+class StoreUnusable(UserError):
+    """The store was found, but cannot be used as it is."""
+
+    code: ClassVar[str] = "store_unusable"
+    where: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{closed(f'{self.where} {self.fact}')} {self.advice}"
+
+
+@dataclass(eq=False, repr=False)
+class SchemaTooNew(UserError):
+    """The database was migrated by a newer Onward than this one."""
+
+    code: ClassVar[str] = "schema_too_new"
+    where: str
+    found: int
+    known: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.where} has schema {self.found}, this Onward knows up to {self.known}. "
+            "Upgrade Onward here; schemas are never migrated backwards."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class Unavailable(Told):
+    """The store is away, full or too busy. Nothing was lost; the same call may be made again."""
+
+    code: ClassVar[str] = "unavailable"
+    where: str
+    fact: str
+    advice: str = "Try again; nothing was lost"
+
+    def __str__(self) -> str:
+        return f"{closed(f'{self.where} {self.fact}')} {closed(self.advice)}"
+
+
+@dataclass(eq=False, repr=False)
+class LeaseLost(Told):
+    """Another worker owns the run now; this one wrote nothing and must drop it."""
+
+    code: ClassVar[str] = "lease_lost"
+    run: str
+    what: str = "run"
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.run} is no longer ours: nothing was written. Drop it."
+
+
+@dataclass(eq=False, repr=False)
+class InvariantBroken(Told):
+    """Something that cannot happen did: a bug in Onward."""
+
+    code: ClassVar[str] = "invariant_broken"
+    fact: str
+
+    def __str__(self) -> str:
+        return f"{closed(self.fact)} This is a bug in Onward; please report it with this line."
+
+
+@dataclass(eq=False, repr=False)
+class Rejected(InvariantBroken):
+    """The database refuses a value that we should have refused at the call."""
+
+    code: ClassVar[str] = "rejected"
+
+    def __str__(self) -> str:
+        return (
+            f"the database refused a write: {closed(self.fact)} Only this write is affected; "
+            "please report it with this line."
+        )
