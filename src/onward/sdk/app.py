@@ -14,19 +14,22 @@ from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
-from onward.errors import BadInput, Conflict, NoWorker, RunOver, Undone, WouldResend
+from onward.errors import BadInput, NoWorker
 from onward.runtime.definition import Limits, Registry
 from onward.runtime.worker.worker import Options, Ports, Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
 from onward.sdk.finding import Page, check_sought, family_of, find_runs
+from onward.sdk.followed import uid_of
 from onward.sdk.functions import time_limit
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.known import all_known
+from onward.sdk.opening import Opening
 from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
 from onward.sdk.workflow import Workflow, registered
+from onward.sdk.working import at_work
 from onward.store.clock import SystemChance, SystemClock, spawn_thread
 from onward.store.runs.listing import Sought
 from onward.store.store import open_store
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.run import RunInfo
     from onward.sdk.waits import Signal
-    from onward.store.runs.following import Followed
     from onward.store.runs.serving import Unserved
     from onward.store.store import Store
     from onward.store.within import Within as StoreWithin
@@ -112,18 +114,14 @@ class App:
         self._observer = Reporter(
             clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
         )
-        self._users = 0
-        self._is_open = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._turn = asyncio.Lock()
+        self._opening = Opening()
         self.effects = Effects(self._opened)
         """The ledger of effects: what waits for somebody, and verdicts."""
 
     @property
     def _store(self) -> Store:
         refuse_in_body("a call of the App")
-        if self._is_open and asyncio._get_running_loop() not in (None, self._loop):
-            raise _elsewhere()
+        self._opening.check_loop()
         return self._opened
 
     @property
@@ -142,26 +140,12 @@ class App:
         )
 
     async def __aenter__(self) -> Self:
-        self._come_into_loop()
-        self._users += 1
-        try:
-            async with self._turn:
-                if not self._is_open:
-                    await self._store.__aenter__()
-                    self._results = Results(self._store, polls=not self._is_alone)
-                    self._is_open = True
-        except BaseException:
-            self._users -= 1
-            raise
+        await self._opening.come(self._open)
         return self
 
-    def _come_into_loop(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            if self._users or self._turn.locked():
-                raise _elsewhere()
-            # A lock belongs to the loop in which somebody had to wait for it.
-            self._loop, self._turn = loop, asyncio.Lock()
+    async def _open(self) -> None:
+        await self._store.__aenter__()
+        self._results = Results(self._store, polls=not self._is_alone)
 
     async def __aexit__(
         self,
@@ -169,14 +153,12 @@ class App:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._users -= 1
-        async with self._turn:
-            if self._users or not self._is_open:
-                return
-            self._is_open = False
-            await self._results.close()
-            await self._observer.close()
-            await self._store.__aexit__(kind, error, trace)
+        await self._opening.leave(self._close)
+
+    async def _close(self) -> None:
+        await self._results.close()
+        await self._observer.close()
+        await self._store.__aexit__(None, None, None)
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -333,9 +315,7 @@ class App:
         """
         row = await self._store.newest(id)
         followed = await following.retry(self._store, row.uid, anyway=anyway)
-        if followed.fate == "undone":
-            raise Undone(id, followed.why)
-        return self._followed(id, followed, row.name)
+        return self._handle(uid_of(id, followed), id, _known(row.name))
 
     async def fork(
         self,
@@ -369,22 +349,8 @@ class App:
         followed = await following.fork(
             self._store, row.uid, step, edit=edited, result=result, id=new_id, resend=resend
         )
-        if followed.fate == "resends":
-            raise WouldResend(id, followed.why)
-        return self._followed(new_id or id, followed, row.name, is_new=new_id is not None)
-
-    def _followed(
-        self, run_id: str, followed: Followed, name: str, *, is_new: bool = False
-    ) -> Run[Any]:
-        if followed.fate != "made" or followed.uid is None:
-            if followed.fate == "taken" and is_new:
-                raise Conflict(run_id, f"it is {followed.state}")
-            why = followed.why or f"it is {followed.state}, or was followed before"
-            fact, _, advice = why.partition("; ")
-            if advice:
-                raise RunOver(run_id, fact, advice[0].upper() + advice[1:])
-            raise RunOver(run_id, fact)
-        return self._handle(followed.uid, run_id, _known(name))
+        uid = uid_of(id, followed, new_id=new_id)
+        return self._handle(uid, new_id or id, _known(row.name))
 
     async def unserved(self) -> list[Unserved]:
         """Return runs that could go on, but that no live worker can take, and why."""
@@ -478,25 +444,8 @@ class App:
                     observer=self._observer,
                 ),
             )
-            failure: BaseException | None = None
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(worker.run(), name=f"onward worker {worker.id}")
-                    await worker.ready.wait()
-                    try:
-                        yield worker
-                    finally:
-                        worker.stop()
-            except BaseExceptionGroup as failed:
-                failure = failed.exceptions[0]
-            if failure is not None:
-                raise failure  # not while the group is handled: that would hide its own cause
-
-
-def _elsewhere() -> BadInput:
-    return BadInput(
-        "an App", "is open in another event loop or process", "Make an App of its own for this one"
-    )
+            async with at_work(worker):
+                yield worker
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:

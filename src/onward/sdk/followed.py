@@ -1,0 +1,34 @@
+"""What it means to a caller that one run was to follow another, and does or does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.errors import Conflict, RunOver, Undone, WouldResend
+
+if TYPE_CHECKING:
+    from onward.store.runs.following import Followed
+
+
+def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str:
+    """Return the uid of the run that follows, whose id is the old one unless a new one is given.
+
+    Raises:
+        Undone: a retry would go on with effects that may have been undone.
+        WouldResend: a fork would send effects again.
+        Conflict: another run has the new id.
+        RunOver: the old run can not be followed, or is followed already.
+    """
+    if followed.fate == "made" and followed.uid is not None:
+        return followed.uid
+    if followed.fate == "undone":
+        raise Undone(run_id, followed.why)
+    if followed.fate == "resends":
+        raise WouldResend(run_id, followed.why)
+    if followed.fate == "taken" and new_id is not None:
+        raise Conflict(new_id, f"it is {followed.state}")
+    why = followed.why or f"it is {followed.state}, or was followed before"
+    fact, _, advice = why.partition("; ")
+    if advice:
+        raise RunOver(new_id or run_id, fact, advice[0].upper() + advice[1:])
+    raise RunOver(new_id or run_id, fact)

@@ -1,0 +1,66 @@
+"""Opening an App once, whoever opens it: the first who comes opens, the last who leaves closes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from onward.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Opening:
+    """Counts who has an App open; all of them must be in one event loop."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._is_open = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Lock()
+
+    def check_loop(self) -> None:
+        """Refuse a call from another event loop than the one it is open in.
+
+        Raises:
+            BadInput: it is open in another one.
+        """
+        if self._is_open and asyncio._get_running_loop() not in (None, self._loop):
+            raise _elsewhere()
+
+    async def come(self, open_it: Callable[[], Awaitable[None]]) -> None:
+        """Come in; whoever is the first opens it, and the others wait for that."""
+        self._come_into_loop()
+        self._users += 1
+        try:
+            async with self._turn:
+                if not self._is_open:
+                    await open_it()
+                    self._is_open = True
+        except BaseException:
+            self._users -= 1
+            raise
+
+    def _come_into_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._users or self._turn.locked():
+                raise _elsewhere()
+            # A lock belongs to the loop in which somebody had to wait for it.
+            self._loop, self._turn = loop, asyncio.Lock()
+
+    async def leave(self, close_it: Callable[[], Awaitable[None]]) -> None:
+        """Leave; whoever is the last closes it."""
+        self._users -= 1
+        async with self._turn:
+            if self._users or not self._is_open:
+                return
+            self._is_open = False
+            await close_it()
+
+
+def _elsewhere() -> BadInput:
+    return BadInput(
+        "an App", "is open in another event loop or process", "Make an App of its own for this one"
+    )
