@@ -165,11 +165,7 @@ def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
 
 
 def public_parent(kind: type[OnwardError]) -> str:
-    return next(
-        parent.__name__
-        for parent in kind.__mro__[1:]
-        if parent.__name__ in errors.__all__
-    )
+    return next(parent.__name__ for parent in kind.__mro__[1:] if parent.__name__ in errors.__all__)
 
 
 def drawn_parents(text: str) -> dict[str, str]:

@@ -16,7 +16,8 @@ from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
 from onward.errors import BadInput, NoWorker
 from onward.runtime.definition import Limits, Registry
-from onward.runtime.worker.worker import Options, Ports, Worker
+from onward.runtime.worker.options import Options, Ports
+from onward.runtime.worker.worker import Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
 from onward.sdk.finding import Page, check_sought, family_of, find_runs

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from onward.runtime.definition import Limits, Registry
-from onward.runtime.worker.worker import Ports, Worker
+from onward.runtime.worker.options import Ports
+from onward.runtime.worker.worker import Worker
 from onward.sdk import step, workflow
 from onward.store.clock import SystemChance, SystemClock, spawn_thread
 from onward.store.store import open_store
@@ -15,7 +16,7 @@ from onward.store.store import open_store
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from onward.runtime.worker.worker import Options
+    from onward.runtime.worker.options import Options
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from onward import App
 from onward.core.instant import HOUR, SECOND
 from onward.core.lease import LEASE
 from onward.errors import LeaseLost, OnwardError, StoreUnusable
-from onward.runtime.worker.worker import Options
+from onward.runtime.worker.options import Options
 from onward.store import open_store
 from onward.telemetry.failpoints import InjectedFault
 from onward.testing.clock import VirtualClock

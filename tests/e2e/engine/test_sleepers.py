@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onward import App, Signal, step, workflow
 from onward.core.instant import HOUR, MINUTE
 from onward.core.run import CRASHES_MOST
-from onward.runtime.worker.worker import Options
+from onward.runtime.worker.options import Options
 from onward.store import open_store
 from onward.testing.clock import VirtualClock
 from tests.e2e.engine.hands import working

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onward import App
 from onward.core.instant import SECOND
 from onward.errors import LeaseLost
-from onward.runtime.worker.worker import Options
+from onward.runtime.worker.options import Options
 from tests.e2e.effects import orders
 from tests.e2e.engine import gates, kinfolk, shapes
 from tests.e2e.engine.hands import working

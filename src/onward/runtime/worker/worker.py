@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import signal
-import socket
 from contextvars import copy_context
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onward.core.instant import DAY, SECOND
-from onward.core.lease import AUDIT_EVERY, LEASE
 from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.errors import LeaseLost, OnwardError, Unavailable
 from onward.runtime.attempts.perform import Performer
@@ -24,8 +19,10 @@ from onward.runtime.definition import Names
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.telling import tell_claimed, tell_crasher, tell_left
 from onward.runtime.execution.turns import Turns
+from onward.runtime.worker.chores import Chores
 from onward.runtime.worker.errands import Errands
 from onward.runtime.worker.keeper import Keeper
+from onward.runtime.worker.options import LEASE_ALONE
 from onward.runtime.worker.postman import Postman
 from onward.runtime.worker.process import tune_collector
 from onward.runtime.worker.programs import Programs
@@ -35,15 +32,15 @@ from onward.runtime.worker.watch import Watch
 from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.serving import Server
-from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from onward.core.instant import Duration, Instant
-    from onward.core.ports import Chance, Clock, Spawn
+    from onward.core.instant import Instant
+    from onward.core.ports import Clock
     from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits, Registry
+    from onward.runtime.worker.options import Options, Ports
     from onward.store.hints import Ear
     from onward.store.rows import (
         Claimed,
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     from onward.store.store import Store
     from onward.store.writing.commit import Commit
     from onward.store.writing.writer import Outcome
-    from onward.telemetry.observer import Observer
 
 POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
@@ -61,46 +57,7 @@ POLL_SECONDS = 1.0
 DOUBLED_MOST = 30
 """How often that is doubled at most by a worker that finds nothing, where hints are not lost."""
 
-LEASE_ALONE: Duration = 36_500 * DAY
-"""How long a worker is taken for alive where nobody can die without the others."""
-
 CLAIM_MOST = 500
-
-DRAIN: Duration = 10 * SECOND
-"""How long a worker that is told to leave waits for steps that run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How much a worker takes on."""
-
-    queues: tuple[str, ...] = ("default",)
-    slots: int = 100
-    threads: int = 32
-    warm: int = 1000
-    version: str | None = None
-    tags: tuple[str, ...] = ()
-    lease: Duration = LEASE
-    drain: Duration = DRAIN
-    is_alone: bool = False
-    """Whether there is no outside, so that no hint gets lost and nobody dies by himself.
-
-    Then a worker need not look every second, nor say every few that it lives: in virtual time a
-    month has millions of those.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """How a worker reaches the machine, and where it is; a simulation brings its own."""
-
-    clock: Clock
-    chance: Chance
-    spawn: Spawn | None
-    open_store: Callable[[], Store]
-    host: str = field(default_factory=socket.gethostname)
-    pid: int = field(default_factory=os.getpid)
-    observer: Observer = SILENT
 
 
 class Worker:
@@ -134,12 +91,13 @@ class Worker:
             ports.observer,
         )
         self._programs = Programs(registry, options.version)
-        self._serves = Server(
+        serves = Server(
             frozenset(options.queues),
             frozenset(registry.names),
             options.version,
             frozenset(options.tags),
         )
+        self._chores = Chores(store, self.id, ports.clock, self._programs, serves)
         self.names = Names(registry)
         self.turns = Turns()
         self.context = copy_context()
@@ -154,10 +112,7 @@ class Worker:
         self._failure: Exception | None = None
         self._time: tuple[Instant, int] = (0, 0)
         self._claimed_at: Instant = 0
-        self._chored = 0
-        self._limited = False
         self._idled = 0
-        self._audited = ports.clock.monotonic()
 
     # --- what an execution needs -----------------------------------------------------------------
 
@@ -242,7 +197,7 @@ class Worker:
         self._set_time(await self._store.now())
         await self._store.take_lease(self.id, self._lease)
         await self._store.register(self._registration())
-        await self._declare()
+        await self._chores.declare(self._registry.limits)
         if self._has_thread:
             assert self._spawn is not None
             self._keeper.start(self._spawn)
@@ -326,12 +281,12 @@ class Worker:
         run is not to wait for them.
         """
         self._claimed_at = self.now()
-        await self._audit()
+        await self._chores.audit(self.running)
         claimed = await self._claim()
-        if not claimed or self._clock.monotonic() - self._chored >= SECOND:
-            was_limited = self._limited
-            await self._do_chores()
-            if self._limited and not was_limited:
+        if not claimed or self._chores.are_due:
+            was_limited = self._chores.limited
+            await self._chores.do()
+            if self._chores.limited and not was_limited:
                 claimed += await self._claim()
         return claimed
 
@@ -350,28 +305,12 @@ class Worker:
                 self._options.tags,
                 # Two at a time, and nobody could tell which of them took the worker down.
                 suspects=0 if any(run.is_suspect for run in self.running.values()) else 1,
-                limited=self._limited,
+                limited=self._chores.limited,
             )
         )
         self.observer.claim_took(self.id, len(claimed), self._clock.monotonic() - begun)
         await self._begin(claimed)
         return len(claimed)
-
-    async def _declare(self) -> None:
-        """Say what limits our steps have, and try again what did not fit other code than ours."""
-        for key, most in self._registry.limits.items():
-            await self._store.set_limit(key, most)
-        await self._store.unpark(self._programs.codes, self._serves)
-
-    async def _do_chores(self) -> None:
-        """Do what any worker may do for all, and see whether there are runs under a limit."""
-        self._chored = self._clock.monotonic()
-        chores = await self._store.chores()
-        if chores.marks:
-            await self._store.sweep()
-        if chores.overdue:
-            await self._store.overdue()
-        self._limited = chores.limited
 
     async def _begin(self, claimed: list[Claimed]) -> None:
         runs = [run for run in claimed if run.crashes < CRASHES_MOST]
@@ -426,7 +365,7 @@ class Worker:
 
     def _poll_seconds(self, due: Instant | None) -> float:
         """Return how long to wait at most before looking again."""
-        if not self._options.is_alone or self._limited:
+        if not self._options.is_alone or self._chores.limited:
             return POLL_SECONDS
         # A test may put the clock forward: then what is due comes sooner than the timer for it.
         return math.inf if due is None else POLL_SECONDS * 2 ** min(self._idled, DOUBLED_MOST)
@@ -438,13 +377,6 @@ class Worker:
             return await self._store.next_due(self._claimed_at)
         except Unavailable:
             return None
-
-    async def _audit(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._audited >= AUDIT_EVERY:
-            self._audited = now
-            await self._store.audit(self.id, self.running)
-            await self._store.unpark(self._programs.codes, self._serves)
 
     # --- the end ---------------------------------------------------------------------------------
 

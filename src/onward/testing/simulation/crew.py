@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import SECOND
 from onward.errors import LeaseLost, Unavailable
 from onward.runtime.definition import Limits, Registry
-from onward.runtime.worker.worker import Options, Ports, Worker
+from onward.runtime.worker.options import Options, Ports
+from onward.runtime.worker.worker import Worker
 from onward.testing.simulation.draw import Draw
 from onward.testing.simulation.families import CHILDREN, KINDS, STEPS
 from onward.testing.simulation.line import NAMESPACE

@@ -1,0 +1,59 @@
+"""What a worker is told when it is made: how much it takes on, and how it reaches the machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onward.core.instant import DAY, SECOND
+from onward.core.lease import LEASE
+from onward.telemetry.observer import SILENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.core.instant import Duration
+    from onward.core.ports import Chance, Clock, Spawn
+    from onward.store.store import Store
+    from onward.telemetry.observer import Observer
+
+LEASE_ALONE: Duration = 36_500 * DAY
+"""How long a worker is taken for alive where nobody can die without the others."""
+
+DRAIN: Duration = 10 * SECOND
+"""How long a worker that is told to leave waits for steps that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much a worker takes on."""
+
+    queues: tuple[str, ...] = ("default",)
+    slots: int = 100
+    threads: int = 32
+    warm: int = 1000
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+    lease: Duration = LEASE
+    drain: Duration = DRAIN
+    is_alone: bool = False
+    """Whether there is no outside, so that no hint gets lost and nobody dies by himself.
+
+    Then a worker need not look every second, nor say every few that it lives: in virtual time a
+    month has millions of those.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """How a worker reaches the machine, and where it is; a simulation brings its own."""
+
+    clock: Clock
+    chance: Chance
+    spawn: Spawn | None
+    open_store: Callable[[], Store]
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    observer: Observer = SILENT
