@@ -22,14 +22,14 @@ from onward.core.run import Reason, RunState, suspect
 from onward.engine.payloads import pack, unpack
 from onward.errors import Undecodable
 from onward.runtime.body.body import Body
-from onward.runtime.body.calls import CancelCall, StepCall, TimerCall
-from onward.runtime.body.children import ChildCall, PatchCall, StartCall
+from onward.runtime.body.calls import CancelCall, StepCall
+from onward.runtime.body.children import ChildCall
 from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
 from onward.runtime.body.runloop import Spinning, Stuck
 from onward.runtime.body.waits import Mailbox, Waits
-from onward.runtime.execution import endings
+from onward.runtime.execution import doing, endings
 from onward.runtime.execution.exits import Exits
 from onward.runtime.execution.journal import Journal
 from onward.runtime.execution.kin import Kin
@@ -244,32 +244,11 @@ class Execution:
 
     def do(self, call: Call) -> None:
         """Do what a call asks for: run a step, start a run, or wait."""
-        if isinstance(call, PatchCall):
-            self._todo.append(partial(self._mark, call))
-        elif call.is_abandoned():
-            self.body.abandon(call)
-        elif self._past.memos and (memo := self._past.memo_of(call)) is not None:
-            self._todo.append(partial(self._recall, call, memo))
-        elif isinstance(call, StepCall) and call.due is None:
-            self.steps.perform(call)
-        elif isinstance(call, EffectCall):
-            self._todo.append(partial(self.ledger.take, call))
-        elif isinstance(call, StartCall):
-            self._todo.append(partial(self.kin.start, call))
-        elif isinstance(call, ChildCall) and not (call.is_begun and call.is_told):
-            self._todo.append(partial(self.kin.start_child, call))
-        else:
-            self.waits.add(call)
+        doing.do(self, call, self._past)
 
-    def _recall(self, call: Call, memo: RecordRow) -> None:
-        """Hand over what came of a call in the run that this one is a retry of."""
-        if self.is_wanted(call):
-            notes = self.steps.notes_of(call, self._past.noted_by(call))
-            state, pump = RecordState.SUCCEEDED, self.pump
-            self.journal.close(call, state, pump, payload=memo.payload, notes=notes)
-
-    def _mark(self, call: PatchCall) -> None:
-        self.journal.close(call, RecordState.SUCCEEDED, self.pump)
+    def later(self, write: Callable[[], None]) -> None:
+        """Write something when the body has come to rest."""
+        self._todo.append(write)
 
     def write_todo(self) -> None:
         """Write what the body asked for while it ran, when nothing can be written."""
@@ -296,7 +275,7 @@ class Execution:
 
     def _write_note(self, identity: str, payload: bytes) -> None:
         row = self.journal.note_row(identity, payload)
-        self._todo.append(partial(self.journal.note, row, self.pump))
+        self.later(partial(self.journal.note, row, self.pump))
 
     # --- the pump --------------------------------------------------------------------------------
 
@@ -359,26 +338,7 @@ class Execution:
         if self.waits and not self._is_held:
             for call, letter in self.waits.come(self.mail, self._host.now()):
                 self.waits.discard(call)
-                self._come(call, letter)
-
-    def _come(self, call: Call, letter: InboxRow | None) -> None:
-        """Go on with a call whose message or time has come."""
-        if isinstance(call, StepCall):
-            self.steps.perform(call)
-        elif isinstance(call, EffectCall):
-            self.ledger.wake(call)
-        elif isinstance(call, ChildCall) and letter is not None:
-            self.kin.hear(call, letter)
-        elif isinstance(call, ChildCall | StartCall):
-            self.kin.look_again(call)
-        elif letter is not None:
-            state, payload, message = RecordState.SUCCEEDED, letter.payload, letter.seq
-            self.body.unheard[call.identity] = message
-            self.journal.close(call, state, self.pump, payload=payload, message=message)
-        elif isinstance(call, TimerCall):
-            self.journal.close(call, RecordState.SUCCEEDED, self.pump)
-        else:
-            self.journal.close(call, RecordState.TIMED_OUT, self.pump)
+                doing.come(self, call, letter)
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
