@@ -35,7 +35,6 @@ Each error has a stable `code`, and a message that names the thing, the fact and
 failure.
 """
 
-from onward.errors.base import OnwardError, UserError
 from onward.errors.calls import (
     BadInput,
     NotInBody,
@@ -46,6 +45,7 @@ from onward.errors.calls import (
 )
 from onward.errors.effects import EffectSkipped, TooLate, VerdictRefused
 from onward.errors.raised import Fatal, NotApplied, Retryable
+from onward.errors.root import OnwardError, UserError
 from onward.errors.runs import (
     Conflict,
     NotFound,

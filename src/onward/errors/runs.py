@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import ClassVar
 
-from onward.errors.base import UserError, closed
+from onward.errors.root import UserError, closed
 
 
 @dataclass(eq=False, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from onward.errors.base import Told, UserError, closed
+from onward.errors.root import Told, UserError, closed
 
 
 @dataclass(eq=False, repr=False)
