@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,7 +76,10 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_unasked(
     assert sent == ["charge", "refund"]
 
 
-async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself(app: App) -> None:
+async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself_and_that_is_told(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "onward.run")
     fails[:] = ["no van"]
     async with working(app):
         run = await app.start(order.options(retry=Retry(attempts=3, first="1ms")))
@@ -83,6 +87,9 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself(app: A
             await run.result(timeout="20s")
         assert (await run.info()).attempt == 1
     assert sent == ["charge", "refund"]
+    told = [vars(record) for record in caplog.records]
+    [why] = [facts["effects"] for facts in told if facts["event"] == "run.unretried"]
+    assert "refund" in why
 
 
 async def test_a_fork_from_the_start_does_all_of_it_again(app: App) -> None:

@@ -53,6 +53,11 @@ EVENTS: dict[str, Event] = {
         logging.WARNING,
         _RUN + "has more than %(count)s records: use map for many items, or continue_as_new",
     ),
+    "run.unretried": _event(
+        "run",
+        logging.WARNING,
+        _RUN + "is not retried by its policy: it may have undone what it did, by %(effects)s",
+    ),
     "run.blocking": _event(
         "run",
         logging.WARNING,

@@ -17,6 +17,7 @@ from onward.errors import NotFound, Unavailable
 from onward.runtime.execution.endings import Overtaken
 from onward.store.runs import ledger
 from onward.store.runs.ends import to_children
+from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -110,7 +111,10 @@ class Errands:
             delay=after,
             owner=(self._worker, execution.fence, move),
         )
-        return None if followed.fate == "undone" else _is_made(followed)
+        if followed.fate == "undone":
+            emit("run.unretried", execution.scope, effects=followed.why)
+            return None
+        return _is_made(followed)
 
     async def _elapsed(self, run: Claimed) -> Duration:
         """Return the time since the first attempt of a run began."""
