@@ -17,9 +17,10 @@ from onward.codec import decode, encode, encode_error, signature_of
 from onward.core.lease import Fate
 from onward.engine.payloads import pack, unpack
 from onward.runtime.context import body_now
-from onward.runtime.definition import Names, Program, Registry
+from onward.runtime.definition import Program
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.turns import Turns
+from onward.runtime.registry import Names, Registry
 from onward.store.rows import Claimed, InboxRow, RecordRow
 from onward.store.writing.writer import Outcome
 from onward.telemetry.observer import SILENT

@@ -33,12 +33,12 @@ async def test_a_local_workflow_that_is_gone_does_not_stand_in_the_way(app: App)
                 assert await app.run(local) == [answer, answer + 1]
 
 
-async def test_two_local_workflows_of_one_name_are_refused(app: App) -> None:
-    both = [a_local_workflow(1), a_local_workflow(2)]
-    with pytest.raises(BadInput, match="'local' is used by"):
-        async with app.worker():
-            pass
-    assert len(both) == 2
+async def test_of_two_local_workflows_of_one_name_one_is_run_in_an_app(app: App) -> None:
+    one, two = a_local_workflow(1), a_local_workflow(2)
+    async with app.worker():
+        assert await app.run(two) == [2, 3]
+        with pytest.raises(BadInput, match="'local' is used by"):
+            await app.run(one)
 
 
 async def test_a_workflow_that_only_its_name_is_left_of_is_run(app: App) -> None:

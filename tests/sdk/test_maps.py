@@ -486,17 +486,19 @@ async def younger_twin(n: int) -> int:
 
 
 @workflow
-async def map_a_twin() -> str:
+async def map_twins() -> tuple[list[int], str]:
+    mapped = await younger_twin.map([1])
     try:
-        await younger_twin.map([1])
+        await elder_twin.map([1])
     except BadInput as refused:
-        return str(refused)
-    return "taken"
+        return mapped, str(refused)
+    return mapped, "taken"
 
 
 async def test_a_step_whose_name_another_has_is_not_mapped_for_the_wrong_one(app: App) -> None:
     async with app, app.worker():
-        told = await app.run(map_a_twin)
+        mapped, told = await app.run(map_twins)
+        assert mapped == [-1]
         assert "elder_twin" in told
         assert "younger_twin" in told
 

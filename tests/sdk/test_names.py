@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ async def other_of_two() -> str:
     return "the other"
 
 
-onward.sdk.workflow.registered["of two"].pop()  # or no worker of these tests could start
+onward.sdk.workflow.registered["of two"].pop()  # or the workers of all tests would warn of it
 
 
 @workflow
@@ -146,12 +147,49 @@ async def test_code_that_is_loaded_again_takes_the_place_of_the_old(
         assert await app.run(old.shop_again) == "dear"
 
 
-async def test_a_workflow_of_a_name_that_another_module_has_is_refused_at_the_start_of_a_worker(
-    memory: App, load: Callable[..., ModuleType]
-) -> None:
-    load("cheap"), load("dear", "shop_elsewhere")
+@pytest.fixture
+def two_shops(load: Callable[..., ModuleType]) -> Iterator[tuple[ModuleType, ModuleType]]:
+    """Two modules with a workflow of one name."""
+    yield load("cheap"), load("dear", "shop_elsewhere")
     del sys.modules["shop_elsewhere"]
+
+
+async def test_of_two_workflows_of_a_name_the_one_that_is_started_is_meant(
+    app: App, two_shops: tuple[ModuleType, ModuleType], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "onward.worker")
+    _, dear = two_shops
+    async with working(app):
+        assert await app.run(dear.shop_again) == "dear"
+    [told] = [vars(record) for record in caplog.records]
+    assert (told["event"], told["workflow"]) == ("worker.unclear", "shop_again")
+    assert "shop_loaded_again.shop_again and shop_elsewhere.shop_again" in told["places"]
+
+
+async def test_the_other_of_two_workflows_of_a_name_is_refused_where_it_is_started(
+    app: App, two_shops: tuple[ModuleType, ModuleType]
+) -> None:
+    cheap, dear = two_shops
+    async with working(app):
+        assert await app.run(cheap.shop_again) == "cheap"
+        with pytest.raises(BadInput, match="the workflow name 'shop_again' is used by"):
+            await app.start(dear.shop_again)
+
+
+async def test_of_two_workflows_of_a_name_a_later_worker_runs_what_this_process_has_started(
+    app: App, two_shops: tuple[ModuleType, ModuleType]
+) -> None:
+    _, dear = two_shops
+    async with app:
+        run = await app.start(dear.shop_again)
+        async with app.worker():
+            assert await run.result(timeout="20s") == "dear"
+
+
+async def test_two_workflows_of_a_name_cannot_be_given_to_a_worker(
+    memory: App, two_shops: tuple[ModuleType, ModuleType]
+) -> None:
     async with memory:
         with pytest.raises(BadInput, match="the workflow name 'shop_again' is used by"):
-            async with memory.worker():
+            async with memory.worker(workflows=[shop.shop_again for shop in two_shops]):
                 pass

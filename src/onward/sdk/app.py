@@ -15,16 +15,17 @@ from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_tags, start
 from onward.errors import BadInput, NoWorker
-from onward.runtime.definition import Limits, Registry
+from onward.runtime.definition import Limits
+from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
+from onward.sdk import known
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
 from onward.sdk.finding import Page, check_sought, family_of, find_runs
 from onward.sdk.followed import uid_of
 from onward.sdk.functions import time_limit
 from onward.sdk.inside import refuse_in_body
-from onward.sdk.known import all_known
 from onward.sdk.opening import Opening
 from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.sync import SyncApp
@@ -116,6 +117,7 @@ class App:
             clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
         )
         self._opening = Opening()
+        self._registries: set[Registry] = set()
         self.effects = Effects(self._opened)
         """The ledger of effects: what waits for somebody, and verdicts."""
 
@@ -173,6 +175,7 @@ class App:
         if not isinstance(workflow, Workflow):
             raise BadInput(f"{workflow!r}", "is no workflow", "Put @workflow above an async def")
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
+        known.started(workflow.definition, self._registries)
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)
             started = await start(self._store, run, workflow.start_options.on_conflict)
@@ -379,7 +382,9 @@ class App:
         return self._within(self._store.within(connection, waits=False))
 
     def _within(self, within: StoreWithin) -> Within:
-        return Within(self._store, within, self._handle, self._version, self._observer)
+        return Within(
+            self._store, within, self._handle, self._version, self._observer, self._registries
+        )
 
     def sync(self) -> SyncApp:
         """Return this app for code without an event loop; it must not be open here as well."""
@@ -418,15 +423,11 @@ class App:
             retry: How often steps are tried that say nothing themselves, nor their workflows.
             timeout: How long an attempt of a step may take that says nothing itself.
         """
-        definitions = (
-            all_known(registered)
-            if workflows is None
-            else [workflow.definition for workflow in workflows]
-        )
+        registry = self._registry(workflows)
         async with self:
             worker = Worker(
                 self._store,
-                Registry(definitions, all_known(steps.registered)),
+                registry,
                 Options(
                     tuple(queues),
                     slots,
@@ -445,8 +446,23 @@ class App:
                     observer=self._observer,
                 ),
             )
-            async with at_work(worker):
-                yield worker
+            try:
+                async with at_work(worker):
+                    yield worker
+            finally:
+                self._registries.discard(registry)
+
+    def _registry(self, workflows: Sequence[Workflow[..., Any]] | None) -> Registry:
+        """Return what a worker can run: what is given, or whatever this process knows."""
+        all_steps = [each for same in steps.registered.values() for each in same]
+        if workflows is not None:
+            registry = Registry([workflow.definition for workflow in workflows], all_steps)
+            registry.check_clear()
+            return registry
+        registry = Registry(known.all_known(registered), all_steps)
+        known.serve(registry)
+        self._registries.add(registry)
+        return registry
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:
@@ -455,13 +471,13 @@ def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:
 
 
 def _known(name: str) -> WorkflowDefinition | None:
-    known = registered.get(name)
-    return known[-1] if known else None
+    same = registered.get(name)
+    return same[-1] if same else None
 
 
 def _encoded(step: str, value: Any) -> bytes:
     """Return a result as a step of that name would have given it."""
-    known = steps.registered.get(step)
-    if known:
-        return pack(known[-1].shape.encode_result(value))
+    same = steps.registered.get(step)
+    if same:
+        return pack(same[-1].shape.encode_result(value))
     return pack(encode(value, path=f"the result of {step}"))

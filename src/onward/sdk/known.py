@@ -1,43 +1,65 @@
-"""The definitions of a process by name, without those that nobody holds any more."""
+"""What this process knows by name: its workflows, and which of several it has used last."""
 
 from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from onward.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
+    from typing import Any
+
+    from onward.runtime.definition import WorkflowDefinition
+    from onward.runtime.registry import Registry
+
+_started: dict[str, weakref.ref[Callable[..., Any]]] = {}
+_open: weakref.WeakSet[Registry] = weakref.WeakSet()
+"""Of workers that run whatever this process knows."""
 
 
-class Defined(Protocol):
-    """What a function was made into."""
-
-    @property
-    def fn(self) -> Callable[..., Any]:
-        """The function."""
-        ...
-
-
-D = TypeVar("D", bound=Defined)
-
-
-def all_known(known: Mapping[str, list[D]]) -> list[D]:
-    """Return all definitions; of several with one name, those that somebody holds."""
-    return [each for same_name in known.values() for each in still_held(same_name)]
-
-
-def still_held(same_name: list[D]) -> list[D]:
-    """Forget definitions that a later one of their name has outlived, and return the others.
+def all_known(known: Mapping[str, list[WorkflowDefinition]]) -> list[WorkflowDefinition]:
+    """Return all workflows that somebody holds; of several with one name, the last in any case.
 
     A function that was defined in another one (in a test, say) is gone with it. Nobody can start
     it any more, so it must not stand in the way of the next one of its name.
     """
-    if len({each.fn for each in same_name}) > 1:
-        last = same_name.pop()  # it counts, though perhaps nobody holds it either
-        refs = [weakref.ref(each) for each in same_name]
-        same_name.clear()
+    several = [same for same in known.values() if len({each.fn for each in same}) > 1]
+    before = [[weakref.ref(each) for each in same[:-1]] for same in several]
+    for same in several:
+        del same[:-1]
+    if several:
         gc.collect()
-        same_name += [each for ref in refs if (each := ref()) is not None]
-        same_name.append(last)
-    return same_name
+    for same, refs in zip(several, before, strict=True):
+        same[:0] = [each for ref in refs if (each := ref()) is not None]
+    return [each for same in known.values() for each in same]
+
+
+def serve(registry: Registry) -> None:
+    """Let a worker run what this process starts, from now on and as it did last."""
+    _open.add(registry)
+    for name, ref in _started.items():
+        fn = ref()
+        if fn is not None:
+            registry.choose("workflow", name, fn)
+
+
+def started(workflow: WorkflowDefinition, own: Collection[Registry]) -> None:
+    """Take note that a workflow is started: it is what its name means here.
+
+    Args:
+        workflow: What is started.
+        own: Of the workers of the same app, which would take its run.
+
+    Raises:
+        BadInput: there, the name means another one.
+    """
+    for registry in own:
+        registry.choose("workflow", workflow.name, workflow.fn)
+    _started[workflow.name] = weakref.ref(workflow.fn)
+    for registry in list(_open):
+        with suppress(BadInput):  # it is no worker of this app
+            registry.choose("workflow", workflow.name, workflow.fn)

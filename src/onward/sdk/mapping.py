@@ -255,6 +255,8 @@ class _Plan:
     def __init__(self, body: Body, mapped: Mappable[..., Any], limit: int, count: int) -> None:
         self._body = body
         self._definition = mapped.mapped
+        kind = "step" if isinstance(self._definition, StepDefinition) else "workflow"
+        body.names.check(kind, self._definition.name, self._definition.fn)
         self._how = mapped.how_mapped(body.retry)
         self._shape = ChunkShape(mapped.mapped)
         self._open = min(OPEN_MOST, limit)

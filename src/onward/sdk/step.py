@@ -23,7 +23,6 @@ from onward.runtime.body.chunks import how_of_step
 from onward.runtime.context import body_now
 from onward.runtime.definition import Route, StepDefinition
 from onward.sdk.functions import stored_name, time_limit
-from onward.sdk.known import still_held
 from onward.sdk.mapping import Mappable
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ class Step(Mappable[P, R], Generic[P, R]):
         """What is called for each item of a map."""
         if self._is_bound:
             raise _no_method(self.name)
-        _check_alone(self.definition)
         return self.definition
 
     def how_mapped(self, retry: Retry | None) -> How:
@@ -243,18 +241,6 @@ def _route(
         old.tags if tags is None else check_tags(tags),
         old.limit if limit is None else limit,
     )
-
-
-def _check_alone(definition: StepDefinition) -> None:
-    """Refuse to map a step whose name another has: the parts of a map find it by its name."""
-    same = still_held(registered.get(definition.name, []))
-    places = {f"{each.fn.__module__}.{each.fn.__qualname__}" for each in same}
-    if len(places) > 1:
-        raise BadInput(
-            f"the step name {definition.name!r}",
-            f"is used by {' and by '.join(sorted(places))}, and a map finds it by its name",
-            "Give one of them another: @step(name=...)",
-        )
 
 
 def _no_method(name: str) -> BadInput:

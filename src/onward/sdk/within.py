@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onward.codec import encode
 from onward.engine import within as joining
+from onward.sdk import known
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from onward.runtime.definition import WorkflowDefinition
+    from onward.runtime.registry import Registry
     from onward.sdk.run import Run
     from onward.sdk.workflow import Workflow
     from onward.store.store import Store
@@ -38,12 +40,14 @@ class Within:
         handle: Callable[[str, str, WorkflowDefinition | None], Run[Any]],
         version: str | None,
         observer: Observer,
+        registries: Collection[Registry],
     ) -> None:
         self._store = store
         self._within = within
         self._handle = handle
         self._version = version
         self._observer = observer
+        self._registries = registries
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a run with your commit and return a handle on it, which is of use after that.
@@ -55,6 +59,7 @@ class Within:
             StoreUnusable: the connection leads elsewhere, or is in no transaction.
         """
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
+        known.started(workflow.definition, self._registries)
         options = workflow.start_options
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)

@@ -85,6 +85,12 @@ EVENTS: dict[str, Event] = {
         "the reconciler of effect %(effect)s of run %(run)s failed: %(error)s, %(key)s",
     ),
     "worker.ready": _event("worker", logging.INFO, "worker %(worker)s is ready"),
+    "worker.unclear": _event(
+        "worker",
+        logging.WARNING,
+        "worker %(worker)s takes no runs of %(workflow)s before one is started here: %(places)s"
+        " have that name; give one of them another by @workflow(name=...)",
+    ),
     "worker.left": _event("worker", logging.INFO, "worker %(worker)s has left"),
     "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),
     "lease.renewed": _event("worker", logging.DEBUG, "worker %(worker)s renewed its lease"),

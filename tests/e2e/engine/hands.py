@@ -6,7 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from onward.runtime.definition import Limits, Registry
+from onward.runtime.definition import Limits
+from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Ports
 from onward.runtime.worker.worker import Worker
 from onward.sdk import step, workflow

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from onward.runtime.body.calls import Call
-    from onward.runtime.definition import Names
+    from onward.runtime.registry import Names
 
 
 class Owner(Protocol):

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
-    from onward.runtime.definition import Names
     from onward.runtime.execution.execution import End, Execution
     from onward.runtime.execution.turns import Turns
+    from onward.runtime.registry import Names
     from onward.runtime.worker.errands import Errands
     from onward.store.writing.commit import Commit
     from onward.store.writing.writer import Outcome

@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 class Chores:
     """The chores of one worker."""
 
-    def __init__(
-        self, store: Store, worker: str, clock: Clock, programs: Programs, serves: Server
-    ) -> None:
+    def __init__(self, store: Store, worker: str, clock: Clock, programs: Programs) -> None:
         self._store = store
         self._worker = worker
         self._clock = clock
         self._programs = programs
-        self._serves = serves
         self._done = 0
         self._audited = clock.monotonic()
+        self.serves: Server
+        """What the worker takes."""
         self.limited = False
         """Whether there are runs under a limit that could be claimed."""
 
@@ -63,4 +62,4 @@ class Chores:
             await self._unpark()
 
     async def _unpark(self) -> None:
-        await self._store.unpark(self._programs.codes, self._serves)
+        await self._store.unpark(self._programs.codes, self.serves)

@@ -13,7 +13,8 @@ from onward.runtime.definition import Program, run_name
 from onward.runtime.worker.code import code_mark
 
 if TYPE_CHECKING:
-    from onward.runtime.definition import Registry, StepDefinition, WorkflowDefinition
+    from onward.runtime.definition import StepDefinition, WorkflowDefinition
+    from onward.runtime.registry import Registry
     from onward.store.rows import Claimed
 
 

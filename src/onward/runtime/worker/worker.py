@@ -15,10 +15,10 @@ from onward.errors import LeaseLost, OnwardError, Unavailable
 from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.threads import StepThreads
-from onward.runtime.definition import Names
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.telling import tell_claimed, tell_crasher, tell_left
 from onward.runtime.execution.turns import Turns
+from onward.runtime.registry import Names
 from onward.runtime.worker.chores import Chores
 from onward.runtime.worker.errands import Errands
 from onward.runtime.worker.keeper import Keeper
@@ -32,6 +32,7 @@ from onward.runtime.worker.watch import Watch
 from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.serving import Server
+from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.ports import Clock
     from onward.runtime.body.calls import StepCall
-    from onward.runtime.definition import Limits, Registry
+    from onward.runtime.definition import Limits
+    from onward.runtime.registry import Registry
     from onward.runtime.worker.options import Options, Ports
     from onward.store.hints import Ear
     from onward.store.rows import (
@@ -91,13 +93,7 @@ class Worker:
             ports.observer,
         )
         self._programs = Programs(registry, options.version)
-        serves = Server(
-            frozenset(options.queues),
-            frozenset(registry.names),
-            options.version,
-            frozenset(options.tags),
-        )
-        self._chores = Chores(store, self.id, ports.clock, self._programs, serves)
+        self._chores = Chores(store, self.id, ports.clock, self._programs)
         self.names = Names(registry)
         self.turns = Turns()
         self.context = copy_context()
@@ -112,6 +108,7 @@ class Worker:
         self._failure: Exception | None = None
         self._time: tuple[Instant, int] = (0, 0)
         self._claimed_at: Instant = 0
+        self._registered: tuple[str, ...] = ()
         self._idled = 0
 
     # --- what an execution needs -----------------------------------------------------------------
@@ -196,7 +193,9 @@ class Worker:
         self._board = ProgressBoard(self._store, self.id, self._loop)
         self._set_time(await self._store.now())
         await self._store.take_lease(self.id, self._lease)
-        await self._store.register(self._registration())
+        await self._register()
+        for name, places in self._registry.unclear.items():
+            emit("worker.unclear", worker=self.id, workflow=name, places=places)
         await self._chores.declare(self._registry.limits)
         if self._has_thread:
             assert self._spawn is not None
@@ -294,6 +293,8 @@ class Worker:
         free = self._options.slots - len(self.running)
         if free <= 0:
             return 0
+        if self._registered is not self._registry.names:  # another name is clear by now
+            await self._register()
         begun = self._clock.monotonic()
         claimed = await self._store.claim(
             Wanted(
@@ -425,6 +426,14 @@ class Worker:
     def _learn_time(self, at: Instant) -> None:
         if at > self.now():
             self._set_time(at)
+
+    async def _register(self) -> None:
+        """Let others know what this worker takes."""
+        names, options = self._registry.names, self._options
+        queues, tags = frozenset(options.queues), frozenset(options.tags)
+        self._chores.serves = Server(queues, frozenset(names), options.version, tags)
+        await self._store.register(self._registration())
+        self._registered = names
 
     def _registration(self) -> dict[str, object]:
         host, pid = self._place

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
 from onward.errors import LeaseLost, Unavailable
-from onward.runtime.definition import Limits, Registry
+from onward.runtime.definition import Limits
+from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
 from onward.testing.simulation.draw import Draw
