@@ -13,6 +13,7 @@ from tests.sdk.polling import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from onward import Run
 
@@ -121,3 +122,33 @@ async def test_an_effect_that_was_cut_short_is_uncertain(app: App) -> None:
         with pytest.raises(LookupError):
             await work_until(app, waits_for_somebody)
         assert begun.count("order_soil") == 1
+
+
+async def begin_and_leave(url: str, *, first: bool) -> None:
+    """Start a run, if it is the first time, and end with a worker in a task that nobody awaits."""
+
+    async def serve() -> None:
+        app = App(url)
+        async with app, app.worker():
+            await asyncio.Event().wait()
+
+    serving = asyncio.create_task(serve())
+    async with App(url) as app:
+        if first:
+            await app.start(garden.options(id="garden"))
+        await until(lambda: have_begun(2))
+        assert not serving.done()
+
+
+async def state_of(url: str) -> tuple[str, int]:
+    async with App(url) as app:
+        row = await app._store.newest("garden")
+        return row.state, row.crashes
+
+
+def test_a_loop_that_ends_with_a_worker_in_it_is_no_crash_of_its_runs(tmp_path: Path) -> None:
+    url = str(tmp_path / "garden.db")
+    for number in range(6):
+        begun.clear()
+        asyncio.run(begin_and_leave(url, first=number == 0))
+        assert asyncio.run(state_of(url)) == ("ready", 0)

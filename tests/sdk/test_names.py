@@ -193,3 +193,41 @@ async def test_two_workflows_of_a_name_cannot_be_given_to_a_worker(
         with pytest.raises(BadInput, match="the workflow name 'shop_again' is used by"):
             async with memory.worker(workflows=[shop.shop_again for shop in two_shops]):
                 pass
+
+
+async def test_of_two_workflows_of_a_name_each_app_runs_the_one_that_it_starts(
+    two_shops: tuple[ModuleType, ModuleType],
+) -> None:
+    for shop, price in zip(two_shops, ("cheap", "dear"), strict=True):
+        app = App(":memory:")
+        async with working(app):
+            assert await app.run(shop.shop_again) == price
+
+
+async def test_what_a_body_calls_is_what_its_name_means_to_every_worker_of_the_process(
+    app: App, two_shops: tuple[ModuleType, ModuleType]
+) -> None:
+    _, dear = two_shops
+
+    @workflow
+    async def sent_away() -> list[str]:
+        return [
+            await dear.sell_again.options(queue="away")(),
+            await dear.shop_again.options(queue="away")(),
+        ]
+
+    async with working(app, workflows=[sent_away]), app.worker(queues=["away"]):
+        run = await app.start(sent_away)
+        assert await run.result(timeout="20s") == ["dear", "dear"]
+
+
+async def test_a_worker_that_could_not_start_chooses_no_name(
+    app: App, two_shops: tuple[ModuleType, ModuleType]
+) -> None:
+    cheap, dear = two_shops
+    async with app:
+        with pytest.raises(BadInput):
+            async with app.worker(tags="no list"):
+                pass
+        await app.start(cheap.shop_again.options(delay="1h"))
+        await app.start(dear.shop_again.options(delay="1h"))

@@ -11,13 +11,14 @@ import pytest
 from onward import Retry, Signal, effect, step, workflow
 from onward.errors import RunFailed, Undone
 from tests.sdk.ledgers import effect_of
-from tests.sdk.watching import until_state, working
+from tests.sdk.watching import until, until_state, working
 
 if TYPE_CHECKING:
-    from onward import App
+    from onward import App, Run
 
 sent: list[str] = []
 fails: list[str] = []
+gate: list[asyncio.Event] = []
 go = Signal("go", str)
 
 
@@ -25,6 +26,7 @@ go = Signal("go", str)
 def world() -> None:
     sent.clear()
     fails.clear()
+    gate[:] = [asyncio.Event()]
 
 
 @effect
@@ -162,3 +164,66 @@ async def test_a_child_that_failed_long_before_the_error_undid_nothing_that_coun
         again = await app.retry(run.id)
         assert await again.result(timeout="20s") == "shipped"
     assert sent == ["charge", "refund", "charge"]
+
+
+# --- what was on its way --------------------------------------------------------------------------
+
+
+@effect
+async def pay() -> str:
+    sent.append("pay")
+    await gate[0].wait()
+    return "paid"
+
+
+@step(retry=Retry(attempts=1))
+async def pack_up() -> str:
+    await until(is_paying)
+    return str(await ship.fn())
+
+
+@workflow
+async def both() -> list[str]:
+    return list(await asyncio.gather(pack_up(), pay()))
+
+
+async def test_an_effect_that_was_on_its_way_beside_the_error_is_no_reason_not_to_retry(
+    app: App,
+) -> None:
+    fails[:] = ["no van"]
+    async with working(app):
+        run = await app.start(both.options(id="both", retry=Retry(attempts=3, first="1ms")))
+        await until(lambda: has(run, "failed"))
+        gate[0].set()
+        assert await run.result(timeout="20s") == ["shipped", "paid"]
+    assert sent == ["pay"]
+
+
+@workflow
+async def only_pay() -> str:
+    return await pay()
+
+
+async def test_an_effect_that_was_on_its_way_when_the_run_was_cancelled_has_undone_nothing(
+    app: App,
+) -> None:
+    async with working(app):
+        run = await app.start(only_pay)
+        await until(is_paying)
+        await run.cancel()
+        await until(lambda: has(run, "cancel"))
+        gate[0].set()
+        await until_state(run, "cancelled")
+
+        again = await app.retry(run.id)
+        assert await again.result(timeout="20s") == "paid"
+    assert sent == ["pay"]
+
+
+async def has(run: Run[Any], what: str) -> bool:
+    """Say whether history has a record of this kind or state."""
+    return any(what in (row.kind, row.state) for row in await run.history())
+
+
+async def is_paying() -> bool:
+    return "pay" in sent

@@ -246,6 +246,22 @@ async def test_a_cleanup_that_nothing_can_wake_ends_with_its_grace(app: App) -> 
             await run.result(timeout="30s")
 
 
+@workflow
+async def until_its_deadline() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        onward.current().attributes["tidy"] = True
+
+
+async def test_a_body_that_only_its_deadline_can_wake_may_wait_for_that(app: App) -> None:
+    async with app, app.worker():
+        run = await app.start(until_its_deadline.options(deadline="50ms"))
+        with pytest.raises(RunCancelled, match="timed_out"):
+            await run.result(timeout="30s")
+        assert (await run.info()).attributes == {"tidy": True}
+
+
 async def test_a_signal_cannot_be_waited_for_outside_a_run() -> None:
     with pytest.raises(NotInBody, match="Call it from a workflow"):
         await number.wait()

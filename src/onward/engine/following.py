@@ -55,6 +55,7 @@ async def retry(
         since = await _made_since(store, uid, history, cut, beside)
         if since:
             return Followed(None, "undone", old.state, ", ".join(since))
+    effects = {row.identity for row in history if row.kind == RecordKind.EFFECT}
     worker, fence, end = owner if owner is not None else (None, None, None)
     return await store.follow(
         Following(
@@ -62,7 +63,8 @@ async def retry(
             store.new_uid(),
             Link.RETRY,
             cut,
-            beside=beside,
+            # A retry finds its effects in the ledger.
+            beside=tuple(identity for identity in beside if identity not in effects),
             delay_in=delay,
             worker=worker,
             fence=fence,
@@ -75,6 +77,7 @@ async def _made_since(
     store: Store, uid: str, history: Sequence[RecordRow], cut: int, beside: tuple[str, ...] = ()
 ) -> list[str]:
     """Return the names of effects that a run, or its children, made because of how they ended."""
+    stop = next((row for row in history if row.seq == cut and row.kind == RecordKind.CANCEL), None)
     kept = {row.identity for row in history if row.seq is not None and row.seq < cut}
     made = [
         row.name
@@ -84,6 +87,8 @@ async def _made_since(
         and row.seq is not None
         and row.seq > cut
         and row.identity not in beside
+        # One that was on its way when the run was told to stop did not come of that.
+        and not (stop is not None and row.opened_at < (stop.closed_at or 0))
     ]
     for child, identity in await store.failed_children(uid):
         if identity not in kept:

@@ -39,30 +39,45 @@ class Meant(Generic[D]):
 
     def __init__(self, kind: str, definitions: Iterable[D]) -> None:
         self._kind = kind
-        self.one: dict[str, D] = {}
-        self.unclear: dict[str, list[D]] = {}
+        known = _by_name(definitions)
+        self.one: dict[str, D] = {name: same[0] for name, same in known.items() if len(same) == 1}
+        self._several = {name: same for name, same in known.items() if len(same) > 1}
         self._chosen: set[str] = set()
-        for name, same in _by_name(definitions).items():
-            if len(same) == 1:
-                self.one[name] = same[0]
-            else:
-                self.unclear[name] = same
+
+    @property
+    def unclear(self) -> dict[str, list[D]]:
+        """Names that may mean several, with what has them."""
+        return {name: same for name, same in self._several.items() if name not in self.one}
+
+    @property
+    def settled(self) -> dict[str, D]:
+        """What every name means of which that will not change."""
+        open_names = self._several.keys() - self._chosen
+        return {name: one for name, one in self.one.items() if name not in open_names}
+
+    def suggest(self, name: str, fn: Callable[..., Any]) -> bool:
+        """Let a name mean this function until another one is chosen; say whether that is news."""
+        if name in self._chosen:
+            return False
+        for one in self._several.get(name, ()):
+            if one.fn is fn:
+                is_news = self.one.get(name) is not one
+                self.one[name] = one
+                return is_news
+        return False
 
     def choose(self, name: str, fn: Callable[..., Any]) -> bool:
         """Take note which of several functions is meant by a name; say whether that is news.
 
         Raises:
-            BadInput: another one was meant before.
+            BadInput: another one was chosen before.
         """
-        for one in self.unclear.get(name, ()):
-            if one.fn is fn:
-                self.one[name] = one
-                self._chosen.add(name)
-                del self.unclear[name]
-                return True
         if name in self._chosen and not _is_again(self.one[name].fn, fn):
             raise two(self._kind, name, self.one[name].fn, fn)
-        return False
+        is_news = self.suggest(name, fn)
+        if name in self._several and self.one.get(name) is not None:
+            self._chosen.add(name)
+        return is_news
 
 
 class Registry:
@@ -75,6 +90,8 @@ class Registry:
         self._steps = Meant("step", steps)
         self.names = self._names()
         """The names of all runs that can be taken, sorted."""
+        self.tell: Callable[[str, str, Callable[..., Any]], None] = lambda *_: None
+        """Is told what is chosen, for the other workers of the process."""
 
     @property
     def workflows(self) -> dict[str, WorkflowDefinition]:
@@ -107,14 +124,29 @@ class Registry:
         """Take note which function is meant by a name here, if there are several.
 
         Raises:
-            BadInput: another one was meant before.
+            BadInput: another one was chosen before.
         """
-        if kind == "workflow":
-            is_news = self._workflows.choose(name, fn)
-        else:
-            is_news = kind == "step" and self._steps.choose(name, fn)
-        if is_news:
+        meant = self._of(kind)
+        if meant is not None:
+            if meant.choose(name, fn):
+                self.names = self._names()
+            self.tell(kind, name, fn)
+
+    def suggest(self, kind: str, name: str, fn: Callable[..., Any]) -> None:
+        """Take note which function others in this process mean by a name, if there are several."""
+        meant = self._of(kind)
+        if meant is not None and meant.suggest(name, fn):
             self.names = self._names()
+
+    def _of(self, kind: str) -> Meant[WorkflowDefinition] | Meant[StepDefinition] | None:
+        if kind == "workflow":
+            return self._workflows
+        return self._steps if kind == "step" else None
+
+    @property
+    def settled(self) -> dict[str, WorkflowDefinition]:
+        """The workflows whose names will mean nothing else."""
+        return self._workflows.settled
 
     @property
     def limits(self) -> dict[str, int]:
@@ -144,7 +176,7 @@ class Names:
         self._taken: dict[str, dict[str, Callable[..., Any]]] = {
             "step": {},
             "effect": {},
-            "workflow": {name: each.fn for name, each in registry.workflows.items()},
+            "workflow": {name: each.fn for name, each in registry.settled.items()},
         }
 
     def check(self, kind: str, name: str, fn: Callable[..., Any]) -> None:

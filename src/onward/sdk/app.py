@@ -446,6 +446,9 @@ class App:
                     observer=self._observer,
                 ),
             )
+            known.serve(registry)
+            if workflows is None:
+                self._registries.add(registry)
             try:
                 async with at_work(worker):
                     yield worker
@@ -459,10 +462,7 @@ class App:
             registry = Registry([workflow.definition for workflow in workflows], all_steps)
             registry.check_clear()
             return registry
-        registry = Registry(known.all_known(registered), all_steps)
-        known.serve(registry)
-        self._registries.add(registry)
-        return registry
+        return Registry(known.all_known(registered), all_steps)
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:

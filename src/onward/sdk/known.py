@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING
-
-from onward.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -16,9 +13,9 @@ if TYPE_CHECKING:
     from onward.runtime.definition import WorkflowDefinition
     from onward.runtime.registry import Registry
 
-_started: dict[str, weakref.ref[Callable[..., Any]]] = {}
+_used: dict[tuple[str, str], weakref.ref[Callable[..., Any]]] = {}
 _open: weakref.WeakSet[Registry] = weakref.WeakSet()
-"""Of workers that run whatever this process knows."""
+"""Of the workers of this process."""
 
 
 def all_known(known: Mapping[str, list[WorkflowDefinition]]) -> list[WorkflowDefinition]:
@@ -39,12 +36,13 @@ def all_known(known: Mapping[str, list[WorkflowDefinition]]) -> list[WorkflowDef
 
 
 def serve(registry: Registry) -> None:
-    """Let a worker run what this process starts, from now on and as it did last."""
-    _open.add(registry)
-    for name, ref in _started.items():
+    """Let a worker take what this process uses, from now on and as it did last."""
+    for (kind, name), ref in _used.items():
         fn = ref()
         if fn is not None:
-            registry.choose("workflow", name, fn)
+            registry.suggest(kind, name, fn)
+    registry.tell = used
+    _open.add(registry)
 
 
 def started(workflow: WorkflowDefinition, own: Collection[Registry]) -> None:
@@ -59,7 +57,13 @@ def started(workflow: WorkflowDefinition, own: Collection[Registry]) -> None:
     """
     for registry in own:
         registry.choose("workflow", workflow.name, workflow.fn)
-    _started[workflow.name] = weakref.ref(workflow.fn)
+    used("workflow", workflow.name, workflow.fn)
+
+
+def used(kind: str, name: str, fn: Callable[..., Any]) -> None:
+    """Take note of what this process means by a name; its other workers may mean another."""
+    if (before := _used.get((kind, name))) is not None and before() is fn:
+        return
+    _used[kind, name] = weakref.ref(fn)
     for registry in list(_open):
-        with suppress(BadInput):  # it is no worker of this app
-            registry.choose("workflow", workflow.name, workflow.fn)
+        registry.suggest(kind, name, fn)

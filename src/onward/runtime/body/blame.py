@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Effects have their ledger, and signals their inbox: a retry finds them there.
 _KEPT = frozenset({RecordKind.STEP, RecordKind.CHILD, RecordKind.START})
+# But what came of an error is told from what was beside it (ADR 0021).
+_TOLD_APART = _KEPT | {RecordKind.EFFECT}
 
 
 class Blame:
@@ -40,7 +42,7 @@ class Blame:
             return
         errors = list(_errors_of(call))
         is_good = succeeded and not errors
-        if is_good and (is_alone or not _is_kept(call)):
+        if is_good and (is_alone or not _is_told_apart(call)):
             return
         # One that is read out of its turn may have been asked for later than it was handed over.
         outcome = Outcome(record.identity, min(call.asked, seq - 1), seq, is_good)
@@ -57,7 +59,7 @@ class Blame:
 
     def note_abandoned(self, call: Call) -> None:
         """Take note of a call that the body no longer waits for: it may yet be finished."""
-        if _is_kept(call):
+        if _is_told_apart(call):
             self._abandoned.append(call)
 
     def forget(self) -> None:
@@ -71,7 +73,7 @@ class Blame:
         What is under way when the body ends may be finished before the run is.
         """
         blamed = sorted(self._blamed(error, set()), key=lambda outcome: outcome.seq)
-        calls = (call for call in (*under_way, *self._abandoned) if _is_kept(call))
+        calls = (call for call in (*under_way, *self._abandoned) if _is_told_apart(call))
         unheard = {**self._parts, **{call.identity: call.asked for call in calls}}
         first = blamed[0] if blamed else None
         culprit = culprit_of(list(self._outcomes.values()), first, unheard=unheard)
@@ -90,9 +92,9 @@ class Blame:
         return []
 
 
-def _is_kept(call: Call) -> bool:
-    """Say whether what a call comes to may be handed to a retry."""
-    return call.is_sleep if isinstance(call, TimerCall) else call.kind in _KEPT
+def _is_told_apart(call: Call) -> bool:
+    """Say whether it counts if a call was beside an error, or came of it."""
+    return call.is_sleep if isinstance(call, TimerCall) else call.kind in _TOLD_APART
 
 
 def _errors_of(call: Call) -> Iterator[BaseException]:

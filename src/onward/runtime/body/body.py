@@ -166,8 +166,8 @@ class Body:
         return bool(calls) or any(not task.done() for task in self._loop.tasks)
 
     def check_wait(self) -> None:
-        """Raise Stuck if nothing that the code waits for can come, unless it was told to stop."""
-        if not self.calls and self.cancelled is None:
+        """Raise Stuck if nothing that the code waits for can come, nor a time to stop."""
+        if not self.calls and self.cancelled is None and self.run.deadline is None:
             place = place_of_wait(self._loop.tasks)
             raise Stuck(f"no step, timer, signal or child can wake it; it waits in {place}")
 

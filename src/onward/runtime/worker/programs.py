@@ -54,10 +54,10 @@ class Programs:
         if run.kind == RunKind.STEP:
             step = self._registry.steps[run.name.removeprefix("step ")]
             return replace(_step(step, run.retry), code=self._mark(step))
+        workflow = self._registry.workflows[run.name]
         program = self._workflows.get(run.name)
-        if program is None:
-            program = self._workflow(self._registry.workflows[run.name])
-            self._workflows[run.name] = program
+        if program is None or program.fn is not workflow.fn:
+            program = self._workflows[run.name] = self._workflow(workflow)
         return program
 
     def _workflow(self, workflow: WorkflowDefinition) -> Program:

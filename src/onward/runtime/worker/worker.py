@@ -250,8 +250,11 @@ class Worker:
             self._is_cancelled = True
             self.stop()
             await asyncio.wait([working], timeout=self._options.drain / 1_000_000)
+            is_ending = working.cancelled()  # the loop ends, and with it every task
             working.cancel()  # if the store does not answer
             await asyncio.gather(working, return_exceptions=True)
+            if is_ending:
+                await asyncio.wait_for(self._drain(), self._options.drain / 1_000_000)
             raise
 
     async def _work(self) -> None:
@@ -409,6 +412,8 @@ class Worker:
             await asyncio.to_thread(self._keeper.stop)
         if not isinstance(self._failure, LeaseLost):
             with contextlib.suppress(OnwardError):  # then the lease runs out by itself
+                if self._failure is None:  # what was claimed as we were cut short is no crash
+                    await self._store.audit(self.id, ())
                 await self._store.drop_lease(self.id)
                 await self._store.unregister(self.id)
         self._store.part(self.id)
