@@ -159,3 +159,20 @@ async def test_what_happened_in_the_run_before_a_retry_counts_too(app: App) -> N
         with pytest.raises(WouldResend):
             await app.fork(run.id, "look")
     assert sent == ["Ada"]
+
+
+@pytest.mark.parametrize("flow", [order, shop])
+async def test_a_fork_of_a_fork_knows_what_was_sent_before_the_first(app: App, flow: Any) -> None:
+    async with working(app):
+        run = await app.start(flow)
+        await run.result(timeout="20s")
+        times = len(sent)
+        fork = await app.fork(run.id, ":look#2", new_id="fork")
+        await fork.result(timeout="20s")
+        with pytest.raises(WouldResend, match="pay"):
+            await app.fork("fork", ":look#1")
+        assert len(sent) == times
+
+        again = await app.fork("fork", ":look#2")
+        await again.result(timeout="20s")
+        assert len(sent) == times

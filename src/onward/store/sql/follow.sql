@@ -108,15 +108,17 @@ WHERE namespace = :namespace AND run = :old AND (
 -- name: sent_after
 -- Effects that happened, or may have, and that a fork would send again: of the run, of those whose
 -- retry it is, and of all below them, unless the call of the run that led there is kept, or named.
-WITH RECURSIVE line(uid) AS (
-    SELECT CAST(:old AS TEXT)
+-- Of those that it is a fork of, what it has copied: to a fork of it that is other work again.
+WITH RECURSIVE line(uid, forked) AS (
+    SELECT CAST(:old AS TEXT), 0
     UNION ALL
-    SELECT r.follows FROM line l
-    JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.uid AND r.link = 'retry_of'
-), kin(uid, asked) AS (
-    SELECT uid, CAST(NULL AS TEXT) FROM line
+    SELECT r.follows, CASE r.link WHEN 'forked_from' THEN 1 ELSE l.forked END FROM line l
+    JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.uid
+        AND r.link IN ('retry_of', 'forked_from')
+), kin(uid, asked, forked) AS (
+    SELECT uid, CAST(NULL AS TEXT), forked FROM line
     UNION ALL
-    SELECT c.uid, coalesce(k.asked, c.parent_identity) FROM kin k
+    SELECT c.uid, coalesce(k.asked, c.parent_identity), k.forked FROM kin k
     JOIN onward_run c INDEXED BY onward_run_parent
         ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
 )
@@ -128,6 +130,9 @@ WHERE e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL AND e.att
   AND coalesce(k.asked, e.identity) NOT IN (
       SELECT identity FROM onward_record
       WHERE namespace = :namespace AND run = :old AND seq < :cut)
+  AND (k.forked = 0 OR coalesce(k.asked, e.identity) IN (
+      SELECT identity FROM onward_record
+      WHERE namespace = :namespace AND run = :old AND seq IS NOT NULL))
 ORDER BY e.created_at, e.key LIMIT :limit;
 
 -- name: failed_children
