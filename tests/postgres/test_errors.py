@@ -11,6 +11,7 @@ from onward.store import open_store
 from onward.store.database import Tx
 from onward.store.postgres import pool
 from onward.testing.postgres import PostgresServer
+from tests.leaks import shown
 from tests.postgres.builders import a_run
 from tests.postgres.hand import hand
 
@@ -38,8 +39,7 @@ async def refusal(url: str) -> OnwardError:
     if not isinstance(told.value, Unavailable):
         # What will not pass is not waited for.
         assert time.monotonic() - began < pool.PATIENCE_SECONDS
-    assert SECRET not in str(told.value)
-    assert told.value.__cause__ is not None or isinstance(told.value, SchemaTooNew)
+    assert SECRET not in shown(told.value)
     return told.value
 
 
@@ -73,7 +73,16 @@ async def test_a_server_that_is_away_is_told_after_a_while(monkeypatch: pytest.M
     assert "cannot be reached" in str(error)
 
 
-@pytest.mark.parametrize("option", ["sslmode=sometimes", "no_such_setting=1", "port=many"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        f"sslmode={SECRET}",
+        f"no_such_setting={SECRET}",
+        f"port={SECRET}",
+        f"statement_timeout={SECRET}",
+        f"password={SECRET}&target_session_attrs={SECRET}",
+    ],
+)
 async def test_an_option_that_nobody_knows_is_told_at_once(postgres_url: str, option: str) -> None:
     error = await refusal(f"{postgres_url}&{option}")
     assert isinstance(error, StoreUnusable)

@@ -18,6 +18,7 @@ from onward.store import redis as carrying
 from onward.store.hints import ANYTHING, packed, queue_subject
 from onward.store.invariants import check
 from onward.testing.conformance.samples import a_run
+from tests.leaks import shown
 from tests.redis.server import RedisServer
 
 if TYPE_CHECKING:
@@ -291,6 +292,22 @@ async def test_a_redis_that_does_not_answer_holds_nobody_up(
 def test_an_address_that_is_not_one_of_a_redis_is_refused(url: str) -> None:
     with pytest.raises(BadInput, match="Use redis://host:6379/0"):
         App(":memory:", hints=url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:secret@host:port/0",
+        "redis://:77/secret@host",
+        "redis://h#secret",
+        "redis://[secret",
+    ],
+)
+def test_an_address_that_is_refused_shows_no_password(url: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        App(":memory:", hints=url)
+
+    assert "secret" not in shown(refused.value)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,5 +93,5 @@ def test_a_fork_is_told_that_the_app_is_its_parents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", [None, 3])
 def test_what_is_no_address_is_refused(url: Any) -> None:
-    with pytest.raises(BadStoreUrl, match="is no text"):
+    with pytest.raises(BadStoreUrl, match="is not text"):
         App(url)

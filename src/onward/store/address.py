@@ -1,14 +1,33 @@
-"""Where a store is: the text that a user gives, understood."""
+"""Where a store is: the address that a user gives, parsed.
+
+A password may stand in an address, and in the wrong place of a wrong one. So nothing that fails
+shows the text that was given: only parts that were understood and hold no password are shown.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from onward.errors import BadStoreUrl
 
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
 _POSTGRES = ("postgresql", "postgres")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII | re.IGNORECASE)
+# Longer than one letter: C:/data is a path.
+_MISSING_SLASH = re.compile(r"\s*([a-z][a-z0-9+.-]+:/|(postgres(ql)?|sqlite)(//|:))", re.IGNORECASE)
+_KEYWORDS = re.compile(
+    r"(^|\s)(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|sslpassword|options)"
+    r"\s*=",
+    re.IGNORECASE,
+)
+_USER = re.compile(r"(//)?[^/\\]*:[^@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +44,20 @@ class SqliteAddress:
 class PostgresAddress:
     """A Postgres server. `pooled` says that a transaction pooler stands in between."""
 
-    url: str
+    url: str = field(repr=False)
     pooled: bool = False
     schema: str = "onward"
 
     def __str__(self) -> str:
-        return masked(self.url)
+        parts = urlsplit(self.url)
+        options = {"pgbouncer": "true"} if self.pooled else {}
+        if self.schema != "onward":
+            options["onward_schema"] = self.schema
+        return urlunsplit((parts.scheme, shown_place(parts), parts.path, urlencode(options), ""))
 
 
 def parse(url: str) -> SqliteAddress | PostgresAddress:
-    """Understand the address of a store.
+    """Parse the address of a store.
 
     A file name, `:memory:`, `sqlite:///path`, or `postgresql://user@host/database`. Postgres takes
     `?pgbouncer=true` (behind a transaction pooler: no LISTEN, no prepared statements) and
@@ -44,51 +67,120 @@ def parse(url: str) -> SqliteAddress | PostgresAddress:
         BadStoreUrl: it is none of these.
     """
     if not isinstance(url, str):
-        raise BadStoreUrl(repr(url), "is no text")
+        raise BadStoreUrl(f"of type {type(url).__name__}", "is not text")
     if not url.strip() or "\0" in url:
-        raise BadStoreUrl(url, "is empty or holds a NUL")
+        raise BadStoreUrl("", "is empty or holds a NUL")
+    if _KEYWORDS.search(url.partition("://")[0]):
+        raise BadStoreUrl(
+            "…=…", "is a list of libpq keywords. Write it as postgresql://user@host:5432/database"
+        )
     scheme, mark, rest = url.partition("://")
     if not mark:
         return _file(url)
     if scheme == "sqlite":
-        return _sqlite(url, rest)
+        return _sqlite(rest)
     if scheme in _POSTGRES:
         return _postgres(url)
-    raise BadStoreUrl(masked(url), f"has the scheme {scheme!r}, which Onward does not know")
+    if not _SCHEME.fullmatch(scheme):
+        raise BadStoreUrl("…://…", "does not begin with a scheme such as postgresql")
+    raise BadStoreUrl(f"{scheme}://…", f"has the scheme {scheme!r}, which Onward does not know")
 
 
 def masked(url: str) -> str:
     """Return an address without the password in it, fit for logs."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    try:
+        address = parse(url)
+    except BadStoreUrl as refusal:
+        return refusal.url
+    return url if isinstance(address, SqliteAddress) else str(address)
+
+
+class BadServerUrl(ValueError):
+    """The URL of a server cannot be parsed; the message quotes nothing of it."""
+
+
+def split_server(url: str) -> SplitResult:
+    """Return the parts of the URL of a server.
+
+    Raises:
+        BadServerUrl: user, password, host and port cannot be told apart for certain.
+    """
+    fact = None
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it quotes the address
+        fact = "has a host that is not valid, or '[' or ']' in its password (write %5B and %5D)"
+    else:
+        if "@" in parts.path + parts.query or parts.fragment:
+            fact = (
+                "has '@' or '#' after the host. If the password holds '/', '?' or '#', write them "
+                "as %2F, %3F and %23; elsewhere write '@' as %40"
+            )
+        elif not all(map(_has_valid_port, _hosts(parts).split(","))):
+            fact = "has a port that is not a number"
+    if fact is not None:  # raised here, so that no other error is in its context
+        raise BadServerUrl(fact)
+    # Drivers differ in which '@' they take for the last one.
+    account, mark, hosts = parts.netloc.rpartition("@")
+    return parts._replace(netloc=account.replace("@", "%40") + mark + hosts)
+
+
+def shown_place(parts: SplitResult) -> str:
+    """Return user and host of the URL of a server, fit for logs."""
+    user, mark, _ = parts.netloc.rpartition("@")[0].partition(":")
+    at = f"{user}{':***' if mark else ''}@" if user or mark else ""
+    return at + _hosts(parts)
+
+
+def _hosts(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _has_valid_port(host: str) -> bool:
+    port = host.rpartition("]")[2].partition(":")[2]
+    return not port or (port.isascii() and port.isdigit() and int(port[:6]) < 1 << 16)
 
 
 def _file(text: str) -> SqliteAddress:
     if text == ":memory:":
         return SqliteAddress(None)
     if text.startswith("file:"):
-        raise BadStoreUrl(text, "is a SQLite URI, which Onward does not take")
-    return SqliteAddress(Path(text).expanduser())
+        raise BadStoreUrl("file:…", "is a SQLite URI, which Onward does not take")
+    if _MISSING_SLASH.match(text):
+        raise BadStoreUrl("…:/…", "is a URL without '://' after its scheme")
+    if _USER.match(text):
+        raise BadStoreUrl("…:…@…", "looks like a URL without its scheme, such as postgresql://")
+    path = Path(text)
+    with suppress(RuntimeError):  # there is no such user: it is a plain name
+        path = path.expanduser()
+    return SqliteAddress(path)
 
 
-def _sqlite(url: str, rest: str) -> SqliteAddress:
+def _sqlite(rest: str) -> SqliteAddress:
     if not rest.startswith("/"):
-        raise BadStoreUrl(url, "lacks the third slash (sqlite:///relative.db, sqlite:////abs.db)")
+        raise BadStoreUrl(
+            "sqlite://…", "lacks the third slash (sqlite:///relative.db, sqlite:////abs.db)"
+        )
     path = unquote(rest[1:])
+    if "\0" in path:
+        raise BadStoreUrl("sqlite:///…", "is empty or holds a NUL")
     return _file(path or ":memory:")
 
 
 def _postgres(url: str) -> PostgresAddress:
-    parts = urlsplit(url)
+    fact = None
+    try:
+        parts = split_server(url)
+    except BadServerUrl as error:
+        fact = str(error)
+    if fact is not None:
+        raise BadStoreUrl("postgresql://…", fact)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     pooled = options.pop("pgbouncer", "false").lower()
     schema = options.pop("onward_schema", "onward")
+    clean = PostgresAddress(urlunsplit(parts._replace(query=urlencode(options))))
     if pooled not in ("true", "false"):
-        raise BadStoreUrl(masked(url), "has a pgbouncer option that is neither true nor false")
+        raise BadStoreUrl(str(clean), "has a pgbouncer option that is neither true nor false")
     if not (schema.isidentifier() and schema.isascii() and schema == schema.lower()):
-        raise BadStoreUrl(masked(url), "names a schema that is not a plain lower-case word")
-    clean = urlunsplit(parts._replace(query=urlencode(options)))
-    return PostgresAddress(clean, pooled == "true", schema)
+        raise BadStoreUrl(str(clean), "names a schema that is not a plain lower-case word")
+    return PostgresAddress(clean.url, pooled == "true", schema)

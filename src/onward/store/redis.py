@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from onward.errors import BadInput, StoreUnusable
+from onward.store.address import BadServerUrl, split_server
 from onward.store.hints import ANYTHING, packed, unpacked
 from onward.store.writing.lane import Lane
 
@@ -134,23 +134,22 @@ def _client(url: str) -> Any:
         advice = "Install it: pip install 'onward[redis]'"
         raise StoreUnusable("Redis", "needs the package redis", advice) from error
     try:
+        split_server(url)
         return Redis.from_url(
             url,
             socket_connect_timeout=_CONNECT_SECONDS,
             socket_timeout=_CONNECT_SECONDS,
             retry=Retry(NoBackoff(), 0),  # trying again is done here, where it is seen
         )
-    except ValueError:
-        # Neither the address nor the error is shown: who knows where a password ended up in them.
-        raise BadInput(
-            "the address of hints",
-            "is not one of a Redis",
-            "Use redis://host:6379/0, rediss://host:6379/0 or unix:///path",
-        ) from None
+    except ValueError as error:
+        fact = str(error) if isinstance(error, BadServerUrl) else "is not that of a Redis server"
+    # Raised here, so that the client's error is not in its context: it may quote the address.
+    advice = "Use redis://host:6379/0, rediss://host:6379/0 or unix:///path"
+    raise BadInput("the address in hints=", fact, advice)
 
 
 def _shown(url: str) -> str:
     """Return an address without user, password and options, fit for logs."""
-    parts = urlsplit(url)
+    parts = split_server(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"

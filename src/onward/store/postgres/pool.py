@@ -64,8 +64,10 @@ async def connect(address: PostgresAddress) -> Any:
     except asyncpg.ProtocolViolationError as error:
         raise StoreUnusable(str(address), *POOLER) from error
     except (ValueError, asyncpg.UndefinedObjectError, asyncpg.InvalidParameterValueError) as error:
-        fact = f"has options that cannot be used ({type(error).__name__})"
-        raise StoreUnusable(str(address), fact, "Check the options in the address") from error
+        kind = type(error).__name__
+    # Raised here, so that the driver's error is not in its context: it may quote the address.
+    fact = f"has options that cannot be used ({kind})"
+    raise StoreUnusable(str(address), fact, "Check the options in the address")
 
 
 class Pool:
