@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import UTC, datetime
-from typing import Any
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,12 +34,23 @@ from onward.sdk import effect as known
 from tests.sdk.ledgers import effect_of, outcomes
 from tests.sdk.watching import until, until_state, working
 
+if TYPE_CHECKING:
+    from onward.sdk.effects import EffectInfo
+
 sent: list[tuple[int, str]] = []
 asked: list[str] = []
 does: list[Any] = []
 says: list[Any] = []
 holds: list[asyncio.Event] = []
 go = Signal("go", str)
+
+SAID: dict[Any, dict[str, Any]] = {
+    "applied": {"result": 4},
+    "not_applied": {},
+    "skip": {},
+    "ask_again": {},
+}
+"""Every verdict, and what is given with it."""
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +103,11 @@ async def sought(n: int) -> int:
     return act(n)
 
 
+@effect(reconcile=look_up, timeout="20ms", settle="0s", start_within="250ms")
+async def sought_briefly(n: int) -> int:
+    return act(n)
+
+
 @effect(timeout="40ms", settle="0s", start_within="1s")
 async def stuck(n: int) -> int:
     act(n)
@@ -129,6 +146,14 @@ async def pays_often(n: int) -> str:
 @workflow
 async def pays_and_looks(n: int) -> str:
     return f"paid {await sought(n)}"
+
+
+@workflow
+async def looks_briefly(n: int) -> str:
+    try:
+        return f"paid {await sought_briefly(n)}"
+    except (EffectSkipped, NotApplied) as error:
+        return type(error).__name__
 
 
 @workflow
@@ -318,6 +343,55 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(app: App)
         assert (len(won), len(lost)) == (1, 4)
         assert await run.result(timeout="10s") == f"paid {won[0]}"
         assert (await app.effects.get(info.id)).decided_by == f"op {won[0]}"
+
+
+async def until_every_verdict_counts(app: App, run: Run[str]) -> EffectInfo:
+    """Wait until nothing has to be waited for before saying what became of the effect of a run."""
+    info = await effect_of(app, run, "indeterminate")
+    await until_state(run, "paused")
+
+    async def counts() -> bool:
+        return info.judged_from is None or datetime.now(UTC) > info.judged_from
+
+    await until(counts)
+    return info
+
+
+async def test_of_two_verdicts_of_any_kinds_at_once_one_counts_and_the_other_is_told(
+    app: App,
+) -> None:
+    pairs = list(product(SAID, SAID))
+    async with app:
+        async with working(app):
+            runs = [await app.start(looks_briefly, n) for n in range(len(pairs))]
+            infos = [await until_every_verdict_counts(app, run) for run in runs]
+
+        for info, (one, other) in zip(infos, pairs, strict=True):
+            answers = await asyncio.gather(
+                app.effects.resolve(info.id, one, reason="saw", by="ann", **SAID[one]),
+                app.effects.resolve(info.id, other, reason="saw", by="bob", **SAID[other]),
+                return_exceptions=True,
+            )
+            [lost] = [answer for answer in answers if isinstance(answer, BaseException)]
+            [won] = [answer for answer in answers if not isinstance(answer, BaseException)]
+            assert isinstance(lost, VerdictRefused)
+            assert f"({won.verdict} by {won.decided_by})" in lost.fact
+            assert (await app.effects.get(info.id)).decided_by == won.decided_by
+
+
+async def test_an_operator_who_saw_a_verdict_may_overrule_it(app: App) -> None:
+    async with app:
+        async with working(app):
+            run = await app.start(looks_briefly, 7)
+            info = await until_every_verdict_counts(app, run)
+
+        decided = await app.effects.resolve(info.id, "not_applied", reason="not there", by="ann")
+        assert "not_applied by ann" in await refused(app, info.id, "skip")
+        await app.effects.resolve(info.id, "skip", reason="told to", version=decided.version)
+
+        async with working(app):
+            assert await run.result(timeout="10s") == "EffectSkipped"
+    assert len(sent) == 1
 
 
 # --- the result -----------------------------------------------------------------------------------

@@ -129,18 +129,41 @@ async def _rule(
 
     def rule(row: EffectRow, now: Instant) -> Ruling:
         if version is not None and version != row.version:
-            raise VerdictRefused(key, f"it has changed since: it has version {row.version} now")
+            why = f"it has changed since: it has version {row.version} now{_decision(row)}"
+            raise VerdictRefused(key, why)
         match advance(as_effect(row), fact, _terms(row), now=now):
             case Moved(to):
+                if version is None:
+                    _check_undecided(row)
                 kept = result if to.state is EffectState.APPLIED else row.result
                 flags = (to.attempt, to.asks, int(to.approved), to.due)
                 return Ruling(to.state, *flags, kept, word, by, reason)
             case Refused(why):
-                raise VerdictRefused(key, why)
+                raise VerdictRefused(key, why + _decision(row))
             case other:
-                raise VerdictRefused(key, other.why)
+                raise VerdictRefused(key, other.why + _decision(row))
 
     row = await judge(store, key, rule)
     if row is None:
         raise NotFound("effect", key, store.namespace)
     return row
+
+
+def _check_undecided(row: EffectRow) -> None:
+    """Refuse to overrule a verdict that its run has not taken up yet.
+
+    Only an operator who saw it may, and says so by giving its version. So of two verdicts at the
+    same time one counts, whatever they are.
+
+    Raises:
+        VerdictRefused: there is such a verdict.
+    """
+    if decision := _decision(row):
+        fact = f"it is already decided{decision}; give version {row.version} to overrule that"
+        raise VerdictRefused(row.key, fact)
+
+
+def _decision(row: EffectRow) -> str:
+    """Return the verdict that was the last change of a row, if one was, as the end of a fact."""
+    is_last = row.decided_at is not None and row.decided_at == row.updated_at
+    return f" ({row.verdict} by {row.decided_by})" if is_last else ""
