@@ -12,7 +12,7 @@ from onward.core.lease import Fate
 from onward.store import Attachments, Commit, Store, open_store
 from onward.store.invariants import check
 from onward.store.rows import DeliveryMove, EffectWrite, HandlerState, Move, Publish
-from tests.postgres.builders import WORKER, a_message, a_record, claimed
+from tests.postgres.builders import LONG, WORKER, a_message, a_record, claimed
 from tests.postgres.hand import Hand, hand, until
 
 RAISE_INBOX = "UPDATE onward.onward_run SET inbox = inbox + 1 WHERE uid = $1"
@@ -107,6 +107,27 @@ async def test_a_move_goes_by_the_inbox_as_it_is_now(url: str, seen: int | None)
             assert (outcome.fate, run.state, len(history)) == (Fate.DONE, "paused", 1)
         else:
             assert (outcome.fate, run.state, len(history)) == (Fate.BUSY, "running", 0)
+
+
+async def test_a_record_is_answered_with_its_own_time_though_its_batch_was_sent_again(
+    url: str,
+) -> None:
+    async with open_store(url) as store, hand(url) as stranger, hand(url) as eyes:
+        owned = await claimed(store, "r1", "r3")  # both are written by one lane
+        move = Move("waiting", due_in=LONG, seen=0)
+        park = Commit("r3", owned["r3"].fence, (a_record("r3", None),), move)
+        record = Commit("r1", owned["r1"].fence, (a_record("r1"),))
+        writer = store.writer(WORKER)
+        ours = asyncio.gather(writer.commit(park), writer.commit(record))
+        parked, recorded = await Meeting(stranger, eyes).after(RAISE_INBOX, "r3", ours=_both(ours))
+
+        [row] = (await store.history(["r1"]))["r1"]
+        assert (parked.fate, recorded.fate) == (Fate.BUSY, Fate.DONE)
+        assert recorded.at == row.closed_at
+
+
+async def _both(answers: asyncio.Future[Any]) -> Any:
+    return await answers
 
 
 async def test_a_run_ended_by_force_just_now_is_lost_to_its_owner(url: str) -> None:

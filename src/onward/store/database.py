@@ -7,20 +7,23 @@ never really waits. So one text serves both, and many of them share one SQLite t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
     from onward.store.hints import Carrier, Exchange
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
     from onward.store.within import Within
-    from onward.store.writing.commit import Batch
+    from onward.store.writing.commit import Batch, Commit
 
 T = TypeVar("T")
+
+RecordKey: TypeAlias = tuple[str, str, int]
+"""The run, identity and attempt of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,28 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a batch: a fate per run, its time, the queues where something got ready."""
+    """The answer to a batch.
+
+    Attributes:
+        fates: What became of each run's commit.
+        at: The database's time of this answer.
+        queues: Queues in which a run became ready.
+        earlier: When records were written that an earlier try of the batch had written.
+    """
 
     fates: dict[str, Fate]
     at: Instant
     queues: frozenset[str] = frozenset()
+    earlier: Mapping[RecordKey, Instant] = field(default_factory=dict)
+
+    def time_of(self, commit: Commit) -> Instant:
+        """Return the time that the records of a commit have in the database."""
+        if self.earlier:
+            for record in commit.records:
+                at = self.earlier.get((record.run, record.identity, record.attempt))
+                if at is not None:
+                    return at
+        return self.at
 
 
 class Tx(Protocol):

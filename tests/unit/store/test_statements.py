@@ -23,14 +23,14 @@ ONLY_SQLITE = {
     "claimed_runs", "delivery_seen", "drop_mark", "due_candidates", "effect_version", "end_run",
     "flow_suspects", "flowing", "handler_seen", "history", "keep_aside", "keep_time",
     "keys_of_queue", "look", "message_seen", "move_delivery", "move_run", "oldest_marks",
-    "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "ripen", "run_ends",
-    "runs_of_worker", "runs_seen", "save_state", "spread_event", "stir_handler",
-    "suspect_candidates", "write_effect",
+    "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "recorded_times",
+    "ripen", "run_ends", "runs_of_worker", "runs_seen", "save_state", "spread_event",
+    "stir_handler", "suspect_candidates", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
     "all_notes", "claim", "commit", "drop_marks", "flow_candidates", "flow_keys", "hint_send",
     "hint_start", "history", "hold_lease", "keep_aside", "lock_runs", "look", "oldest_marks",
-    "place", "record", "ripen", "run_ends", "runs_of_worker", "send", "start",
+    "place", "record", "recorded_times", "ripen", "run_ends", "runs_of_worker", "send", "start",
 }  # fmt: skip
 
 

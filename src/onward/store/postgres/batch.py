@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
@@ -24,12 +23,13 @@ from onward.store.rows import (
     Sent,
     Started,
 )
-from onward.store.writing.repeats import first_time
+from onward.store.writing.repeats import recorded_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from onward.store.database import Wanted
+    from onward.core.instant import Instant
+    from onward.store.database import RecordKey, Wanted
     from onward.store.postgres.transaction import PostgresTx
     from onward.store.runs.flow import Candidate
     from onward.store.writing.commit import Batch, Commit
@@ -40,7 +40,7 @@ _NO_MOVE = (None,) * len(Move._fields)
 
 def _columns(
     prefix: str, fields: Sequence[str], rows: Sequence[tuple[Any, ...]]
-) -> dict[str, object]:
+) -> dict[str, tuple[Any, ...]]:
     """Turn rows into one array per field, named as the statement names them."""
     if not rows:
         return {prefix + field: () for field in fields}
@@ -56,7 +56,9 @@ class _Owned(NamedTuple):
     prefix: str
     fields: tuple[str, ...]
 
-    def columns(self, rows: Iterable[tuple[str, Iterable[tuple[Any, ...]]]]) -> dict[str, object]:
+    def columns(
+        self, rows: Iterable[tuple[str, Iterable[tuple[Any, ...]]]]
+    ) -> dict[str, tuple[Any, ...]]:
         return _columns(
             self.prefix, (*self.fields, "run"), [(*row, run) for run, each in rows for row in each]
         )
@@ -73,44 +75,76 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
     """Write a batch of owners' commits and say what became of each run.
 
     A run that was there to be written and yet was not has met another statement on its row, most
-    likely our own whose reply was lost: asking again tells. So it does when another statement was
-    first to write a row that this one thought it was the first to write.
+    likely our own whose reply was lost: it is sent again. So is everything when another statement
+    was first to write a row that this one thought it was the first to write.
     """
-    statement, given = _arrays(list(batch.runs.values()))
+    answer = _Answer()
+    left = batch.runs
     for _ in range(_TRIES):
+        statement, given = _arrays(list(left.values()))
         try:
             rows = await tx.fetch(statement, worker=worker, **given)
         except asyncpg.DivisionByZeroError:  # how the statement says that it came second
             continue
-        written = _outcome(batch, rows)
-        if written is not None:
-            return written
+        repeated = answer.take(left, rows, len(given["r_run"]))
+        answer.earlier |= await recorded_times(tx, repeated)
+        left = {uid: commit for uid, commit in left.items() if uid not in answer.fates}
+        if not left:
+            return answer.written()
     raise Unavailable(tx.where, "keeps changing under a batch of writes")
 
 
-async def as_before(tx: PostgresTx, batch: Batch, written: Written) -> Written:
-    """Return the answer to a batch that was sent again, with the time at which it was written."""
-    done = [each for each in batch.runs.values() if written.fates[each.run] is Fate.DONE]
-    return replace(written, at=await first_time(tx, done) or written.at)
+class _Answer:
+    """What became of a batch, gathered from as many statements as it took."""
+
+    def __init__(self) -> None:
+        self.fates: dict[str, Fate] = {}
+        self.earlier: dict[RecordKey, Instant] = {}
+        self._at: Instant = 0
+        self._queues: set[str] = set()
+
+    def take(
+        self, sent: Mapping[str, Commit], rows: Sequence[Sequence[Any]], records: int
+    ) -> list[Commit]:
+        """Take the answer to one statement that was to write so many records.
+
+        Returns:
+            The commits that an earlier statement may have written, at a time of its own.
+        """
+        _, _, _, _, _, leased, queues, self._at, recorded = rows[0]
+        self._queues.update(queues or ())
+        fates = dict.fromkeys(sent, Fate.DONE)
+        missed: list[Commit] = []
+        for uid, state, fence, inbox, was_refused, *_ in rows[1:]:
+            commit = sent[uid]
+            missed.append(commit)
+            row = None if state is None else Row(RunState(state), fence, inbox)
+            wanted = Write(commit.fence, commit.move is not None, commit.seen)
+            fates[uid] = fate(row, wanted, leased=leased)
+            if fates[uid] is Fate.DONE and row is not None and row.state is RunState.RUNNING:
+                if was_refused:
+                    fates[uid] = Fate.BUSY
+                else:
+                    del fates[uid]  # nothing says why it was not written: it is sent again
+        if len(fates) < len(sent):
+            self._keep_times(commit for uid, commit in sent.items() if uid in fates)
+        self.fates |= fates
+        if recorded == records - sum(len(commit.latest_records()) for commit in missed):
+            return [commit for commit in missed if fates.get(commit.run) is Fate.DONE]
+        return [commit for uid, commit in sent.items() if fates.get(uid) is Fate.DONE]
+
+    def _keep_times(self, commits: Iterable[Commit]) -> None:
+        """Keep the time of what this statement wrote, as another will have the last word."""
+        for commit in commits:
+            for record in commit.records:
+                self.earlier[record.run, record.identity, record.attempt] = self._at
+
+    def written(self) -> Written:
+        """Return it as the store knows it."""
+        return Written(self.fates, self._at, frozenset(self._queues), self.earlier)
 
 
-def _outcome(batch: Batch, rows: Sequence[Sequence[Any]]) -> Written | None:
-    _, _, _, _, _, leased, queues, at = rows[0]
-    fates = dict.fromkeys(batch.runs, Fate.DONE)
-    for uid, state, fence, inbox, was_refused, _, _, _ in rows[1:]:
-        commit = batch.runs[uid]
-        row = None if state is None else Row(RunState(state), fence, inbox)
-        wanted = Write(commit.fence, commit.move is not None, commit.seen)
-        answer = fate(row, wanted, leased=leased)
-        if answer is Fate.DONE and row is not None and row.state is RunState.RUNNING:
-            if not was_refused:
-                return None
-            answer = Fate.BUSY
-        fates[uid] = answer
-    return Written(fates, at, frozenset(queues or ()))
-
-
-def _arrays(commits: list[Commit]) -> tuple[str, dict[str, object]]:
+def _arrays(commits: list[Commit]) -> tuple[str, dict[str, tuple[Any, ...]]]:
     """Return the statement that writes these, and its arrays."""
     records = [record for commit in commits for record in commit.latest_records()]
     written = _columns("r_", NewRecord._fields, records)

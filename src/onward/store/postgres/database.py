@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -111,15 +110,8 @@ class PostgresDatabase:
         return await self._slow.run(look)
 
     async def commit(self, worker: str, writes: Batch) -> Written:
-        """Write a batch of owners' commits; sent again, it says when it was written before."""
-        sends = itertools.count()
-
-        async def send(tx: PostgresTx) -> Written:
-            is_again = next(sends) > 0
-            written = await batch.write(tx, worker, writes)
-            return await batch.as_before(tx, writes, written) if is_again else written
-
-        return await self._single(send, splits=True)
+        """Write a batch of owners' commits."""
+        return await self._single(lambda tx: batch.write(tx, worker, writes), splits=True)
 
     async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
         """Start runs that are not there yet."""

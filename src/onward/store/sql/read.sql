@@ -17,10 +17,6 @@ SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, st
        finished_at, updated_at
 FROM onward_run WHERE namespace = :namespace AND id = :id AND newest = 1;
 
--- name: recorded_at
-SELECT closed_at FROM onward_record
-WHERE namespace = :namespace AND run = :run AND identity = :identity AND attempt = :attempt;
-
 -- name: run_end
 -- What follows a run under its own id is the run that waiters go on with.
 SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.culprit,

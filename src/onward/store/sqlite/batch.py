@@ -17,12 +17,11 @@ from onward.store.database import Written
 from onward.store.rows import Claimed, Message, RunRow, Sent, Started
 from onward.store.sqlite import flow
 from onward.store.writing.commit import NOTHING_ATTACHED
-from onward.store.writing.repeats import first_time
+from onward.store.writing.repeats import recorded_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onward.core.instant import Instant
     from onward.store.database import Wanted
     from onward.store.rows import NewRun, Publish
     from onward.store.sqlite.transaction import SqliteTx
@@ -49,19 +48,19 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
             else:
                 accepted.append(commit)
         fates[commit.run] = answer
-    at = await _record(tx, accepted)
+    is_first = _record(tx, accepted) and len(accepted) == len(fates)
+    done = () if is_first else [c for c in batch.runs.values() if fates[c.run] is Fate.DONE]
+    earlier = await recorded_times(tx, done)
     woken = _write(tx, worker, accepted)
     released = {queues[c.run] for c in accepted if c.move is not None and c.move.state == "ready"}
-    return Written(fates, at, frozenset(woken | released))
+    return Written(fates, tx.now, frozenset(woken | released), earlier)
 
 
-async def _record(tx: SqliteTx, accepted: list[Commit]) -> Instant:
-    """Write the records and return when that was: before, if their answer was lost then."""
+def _record(tx: SqliteTx, accepted: list[Commit]) -> bool:
+    """Write records, and say whether all are new: one that is there was written by another try."""
     time = (tx.namespace, tx.now)
     records = [record for commit in accepted for record in commit.latest_records()]
-    if tx.write_rows("add_record", [record + time for record in records]) == len(records):
-        return tx.now
-    return await first_time(tx, accepted) or tx.now
+    return tx.write_rows("add_record", [record + time for record in records]) == len(records)
 
 
 def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:

@@ -1,6 +1,7 @@
-"""Writes that were sent again because their answer was lost: when they were really written.
+"""Commits that are sent again: when their records were really written.
 
-A body is told the time of what it is handed, and must be told the same when it is replayed.
+A body is given the time of each record it is handed, and must be given the same time on replay. So
+the time of a record is the one in its row, not the one of the try that was answered.
 """
 
 from __future__ import annotations
@@ -11,21 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.core.instant import Instant
-    from onward.store.database import Tx
+    from onward.store.database import RecordKey, Tx
     from onward.store.writing.commit import Commit
 
 
-async def first_time(tx: Tx, commits: Iterable[Commit]) -> Instant | None:
-    """Return when commits were written whose answer was lost: their records know.
-
-    All that is written together is written at one time, so the first one found tells.
-    """
-    for commit in commits:
-        for record in commit.latest_records():
-            if record.state != "open":
-                place = {"identity": record.identity, "attempt": record.attempt}
-                rows = await tx.fetch("recorded_at", run=record.run, **place)
-                if rows and rows[0][0] is not None:
-                    at: Instant = rows[0][0]
-                    return at
-    return None
+async def recorded_times(tx: Tx, commits: Iterable[Commit]) -> dict[RecordKey, Instant]:
+    """Return when the closed records of some commits were written."""
+    keys = [
+        (record.run, record.identity)
+        for commit in commits
+        for record in commit.latest_records()
+        if record.state != "open"
+    ]
+    if not keys:
+        return {}
+    runs, identities = tx.texts(run for run, _ in keys), tx.texts(name for _, name in keys)
+    rows = await tx.fetch("recorded_times", runs=runs, identities=identities)
+    return {(run, identity, attempt): at for run, identity, attempt, at in rows}

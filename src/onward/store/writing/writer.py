@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What became of a commit, and the database's time at which it was written."""
+    """What became of a commit, and the time that its records have in the database."""
 
     fate: Fate
     at: Instant
@@ -89,7 +89,8 @@ class Writer:
                 answers.append(None)
                 continue
             fate = written.fates[commit.run]
-            answers.append(outcomes[fate])
+            is_first = not written.earlier
+            answers.append(outcomes[fate] if is_first else Outcome(fate, written.time_of(commit)))
             if fate is Fate.DONE and not commit.is_plain:
                 subjects.update(_touched(commit))
         if subjects:

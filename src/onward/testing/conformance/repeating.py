@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,36 @@ async def test_a_repeated_commit_finds_its_own_result(world: World, kind: str) -
     assert (first.fate, again.fate) == (Fate.DONE, Fate.DONE)
     assert after != before
     assert await all_rows(world) == after
+
+
+async def test_a_repeated_record_is_answered_with_the_time_it_has_in_the_database(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    first, second = await worker.owning("first", "second")
+    before = await worker.commit(first, a_record(first, 1))
+    world.clock.advance(MINUTE)
+
+    again, new, beside = await asyncio.gather(
+        worker.commit(first, a_record(first, 1)),
+        worker.commit(first, a_record(first, 2)),
+        worker.commit(second, a_record(second, 1)),
+    )
+
+    assert [again.at, new.at, beside.at] == [before.at, before.at + MINUTE, before.at + MINUTE]
+
+
+async def test_a_repeated_record_of_a_run_that_has_ended_is_answered_with_its_own_time(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    before = await worker.commit(run, a_record(run, 1), move=SUCCEEDED)
+    world.clock.advance(MINUTE)
+
+    again = await worker.commit(run, a_record(run, 1), move=SUCCEEDED)
+
+    assert again == before
 
 
 async def test_a_repeated_move_is_recognised_after_others_have_gone_on(world: World) -> None:

@@ -7,7 +7,8 @@
 -- move are changed (`moved`), others are read. Those that start runs are locked nevertheless: whoever
 -- ends a run by force sees either its child, or that no child will come. The rest of the statement
 -- writes for the runs in `own` alone. No row is changed twice: the folding sees to that. Only runs
--- that were not written are answered, after one row for the batch.
+-- that were not written are answered, after one row for the batch, which counts the records that
+-- were: one that is missing there was written by an earlier try, at another time.
 --
 -- Rows are looked up by `LATERAL (… LIMIT 1)`, so that the plan, which is made once and while
 -- tables may be empty, can only use their primary keys.
@@ -172,6 +173,7 @@ WITH me AS MATERIALIZED (
         message = excluded.message, payload = excluded.payload, error = excluded.error,
         closed_at = excluded.closed_at
     WHERE t.state = 'open'
+    RETURNING 1
 
 -- Whom they wake. A message that is there already, as when the reply was lost, raises nothing.
 ), post AS (
@@ -323,7 +325,8 @@ SELECT NULL AS uid, NULL AS state, NULL AS fence, NULL AS inbox, false AS refuse
        (SELECT array_agg(DISTINCT queue) FROM (
            SELECT queue, state FROM woken UNION ALL SELECT queue, state FROM moved) x
         WHERE x.state = 'ready') AS queues,
-       :now / (CASE WHEN EXISTS (SELECT 1 FROM second) THEN 0 ELSE 1 END) AS at
+       :now / (CASE WHEN EXISTS (SELECT 1 FROM second) THEN 0 ELSE 1 END) AS at,
+       (SELECT count(*) FROM record) AS recorded
 UNION ALL
-SELECT f.uid, f.state, f.fence, f.inbox, f.refused, EXISTS (SELECT 1 FROM me), NULL, :now
+SELECT f.uid, f.state, f.fence, f.inbox, f.refused, EXISTS (SELECT 1 FROM me), NULL, :now, 0
 FROM found f WHERE NOT EXISTS (SELECT 1 FROM own o WHERE o.uid = f.uid);

@@ -9,6 +9,13 @@ SELECT h.* FROM unnest(:uids::text[]) u (uid), LATERAL (
     FROM onward_record WHERE namespace = :namespace AND run = u.uid OFFSET 0) h
 ORDER BY run, seq IS NULL, seq, opened_at, identity, attempt;
 
+-- name: recorded_times
+-- When closed records were written, of calls given as two lists.
+SELECT h.* FROM unnest(:runs::text[], :identities::text[]) u (run, identity), LATERAL (
+    SELECT run, identity, attempt, closed_at FROM onward_record
+    WHERE namespace = :namespace AND run = u.run AND identity = u.identity
+      AND closed_at IS NOT NULL OFFSET 0) h;
+
 -- name: look
 SELECT i.* FROM unnest(:uids::text[]) u (uid), LATERAL (
     SELECT run, seq, message, kind, name, payload, sent_at

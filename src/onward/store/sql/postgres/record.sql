@@ -1,7 +1,8 @@
 -- name: record
 -- The commonest batch: runs that only add records. The same rules as `commit`, whose arrays for
 -- everything else would cost four times as much as the write itself when a lone step is recorded.
--- Only runs that were not written are answered, after one row for the batch.
+-- Only runs that were not written are answered, after one row for the batch, which counts the records
+-- that were: one that is missing there was written by an earlier try, at another time.
 WITH me AS MATERIALIZED (
     SELECT worker FROM onward_lease
     WHERE namespace = :namespace::text AND worker = :worker::text
@@ -34,9 +35,11 @@ WITH me AS MATERIALIZED (
         message = excluded.message, payload = excluded.payload, error = excluded.error,
         closed_at = excluded.closed_at
     WHERE t.state = 'open'
+    RETURNING 1
 )
 SELECT NULL AS uid, NULL AS state, NULL AS fence, NULL AS inbox, false AS refused,
-       EXISTS (SELECT 1 FROM me) AS here, NULL::text[] AS queues, :now AS at
+       EXISTS (SELECT 1 FROM me) AS here, NULL::text[] AS queues, :now AS at,
+       (SELECT count(*) FROM record) AS recorded
 UNION ALL
-SELECT f.uid, f.state, f.fence, f.inbox, false, EXISTS (SELECT 1 FROM me), NULL, :now
+SELECT f.uid, f.state, f.fence, f.inbox, false, EXISTS (SELECT 1 FROM me), NULL, :now, 0
 FROM found f WHERE NOT EXISTS (SELECT 1 FROM own o WHERE o.uid = f.uid);

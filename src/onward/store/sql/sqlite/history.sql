@@ -7,6 +7,14 @@ FROM json_each(:uids) j
 CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value
 ORDER BY h.run, h.seq IS NULL, h.seq, h.opened_at, h.identity, h.attempt;
 
+-- name: recorded_times
+-- When closed records were written, of calls given as two lists.
+SELECT h.run, h.identity, h.attempt, h.closed_at
+FROM json_each(:runs) r JOIN json_each(:identities) i ON i.key = r.key
+CROSS JOIN onward_record h
+    ON h.namespace = :namespace AND h.run = r.value AND h.identity = i.value
+WHERE h.closed_at IS NOT NULL;
+
 -- name: look
 SELECT i.run, i.seq, i.message, i.kind, i.name, i.payload, i.sent_at
 FROM json_each(:uids) j
