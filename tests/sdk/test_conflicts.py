@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from typing import Literal
+from uuid import uuid4
 
 import pytest
 
@@ -50,6 +51,17 @@ async def test_the_run_that_has_the_id_is_returned_also_when_it_is_over(app: App
         assert again.uid == first.uid
         assert await again.result(timeout="10s") == "ada"
         assert kept == {"ada": 1}
+
+
+async def test_an_id_that_looks_like_a_uid_is_refused(app: App) -> None:
+    async with app:
+        run = await app.start(visit.options(id="v"), "ada")
+
+        with pytest.raises(BadInput, match="mistaken"):
+            await app.start(visit.options(id=run.uid), "ada")
+        with pytest.raises(BadInput, match="mistaken"):
+            await app.fork("v", new_id=run.uid)
+        assert (await app.start(visit.options(id=str(uuid4())), "ada")).uid != run.uid
 
 
 @pytest.mark.parametrize("state", ["waiting", "paused", "succeeded", "cancelled"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 RANDOM_BITS = 74
 """How many random bits an id holds: 12 after the version, 62 after the variant."""
 
 _INSTANT_BITS = 48
 _VERSION = 0b0111
 _VARIANT = 0b10
+_UID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 def uid7(instant_us: int, random_bits: int) -> str:
@@ -30,6 +33,11 @@ def uid7(instant_us: int, random_bits: int) -> str:
     upper, lower = random_bits >> 62, random_bits & ((1 << 62) - 1)
     value = milliseconds << 80 | _VERSION << 76 | upper << 64 | _VARIANT << 62 | lower
     return _canonical(value)
+
+
+def is_uid(text: str) -> bool:
+    """Return whether a text could be an id that `uid7` returns."""
+    return _UID.fullmatch(text) is not None
 
 
 def uid_after(uid: str) -> str:

@@ -25,7 +25,7 @@ __all__ = ["Cancelling", "cancel", "pause", "resume", "signal", "stirring"]
 async def signal(
     store: Store, target: str, name: str, payload: Payload, *, message: str | None = None
 ) -> Sent:
-    """Send a signal to a run, by uid or id; the same message id is delivered once.
+    """Send a signal to a run, by id or else by uid; the same message id is delivered once.
 
     Raises:
         NotFound: there is no such run.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import check_id
+from onward.core.ids import is_uid
 from onward.core.inbox import MessageKind
 from onward.core.run import TERMINAL, Reason, RunState
 from onward.engine.payloads import pack
@@ -93,7 +94,7 @@ async def _end_of(store: Store, uid: str) -> None:
         is_over = await ask_to_end(store, uid)
         while not is_over:
             if clock.time() > patient_until:
-                await store.stop(uid, state=RunState.CANCELLED, reason=Reason.REPLACED)
+                await store.stop(uid, state=RunState.CANCELLED, reason=Reason.REPLACED, by_uid=True)
             else:
                 await ear.wait(min(LOOK_SECONDS, PATIENCE_SECONDS))
             is_over = (await store.run(uid)).state in TERMINAL
@@ -102,12 +103,13 @@ async def _end_of(store: Store, uid: str) -> None:
 async def ask_to_end(store: Store, uid: str) -> bool:
     """Cancel a run that is to be replaced, and say whether it is over by now."""
     stopped = await store.stop(
-        uid, state=RunState.CANCELLED, reason=Reason.REPLACED, unstarted_only=True
+        uid, state=RunState.CANCELLED, reason=Reason.REPLACED, unstarted_only=True, by_uid=True
     )
     if stopped.fate != "started":
         return True
     kind = MessageKind.CANCEL
-    await store.send(Message(uid, "cancel", kind, Reason.REPLACED, stirs=stirring(kind)))
+    cancel = Message(uid, "cancel", kind, Reason.REPLACED, stirs=stirring(kind), by_uid=1)
+    await store.send(cancel)
     return (await store.run(uid)).state in TERMINAL
 
 
@@ -115,7 +117,7 @@ def new_run(
     uid: str, name: str, arguments: Arguments, options: StartOptions, version: str | None = None
 ) -> NewRun:
     """Return the row of a run that is to be started."""
-    run_id = uid if options.id is None else check_id(options.id, "the run id")
+    run_id = uid if options.id is None else check_run_id(options.id)
     whole = type(options.priority) is int
     if not (whole and -PRIORITY_MOST <= options.priority <= PRIORITY_MOST):
         raise BadInput(
@@ -138,6 +140,22 @@ def new_run(
         deadline_in=options.deadline,
         retry=None if options.retry is None else write_policy(options.retry),
     )
+
+
+def check_run_id(given: Any) -> str:
+    """Return the id that a user chose for a run.
+
+    Raises:
+        BadInput: it cannot be one, or it could be mistaken for a uid.
+    """
+    run_id = check_id(given, "the run id")
+    if is_uid(run_id):
+        raise BadInput(
+            f"run id {run_id!r}",
+            "is a UUID of version 7, as the uids of runs are, and could be mistaken for one",
+            'Put something before it, such as "order-"',
+        )
+    return run_id
 
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:

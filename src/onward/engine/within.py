@@ -43,7 +43,7 @@ async def start(within: Within, run: NewRun, on_conflict: str = "return") -> Sta
 
 
 async def signal(store: Store, within: Within, target: str, name: str, payload: Payload) -> None:
-    """Send a signal to a run, by uid or id, with the caller's commit.
+    """Send a signal to a run, by id or else by uid, with the caller's commit.
 
     Raises:
         NotFound: the caller's transaction sees no such run.

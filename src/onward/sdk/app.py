@@ -13,7 +13,7 @@ from onward.core.instant import duration
 from onward.engine import following, sending
 from onward.engine.payloads import pack
 from onward.engine.results import Results
-from onward.engine.starting import check_tags, start
+from onward.engine.starting import check_run_id, check_tags, start
 from onward.errors import BadInput, NoWorker
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
@@ -344,11 +344,14 @@ class App:
 
         Raises:
             NotFound: history has no such step.
+            BadInput: the `new_id` cannot be an id of a run.
             Conflict: another run has the `new_id`.
             WouldResend: it would send effects again, of the run or of its children.
             RunOver: another run has taken its place, or it is still running.
         """
         row = await self._store.newest(id)
+        if new_id is not None and new_id != id:
+            check_run_id(new_id)
         edited = None if result is UNCHANGED else _encoded
         followed = await following.fork(
             self._store, row.uid, step, edit=edited, result=result, id=new_id, resend=resend

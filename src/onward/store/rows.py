@@ -91,8 +91,9 @@ class Move(NamedTuple):
 class Message(NamedTuple):
     """Something for the inbox of a run; `message` is its id, unique in that inbox.
 
-    `target` is a run's uid or, unless it goes with a commit, the id of its newest run. `stirs`
-    holds the reasons for which a paused run is woken, each between commas (`,approval,operator,`).
+    `target` is the id of a run, which stands for its newest run, or if there is none a uid. With
+    `by_uid`, and in a commit, it is always a uid. `stirs` holds the reasons for which a paused run
+    is woken, each between commas (`,approval,operator,`).
     """
 
     target: str
@@ -101,6 +102,7 @@ class Message(NamedTuple):
     name: str = ""
     payload: bytes | None = None
     stirs: str = ""
+    by_uid: int = 0
 
 
 class EffectWrite(NamedTuple):

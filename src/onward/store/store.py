@@ -136,20 +136,23 @@ class Store(Reads):
         reason: str | None,
         error: bytes | None = None,
         unstarted_only: bool = False,
+        by_uid: bool = False,
     ) -> Stopped:
-        """End a run at once, by its uid or the newest of an id; its family is told.
+        """End a run at once and tell its parent and its children.
 
         Args:
-            target: A run that is over and followed stands for the one that follows it.
+            target: The id of a run or, failing that, a uid. A run that is over and followed stands
+                for the one that follows it.
             state: What becomes of it.
             reason: Why.
             error: What is kept as its error.
             unstarted_only: Leave a run alone that was ever claimed.
+            by_uid: The target is a uid, even if it is the id of another run.
         """
         if not is_storable(target):
             return Stopped(None, "absent")
         how = Stop(state, reason, error, unstarted_only)
-        stopped, subjects = await self.write(lambda tx: stop(tx, target, how))
+        stopped, subjects = await self.write(lambda tx: stop(tx, target, how, by_uid=by_uid))
         self.database.tell(subjects)
         return stopped
 

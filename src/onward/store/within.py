@@ -67,7 +67,7 @@ class Within:
         return Started(uid, uid == run.uid, name, args_hash, state)
 
     async def state(self, target: str) -> str | None:
-        """Return the state of the run of this uid or id, if the caller's transaction sees one.
+        """Return the state of the run of this id or else uid, if the caller's transaction sees one.
 
         Raises:
             StoreUnusable: the connection cannot carry writes to this store.

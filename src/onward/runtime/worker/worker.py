@@ -320,7 +320,9 @@ class Worker:
         runs = [run for run in claimed if run.crashes < CRASHES_MOST]
         for run in claimed:
             if run.crashes >= CRASHES_MOST:
-                await self._store.stop(run.uid, state=RunState.FAILED, reason=Reason.CRASHED)
+                await self._store.stop(
+                    run.uid, state=RunState.FAILED, reason=Reason.CRASHED, by_uid=True
+                )
                 tell_crasher(self.observer, run, self.id, self.now())
         warm = {run.uid: kept for run in runs if (kept := self._warm.take(run)) is not None}
         # A run that follows another begins with a part of its history.

@@ -45,16 +45,16 @@ def read_child_end(payload: bytes) -> ChildEnd:
 def to_parent(parent: str, identity: str, end: bytes) -> Message:
     """Return what the parent of a run is told: the call that waits for it, and how it ended."""
     kind = MessageKind.CHILD
-    return Message(parent, f"child {identity}", kind, identity, end, stirring(kind))
+    return Message(parent, f"child {identity}", kind, identity, end, stirring(kind), by_uid=1)
 
 
 def to_children(children: Iterable[str]) -> list[Message]:
     """Return what the tied children of a run are told: to end with it."""
     kind, why = MessageKind.CANCEL, Reason.PARENT
-    return [Message(child, CANCEL, kind, why, None, stirring(kind)) for child in children]
+    return [Message(child, CANCEL, kind, why, None, stirring(kind), 1) for child in children]
 
 
 def to_overdue(run: str) -> Message:
     """Return what a run is told whose deadline has passed."""
     kind, why = MessageKind.CANCEL, Reason.DEADLINE
-    return Message(run, DEADLINE, kind, why, None, stirring(kind))
+    return Message(run, DEADLINE, kind, why, None, stirring(kind), by_uid=1)

@@ -86,7 +86,7 @@ async def judge(
                 break
         # The effect before the run: in that order every commit locks them, too.
         kind, told = MessageKind.VERDICT, f"verdict {key} {row.version + 1}"
-        [sent] = await tx.send([Message(row.run, told, kind, key, None, stirring(kind))])
+        [sent] = await tx.send([Message(row.run, told, kind, key, None, stirring(kind), 1)])
         subjects = {run_subject(row.run)}
         if sent.fate == "delivered":
             subjects.add(queue_subject(sent.queue))

@@ -37,15 +37,15 @@ class Stopped(NamedTuple):
 TIME_IS_UP = Stop(RunState.TIMED_OUT, Reason.DEADLINE, unstarted_only=True)
 
 
-async def stop(tx: Tx, target: str, how: Stop) -> tuple[Stopped, set[str]]:
-    """End the run of that uid, or the newest of that id, and return what hints are to be rung.
+async def stop(tx: Tx, target: str, how: Stop, *, by_uid: bool = False) -> tuple[Stopped, set[str]]:
+    """End the newest run of an id, or a run by its uid; return the subjects to publish.
 
     A run that is over and followed stands for the one that follows it.
     """
-    uid = await _newest(tx, target)
+    uid = await _newest(tx, target, by_uid=by_uid)
     while uid is not None:
         stopped, subjects = await _stop(tx, uid, how)
-        tip = await _newest(tx, uid) if stopped.fate == "over" else uid
+        tip = await _newest(tx, uid, by_uid=True) if stopped.fate == "over" else uid
         if tip == uid:
             return stopped, subjects
         uid = tip
@@ -88,8 +88,8 @@ def heard(answers: Iterable[Sent]) -> set[str]:
     return subjects
 
 
-async def _newest(tx: Tx, target: str) -> str | None:
-    rows = await tx.fetch("target_seen", target=target)
+async def _newest(tx: Tx, target: str, *, by_uid: bool) -> str | None:
+    rows = await tx.fetch("target_seen", target=target, by_uid=int(by_uid))
     if not rows:
         return None
     uid, run_id, is_newest = rows[0][:3]

@@ -30,13 +30,14 @@ FROM onward_run r JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid 
 WHERE r.namespace = :namespace AND r.uid = :uid;
 
 -- name: target_seen
--- A run by its uid, or the newest of an id.
-SELECT uid, id, newest, state, link, follows FROM onward_run
-WHERE namespace = :namespace AND uid = :target
+-- The newest run of an id or, failing that, a run by its uid. The uid of one run may be the id of
+-- another, so `by_uid` says that no id is meant.
+SELECT uid, id, newest, state, link, follows, 1 AS rank FROM onward_run
+WHERE namespace = :namespace AND id = :target AND newest = 1 AND CAST(:by_uid AS BIGINT) = 0
 UNION ALL
-SELECT uid, id, newest, state, link, follows FROM onward_run
-WHERE namespace = :namespace AND id = :target AND newest = 1
-LIMIT 1;
+SELECT uid, id, newest, state, link, follows, 2 AS rank FROM onward_run
+WHERE namespace = :namespace AND uid = :target
+ORDER BY rank LIMIT 1;
 
 -- name: counts
 SELECT state, count(*) FROM onward_run WHERE namespace = :namespace GROUP BY state ORDER BY state;

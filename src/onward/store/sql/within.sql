@@ -1,7 +1,8 @@
 -- What callers ask in transactions of their own, beside the inserts of start.sql. It locks nothing.
 
 -- name: target_state
-SELECT state FROM onward_run WHERE namespace = :namespace AND uid = :target
+SELECT state, 1 AS rank FROM onward_run
+WHERE namespace = :namespace AND id = :target AND newest = 1
 UNION ALL
-SELECT state FROM onward_run WHERE namespace = :namespace AND id = :target AND newest = 1
-LIMIT 1;
+SELECT state, 2 AS rank FROM onward_run WHERE namespace = :namespace AND uid = :target
+ORDER BY rank LIMIT 1;

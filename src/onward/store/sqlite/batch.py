@@ -178,10 +178,10 @@ def _send(tx: SqliteTx, message: Message) -> Sent:
     A message to a run that is over and followed goes to the newest run of its id, and a signal that
     the run before had taken is there. Only the end of a child is for its very parent.
     """
-    found = tx.rows("target_seen", target=message.target)
+    found = tx.rows("target_seen", target=message.target, by_uid=message.by_uid)
     if not found:
         return Sent(None, None, "", "absent")
-    uid, run_id, newest, _, link, follows = found[0]
+    uid, run_id, newest, _, link, follows, _ = found[0]
     before: list[str] = []
     if not newest and message.kind != MessageKind.CHILD:
         before.append(uid)

@@ -52,6 +52,20 @@ async def test_messages_are_numbered_in_the_order_of_arrival(world: World) -> No
     assert (await store.run("uid-a")).inbox == 33
 
 
+async def test_a_message_to_an_id_that_is_a_uid_too_reaches_the_run_of_that_id(
+    world: World,
+) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    await store.start(a_run("uid-a"))
+
+    by_id = await store.send(a_message("uid-a", "m1"))
+    by_uid = await store.send(a_message("uid-a", "m2")._replace(by_uid=1))
+
+    assert (by_id.uid, by_uid.uid) == ("uid-uid-a", "uid-a")
+    assert (await store.send(a_message("a", "m3")._replace(by_uid=1))).fate == "absent"
+
+
 async def test_a_message_is_delivered_once(world: World) -> None:
     store = await world.store()
     await store.start(a_run("a"))

@@ -62,6 +62,15 @@ async def a_family(worker: Worker, *, tied: bool = True) -> tuple[Claimed, NewRu
     return parent, child
 
 
+async def test_an_id_that_is_a_uid_too_stops_the_run_of_that_id(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    await store.start(a_run("uid-a"))
+
+    assert (await store.stop("uid-a", **FORCED)).uid == "uid-uid-a"
+    assert (await store.stop("uid-a", **FORCED, by_uid=True)).uid == "uid-a"
+
+
 @each(STANDINGS)
 async def test_an_open_run_is_ended_at_once(world: World, standing: str) -> None:
     worker = await world.worker()

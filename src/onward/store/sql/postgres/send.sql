@@ -11,18 +11,18 @@ WITH patience AS MATERIALIZED (
 ), given AS (
     SELECT g.* FROM patience, unnest(
         :target::text[], :message::text[], :kind::text[], :name::text[], :payload::bytea[],
-        :stirs::text[]) WITH ORDINALITY
-    AS g (target, message, kind, name, payload, stirs, place)
+        :stirs::text[], :by_uid::bigint[]) WITH ORDINALITY
+    AS g (target, message, kind, name, payload, stirs, by_uid, place)
 ), aimed AS (
     SELECT g.*, coalesce(t.uid, r.uid) AS uid, coalesce(t.state, r.state) AS state, i.seq AS there
     FROM given g, LATERAL (
         SELECT * FROM (
-            SELECT uid, id, newest, state, link, follows FROM onward_run
-            WHERE namespace = :namespace::text AND uid = g.target
+            SELECT uid, id, newest, state, link, follows, 1 AS rank FROM onward_run
+            WHERE namespace = :namespace::text AND id = g.target AND newest = 1 AND g.by_uid = 0
             UNION ALL
-            SELECT uid, id, newest, state, link, follows FROM onward_run
-            WHERE namespace = :namespace::text AND id = g.target AND newest = 1) x
-        LIMIT 1) r
+            SELECT uid, id, newest, state, link, follows, 2 AS rank FROM onward_run
+            WHERE namespace = :namespace::text AND uid = g.target) x
+        ORDER BY rank LIMIT 1) r
     LEFT JOIN LATERAL (
         SELECT uid, state, link, follows FROM onward_run
         WHERE namespace = :namespace::text AND id = r.id AND newest = 1

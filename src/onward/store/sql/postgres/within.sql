@@ -24,8 +24,9 @@ SELECT pg_notify(:channel, 'queue:' || :queue) WHERE pg_notification_queue_usage
 -- Whoever works for the queue of the run sweeps up the message.
 SELECT pg_notify(:channel, 'queue:' || queue)
 FROM (
-    SELECT queue FROM onward_run WHERE namespace = :namespace AND uid = :target
+    SELECT queue, 1 AS rank FROM onward_run
+    WHERE namespace = :namespace AND id = :target AND newest = 1
     UNION ALL
-    SELECT queue FROM onward_run WHERE namespace = :namespace AND id = :target AND newest = 1
-    LIMIT 1) AS target
+    SELECT queue, 2 AS rank FROM onward_run WHERE namespace = :namespace AND uid = :target
+    ORDER BY rank LIMIT 1) AS target
 WHERE pg_notification_queue_usage() < 0.5;
