@@ -1,4 +1,4 @@
-"""Plays the body of `test_schedules` in a process of its own: rows in, rows and result out."""
+"""Plays a body of `test_schedules` in a process of its own: rows in, rows and result out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import sys
 
 from tests.runtime.stage import Stage, as_json, from_json
-from tests.runtime.test_schedules import body
+from tests.runtime.test_schedules import BODIES
 
 
 def main() -> None:
     history = [from_json(cells) for cells in json.load(sys.stdin)]
-    story = Stage(body, int(sys.argv[1]), history).play()
+    story = Stage(BODIES[sys.argv[2]], int(sys.argv[1]), history).play()
     told = {
         "rows": [as_json(row) for row in story.rows],
         "performed": story.performed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward import sleep, step
+from onward import now, random, sleep, step, uuid
 from tests.pythons import makes_environments, pythons
 from tests.runtime.stage import Stage, Story, as_json, from_json
 
@@ -84,6 +85,38 @@ EXPECTED = {
 }
 
 
+@step
+async def note(text: str) -> str:
+    return text
+
+
+async def clean_up(n: int) -> None:
+    try:
+        await sleep("1h")
+    finally:
+        await note(f"{n} {uuid()}")
+
+
+async def feeding() -> list[str]:
+    """Give steps what must be the same in every replay: time, draws, names and sets of tasks."""
+    found = [await note(f"{now()} {uuid()} {random().random()}")]
+    tasks = {asyncio.create_task(branch(n)) for n in range(6)}
+    while tasks:
+        done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        found += [await note(f"{task.get_name()} {task.result()} {now()}") for task in done]
+    done, _ = await asyncio.wait([asyncio.create_task(double(n)) for n in range(6)])
+    found += [await note(f"{task.result()} {uuid()}") for task in done]
+    with contextlib.suppress(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            for n in range(4):
+                group.create_task(clean_up(n))
+            await fail("on purpose")
+    return [*found, await note(f"{now()} {uuid()} {random().random()}")]
+
+
+BODIES = {"body": body, "feeding": feeding}
+
+
 def outcomes(story: Story) -> dict[str, tuple[str, str | None, bytes | None]]:
     """Return what every identity stands for; when a timer went off is not part of it."""
     found = story.identities()
@@ -104,11 +137,12 @@ def test_200_random_schedules_give_one_identity_map_and_one_result() -> None:
     assert len(orders) > SCHEDULES / 2  # the schedules did differ
 
 
+@pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(10))
-def test_a_full_replay_runs_no_step_and_writes_nothing(seed: int) -> None:
-    live = Stage(body, seed).play()
+def test_a_full_replay_runs_no_step_and_writes_nothing(seed: int, name: str) -> None:
+    live = Stage(BODIES[name], seed).play()
 
-    again = Stage(body, seed + 1000, live.rows).play()
+    again = Stage(BODIES[name], seed + 1000, live.rows).play()
 
     assert again.performed == []
     assert again.result == live.result
@@ -129,10 +163,26 @@ def test_every_prefix_of_a_history_is_gone_on_with_to_the_same_calls_and_results
         assert not {row.identity for row in kept} & set(story.performed)
 
 
-def test_each_step_is_done_once_however_often_the_run_is_evicted() -> None:
-    story = Stage(body, seed=3, evict=1.0).play()
+@pytest.mark.parametrize("seed", range(4))
+def test_every_prefix_of_what_a_body_gave_to_steps_is_replayed_without_a_difference(
+    seed: int,
+) -> None:
+    whole = Stage(feeding, seed).play().closed()
 
-    assert story.result == EXPECTED
+    for length in range(len(whole)):
+        kept = whole[:length]
+        story = Stage(feeding, seed * 100 + length, kept).play()
+        assert story.state == "succeeded", f"prefix of {length}"
+        assert story.closed()[:length] == kept
+        assert not {row.identity for row in kept} & set(story.performed)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_each_step_is_done_once_however_often_the_run_is_evicted(name: str) -> None:
+    story = Stage(BODIES[name], seed=3, evict=1.0).play()
+
+    assert story.state == "succeeded"
+    assert name == "feeding" or story.result == EXPECTED
     steps = [row.identity for row in story.closed() if row.kind == "step"]
     assert sorted(story.performed) == sorted(steps)
 
@@ -170,10 +220,22 @@ def test_all_pythons_here_name_the_same_calls() -> None:
     assert all(outcomes(story) == outcomes(stories[0]) for story in stories)
 
 
-def play_elsewhere(python: Path, seed: int, history: list[RecordRow], hash_seed: int) -> Story:
-    """Play the body with another interpreter and hash seed."""
+@makes_environments
+def test_sets_of_tasks_have_one_order_on_all_pythons_here() -> None:
+    oldest, *others = pythons()
+    live = play_elsewhere(oldest, 7, [], 0, "feeding")
+
+    for python in others:
+        again = play_elsewhere(python, 8, live.rows, 1, "feeding")
+        assert (again.state, again.performed, again.rows) == ("succeeded", [], live.rows)
+
+
+def play_elsewhere(
+    python: Path, seed: int, history: list[RecordRow], hash_seed: int, name: str = "body"
+) -> Story:
+    """Play a body with another interpreter and hash seed."""
     done = subprocess.run(
-        [python, "-m", "tests.runtime.elsewhere", str(seed)],
+        [python, "-m", "tests.runtime.elsewhere", str(seed), name],
         input=json.dumps([as_json(row) for row in history]),
         capture_output=True,
         text=True,

@@ -217,7 +217,7 @@ class Body:
         if not are_immutable(arguments):
             # The step must not be able to change what the body holds: on replay it would not.
             arguments = definition.shape.decode(bound.payload())
-        future = self._loop.create_future()
+        future = self._loop.create_call_future()
         call = StepCall(definition, future, bound.fingerprint(), arguments)
         return self._await(call, key, compare=definition.compare)
 
@@ -226,7 +226,7 @@ class Body:
     ) -> asyncio.Future[Any]:
         routed = RoutedStepCall(
             definition.name,
-            self._loop.create_future(),
+            self._loop.create_call_future(),
             definition.shape.decode_result,
             start=start,
             asked_at=self._loop.now,
@@ -238,7 +238,7 @@ class Body:
     def signal(self, name: str, decoder: Decoder, timeout: Duration | None) -> asyncio.Future[Any]:
         """Ask for a signal."""
         due = None if timeout is None else self._loop.now + timeout
-        future = self._await(SignalCall(name, self._loop.create_future(), decoder, due), None)
+        future = self._await(SignalCall(name, self._loop.create_call_future(), decoder, due), None)
         self._hand_on_stray()
         return future
 
@@ -252,7 +252,7 @@ class Body:
         """Ask for an effect."""
         self.names.check("effect", definition.name, definition.fn)
         bound = definition.shape.bind(args, kwargs)
-        future = self._loop.create_future()
+        future = self._loop.create_call_future()
         call = EffectCall(definition, future, pack(bound.payload()), bound.fingerprint())
         return self._await(call, key)
 
@@ -269,13 +269,13 @@ class Body:
 
         Without `compare` it is a part of some work, which later code may leave out.
         """
-        future, made = self._loop.create_future(), ChildCall if compare else PartCall
+        future, made = self._loop.create_call_future(), ChildCall if compare else PartCall
         call = made(name, future, decoder, start=start, asked_at=self._loop.now)
         return self._await(call, key, compare=compare)
 
     def start_run(self, name: str, start: NewRun, on_conflict: str) -> asyncio.Future[Any]:
         """Ask that another run is started, and for nothing but its ids."""
-        call = StartCall(name, self._loop.create_future(), start, self._loop.now, on_conflict)
+        call = StartCall(name, self._loop.create_call_future(), start, self._loop.now, on_conflict)
         return self._await(call, None)
 
     def result_of(
@@ -284,7 +284,7 @@ class Body:
         """Ask for the result of a run that was started before, maybe by an earlier attempt."""
         call = ChildCall(
             name,
-            self._loop.create_future(),
+            self._loop.create_call_future(),
             decoder,
             child=child,
             started_by=started_by,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from onward.core.instant import duration
 from onward.core.replay import ROOT
 from onward.errors import NotInBody
+from onward.runtime.body.futures import RunFuture, RunTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -134,6 +135,8 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         # In the order made, which a set would not keep: who is cancelled first decides what a body
         # does next, and must be the same in every replay. Parents come before their children.
         self.tasks: dict[asyncio.Task[Any], None] = {}
+        # Counted apart, for asyncio makes futures and tasks of its own, in each Python others.
+        self._tasks_made = self._others_made = 0
 
     # --- from outside ---------------------------------------------------------------------------
 
@@ -141,7 +144,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         """Start the body itself, which is the root of all branches."""
         if context.get(branch_now, ROOT) != ROOT:
             context.run(branch_now.set, ROOT)
-        return self._task(body, None, context)
+        return self._task(body, None, context, self._number_task())
 
     def set_time(self, now: Instant) -> None:
         """Let it be `now` for the body, until the run is told something else."""
@@ -226,7 +229,23 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
+        future: asyncio.Future[Any] = RunFuture(self._number_other(), loop=self)
+        return future
+
+    def create_call_future(self) -> asyncio.Future[Any]:
+        """Return a future for a durable call, which no code outside of Onward can put into a set.
+
+        It is an ordinary one: asyncio awaits these faster.
+        """
         return asyncio.Future(loop=self)
+
+    def _number_task(self) -> int:
+        self._tasks_made += 1
+        return self._tasks_made
+
+    def _number_other(self) -> int:
+        self._others_made += 1
+        return self._others_made
 
     def create_task(
         self,
@@ -251,15 +270,24 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
                 "starts them in an order that differs from run to run",
                 "Use onward.as_completed, or pass tasks",
             )
-        seed = name or _name_given()
-        path = parent if maker == "wait_for" else self._name_branch(parent, seed)
+        if maker == "wait_for":
+            path, number = parent, self._number_other()
+        else:
+            path, number = self._name_branch(parent, name or _name_given()), self._number_task()
         context.run(branch_now.set, path)
-        return self._task(coro, name, context, **options)
+        return self._task(coro, name, context, number, **options)
 
     def _task(
-        self, coro: Coroutine[Any, Any, T], name: str | None, context: Context, **options: Any
+        self,
+        coro: Coroutine[Any, Any, T],
+        name: str | None,
+        context: Context,
+        number: int,
+        **options: Any,
     ) -> asyncio.Task[T]:
-        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context, **options)
+        task: asyncio.Task[T] = RunTask(
+            number, coro, loop=self, name=name, context=context, **options
+        )
         self.tasks[task] = None
         task.add_done_callback(self._forget)
         return task
