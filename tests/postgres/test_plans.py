@@ -21,7 +21,7 @@ SHARED = {
     "drop_lease", "edit_record", "end_followed", "follow_data", "follow_run", "insert_mark",
     "insert_run", "insert_run_data", "keep_end", "keep_progress", "last_position", "lease_here",
     "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "release_deliveries",
-    "renew_lease", "run_by_id", "run_by_uid", "run_end", "set_limit", "stir", "stop_run",
+    "renew_lease", "run_by_uid", "run_end", "set_limit", "started_run", "stir", "stop_run",
     "take_lease", "target_seen", "tied_children", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)

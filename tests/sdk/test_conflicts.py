@@ -89,9 +89,9 @@ async def test_other_arguments_are_a_conflict_unless_they_replace(
     async with app:
         await app.start(visit.options(id="v"), "ada")
 
-        with pytest.raises(Conflict, match="other arguments"):
+        with pytest.raises(Conflict, match="different arguments"):
             await app.start(visit.options(id="v", on_conflict=policy), "bob")
-        with pytest.raises(Conflict, match="other workflow"):
+        with pytest.raises(Conflict, match="a different workflow"):
             await app.start(guest.options(id="v", on_conflict=policy), "ada")
 
 

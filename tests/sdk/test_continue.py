@@ -10,7 +10,7 @@ import pytest
 
 import onward
 from onward import App, Signal, step, workflow
-from onward.errors import RunCancelled, RunFailed
+from onward.errors import Conflict, RunCancelled, RunFailed
 from tests.sdk.watching import FALSY, ends, until, until_state, working
 
 item = Signal("item", int)
@@ -44,6 +44,31 @@ async def test_the_first_handle_gives_the_last_result(app: App) -> None:
         first = await app._store.run(run.uid)
         assert (first.state, first.reason) == ("succeeded", "continued")
         assert len(await app.runs()) == 4
+
+
+@workflow
+async def poll(n: int) -> None:
+    await (item.wait() if n % 2 else onward.sleep(0))
+    onward.continue_as_new(n + 1)
+
+
+async def test_a_start_repeated_after_the_run_was_continued_is_the_same_start(app: App) -> None:
+    async with working(app):
+        first = await app.start(poll.options(id="p"), 0)
+        await until_state(first, "waiting")
+
+        again = await app.start(poll.options(id="p"), 0)
+
+        assert again.uid == (await app.get("p")).uid != first.uid
+        with pytest.raises(Conflict, match="it is waiting"):
+            await app.start(poll.options(id="p", on_conflict="reject"), 0)
+        with pytest.raises(Conflict, match="different arguments"):  # those of the newest
+            await app.start(poll.options(id="p"), 1)
+        replaced = await app.start(poll.options(id="p", on_conflict="replace"), 7)
+        await until_state(replaced, "waiting")
+        assert (await app.start(poll.options(id="p"), 7)).uid == replaced.uid
+        with pytest.raises(Conflict, match="different arguments"):
+            await app.start(poll.options(id="p"), 0)
 
 
 async def test_a_run_goes_on_a_thousand_times(app: App, url: str) -> None:

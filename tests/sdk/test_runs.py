@@ -67,9 +67,9 @@ async def test_an_id_with_other_arguments_is_a_conflict(app: App) -> None:
     async with app:
         await app.start(total.options(id="sum"), [1, 2])
 
-        with pytest.raises(Conflict, match="other arguments"):
+        with pytest.raises(Conflict, match="different arguments"):
             await app.start(total.options(id="sum"), [1, 3])
-        with pytest.raises(Conflict, match="other workflow"):
+        with pytest.raises(Conflict, match="a different workflow"):
             await app.start(echo.options(id="sum"), 1)
 
 

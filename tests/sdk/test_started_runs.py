@@ -237,7 +237,7 @@ async def test_an_id_that_is_taken_may_be_a_conflict(app: App) -> None:
 async def test_an_id_with_other_arguments_is_a_conflict_in_a_body(app: App) -> None:
     async with app, app.worker():
         await app.run(give.options(id="shared"), 2)
-        assert "other arguments" in await app.run(start_shared, "return")
+        assert "different arguments" in await app.run(start_shared, "return")
 
 
 @workflow

@@ -116,9 +116,9 @@ async def test_a_conflict_is_told_and_the_transaction_goes_on(
         async with transaction(place, commit=True) as theirs:
             within = app.within(theirs.connection)
             same = await within.start(serve.options(id="table-1"), 1)
-            with pytest.raises(Conflict, match="other arguments"):
+            with pytest.raises(Conflict, match="different arguments"):
                 await within.start(serve.options(id="table-1"), 2)
-            with pytest.raises(Conflict, match="other workflow"):
+            with pytest.raises(Conflict, match="a different workflow"):
                 await within.start(collect_orders.options(id="table-1"), 1)
             with pytest.raises(Conflict, match="it is ready"):
                 await within.start(serve.options(id="table-1", on_conflict="reject"), 1)

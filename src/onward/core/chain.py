@@ -88,6 +88,14 @@ def follow(
     return Moved(run)
 
 
+def is_same_start(link: Link) -> bool:
+    """Return whether the new run goes on with what the start of the old one began.
+
+    Then that start, repeated, means the new run, whatever arguments this one has.
+    """
+    return link is not Link.REPLACE
+
+
 def origin(link: Link, old: str, old_origin: str | None) -> str | None:
     """Return what the effect keys of the new run are made of; None: of its own uid.
 

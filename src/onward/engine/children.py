@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.chain import Link
 from onward.core.run import TERMINAL, RunState
 from onward.engine.starting import ask_to_end, check_started
-from onward.errors import Conflict, NotFound
+from onward.errors import Conflict
 from onward.store.runs.replacing import replace
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ async def start_beside(store: Store, run: NewRun, on_conflict: str) -> Started |
     Raises:
         Conflict: the id belongs to another run that may not stand for this one.
     """
-    started = await _start(store, run)
+    started = await store.start(run)
     if started.created or on_conflict != "replace":
         return check_started(run, started, on_conflict)
     if not await ask_to_end(store, started.uid):
@@ -40,7 +40,7 @@ async def start_child(store: Store, run: NewRun) -> Started | None:
     Raises:
         Conflict: the id belongs to another run.
     """
-    started = await _start(store, run)
+    started = await store.start(run)
     if started.created:
         return started
     other = await store.run(started.uid)
@@ -59,18 +59,6 @@ async def end_of(store: Store, uid: str) -> RunEnd | None:
     while end.follower is not None and end.follower_link != Link.REPLACE:
         end = await store.end(end.follower)
     return end if end.state in TERMINAL else None
-
-
-async def _start(store: Store, run: NewRun) -> Started:
-    started = await store.start(run)
-    if started.created or started.uid == run.uid:
-        return started._replace(created=True)
-    try:
-        ours = await store.run(run.uid)
-    except NotFound:
-        return started
-    # It was started before, and has been followed since.
-    return started._replace(uid=ours.uid, created=True)
 
 
 async def _in_place_of(store: Store, old: str, run: NewRun) -> Started | None:

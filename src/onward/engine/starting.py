@@ -51,6 +51,8 @@ class StartOptions:
 async def start(store: Store, run: NewRun, on_conflict: str = "return") -> Started:
     """Start a run, or find the one that has the id.
 
+    A run that was retried, forked in place or continued since is still the same start.
+
     With "replace" the one that has the id is cancelled first, and the new one starts when it is
     over.
 
@@ -75,9 +77,10 @@ def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
     """
     if started.created:
         return started
-    if (started.name, started.args_hash) != (run.name, run.args_hash):
-        what = "arguments" if started.name == run.name else f"workflow ({started.name})"
-        raise Conflict(run.id, f"it was started with other {what}")
+    if (started.name, started.start_hash) != (run.name, run.args_hash):
+        is_same = started.name == run.name
+        what = "different arguments" if is_same else f"a different workflow ({started.name})"
+        raise Conflict(run.id, f"it was started with {what}")
     if on_conflict == "reject":
         raise Conflict(run.id, f"it is {started.state}")
     return started

@@ -332,12 +332,15 @@ class NotesRow(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The answer to a start: the run that has the id now, and whether this start made it."""
+    """The answer to a start: the run that it made or, if another has the id, the newest of that id.
+
+    `start_hash` is the hash of the arguments of the start that began the run's chain.
+    """
 
     uid: str
     created: bool
     name: str
-    args_hash: str
+    start_hash: str
     state: str
 
 

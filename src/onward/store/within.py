@@ -60,11 +60,11 @@ class Within:
             await self._fetch(caller, "insert_run_data", run._asdict())
             await self._hint(caller, "hint_start", queue=run.queue)
             return Started(run.uid, True, run.name, run.args_hash, made[0][0])  # noqa: FBT003
-        there = await self._fetch(caller, "run_by_id", {"id": run.id})
+        there = await self._fetch(caller, "started_run", {"uid": run.uid, "id": run.id})
         if not there:
             raise Unavailable(f"run {run.id!r}", "was there, and is not any more")
-        uid, name, args_hash, state = there[0]
-        return Started(uid, uid == run.uid, name, args_hash, state)
+        uid, name, start_hash, state, _ = there[0]
+        return Started(uid, uid == run.uid, name, start_hash, state)
 
     async def state(self, target: str) -> str | None:
         """Return the state of the run of this id or else uid, if the caller's transaction sees one.

@@ -55,7 +55,7 @@ CHOSEN = {
     ),
     "flowing": "onward_run USING INDEX onward_run_flowing (namespace=? AND flow_key=?)",
     "ripen": "onward_run USING INDEX onward_run_flow_due (namespace=? AND due<?)",
-    "run_by_id": "r USING INDEX onward_run_newest (namespace=? AND id=?)",
+    "started_run": "onward_run USING INDEX onward_run_newest (namespace=? AND id=?)",
     "all_notes": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "list_family": "r USING COVERING INDEX onward_run_parent (namespace=? AND parent=?)",
     "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",

@@ -172,12 +172,12 @@ async def start(tx: PostgresTx, runs: Sequence[NewRun]) -> list[Started]:
     for _ in range(_TRIES):
         rows = await tx.fetch("start", **_columns("", NewRun._fields, asked))
         by_uid = {run.uid: run for run in asked}
-        for uid, made, there, name, args_hash, state in rows:
+        for uid, made, there, name, start_hash, state in rows:
             if made:
                 run = by_uid[uid]
                 answers[uid] = Started(uid, True, run.name, run.args_hash, made)  # noqa: FBT003
             elif there is not None:
-                answers[uid] = Started(there, there == uid, name, args_hash, state)
+                answers[uid] = Started(there, there == uid, name, start_hash, state)
         # Neither made nor seen: another start of that id came in between, and is there now.
         asked = [run for run in asked if run.uid not in answers]
         if not asked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onward.core.chain import Carried, Link, carried, origin
+from onward.core.chain import Carried, Link, carried, is_same_start, origin
 from onward.core.chain import follow as decide
 from onward.core.decision import Moved, Refused
 from onward.core.run import TERMINAL, Reason, Run, RunState
@@ -187,6 +187,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         args_hash=wish.args_hash,
         attributes=wish.attributes,
         keeps_attributes=int(Carried.ATTRIBUTES in takes),
+        same_start=int(wish.id is None and is_same_start(link)),
         **both,
     )
     await tx.fetch("copy_records", cut=cut, **both)

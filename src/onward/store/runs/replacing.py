@@ -30,6 +30,5 @@ async def _replace(tx: Tx, old: str, run: NewRun) -> Started:
         [made] = await tx.fetch("insert_run", **given)
         await tx.fetch("insert_run_data", **given)
         return Started(run.uid, True, run.name, run.args_hash, made[0])  # noqa: FBT003
-    [found] = await tx.fetch("run_by_id", id=run.id)
-    uid, name, args_hash, state = found
-    return Started(uid, uid == run.uid, name, args_hash, state)
+    [found] = await tx.fetch("started_run", uid=run.uid, id=run.id)
+    return Started(found[0], found[0] == run.uid, *found[1:4])

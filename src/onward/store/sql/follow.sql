@@ -41,9 +41,13 @@ ON CONFLICT DO NOTHING
 RETURNING state, queue;
 
 -- name: follow_data
-INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
+-- A fork under another id, and what replaces a run, is a start of its own.
+INSERT INTO onward_run_data (
+    namespace, uid, input, args_hash, start_hash, trace, retry, attributes)
 SELECT namespace, CAST(:new_uid AS TEXT), coalesce(:input, input),
-       coalesce(CAST(:args_hash AS TEXT), args_hash), trace, retry,
+       coalesce(CAST(:args_hash AS TEXT), args_hash),
+       CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(start_hash, args_hash) END,
+       trace, retry,
        CASE WHEN CAST(:keeps_attributes AS BIGINT) = 1 THEN coalesce(:attributes, attributes)
             ELSE :attributes END
 FROM onward_run_data WHERE namespace = :namespace AND uid = :old;

@@ -24,11 +24,17 @@ RETURNING state;
 INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
 VALUES (:namespace, :uid, :input, :args_hash, :trace, :retry, :attributes);
 
--- name: run_by_id
-SELECT r.uid, r.name, (SELECT d.args_hash FROM onward_run_data d
-                       WHERE d.namespace = r.namespace AND d.uid = r.uid), r.state
-FROM onward_run r
-WHERE r.namespace = :namespace AND r.id = :id AND r.newest = 1;
+-- name: started_run
+-- The run that this very start made, whatever follows it, or else the one that has the id; with the
+-- hash of the arguments with which its chain was started.
+SELECT r.uid, r.name, (SELECT coalesce(d.start_hash, d.args_hash) FROM onward_run_data d
+                       WHERE d.namespace = r.namespace AND d.uid = r.uid), r.state, r.rank
+FROM (SELECT namespace, uid, name, state, 1 AS rank FROM onward_run
+      WHERE namespace = :namespace AND uid = :uid
+      UNION ALL
+      SELECT namespace, uid, name, state, 2 AS rank FROM onward_run
+      WHERE namespace = :namespace AND id = :id AND newest = 1) r
+ORDER BY r.rank LIMIT 1;
 
 -- name: insert_mark
 INSERT INTO onward_mark (namespace, message, target, kind, name, payload, stirs, created_at)

@@ -138,9 +138,9 @@ async def start(tx: SqliteTx, runs: Sequence[NewRun]) -> list[Started]:
     """Start runs that are not there yet."""
     answers = []
     for run in runs:
-        created = _insert_run(tx, run)
-        [found] = tx.rows("run_by_id", id=run.id)
-        answers.append(Started(found[0], created or found[0] == run.uid, *found[1:]))
+        _insert_run(tx, run)
+        [found] = tx.rows("started_run", uid=run.uid, id=run.id)
+        answers.append(Started(found[0], found[0] == run.uid, *found[1:4]))
     return answers
 
 

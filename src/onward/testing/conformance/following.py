@@ -65,6 +65,53 @@ async def test_a_retry_is_the_old_run_again(world: World) -> None:
     assert (again.trace, again.retry, again.attributes) == ("t", "r", b"j{}")
 
 
+STARTED_BY_FIRST = {"retry_of": True, "forked_from": True, "replaces": False}
+
+
+@each(STARTED_BY_FIRST)
+async def test_a_start_is_recognised_when_other_runs_follow_its_own(
+    world: World, link: str
+) -> None:
+    worker = await world.worker()
+    await a_failed_run(worker)
+    wish = Following("uid-a", "uid-next", link, 0, input=b"j[2]", args_hash="hash-of-2")
+    await worker.store.follow(wish)
+    await worker.store.stop("uid-next", state="failed", reason="logic")
+    await worker.store.follow(Following("uid-next", "uid-last", "retry_of"))
+
+    same = await worker.store.start(a_run("a"))
+    again = await worker.store.start(a_run("a")._replace(uid="uid-again"))
+
+    assert (same.uid, same.created, same.start_hash) == ("uid-a", True, "hash-of-1")
+    assert (again.uid, again.created) == ("uid-last", False)
+    assert again.start_hash == ("hash-of-1" if STARTED_BY_FIRST[link] else "hash-of-2")
+
+
+async def test_a_continued_run_is_recognised_by_the_start_of_the_first(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    wish = owned(run, worker, "continued_from", CONTINUED)
+    await worker.store.follow(wish._replace(input=b"j[2]", args_hash="hash-of-2"))
+
+    again = await worker.store.start(a_run("a")._replace(uid="uid-again"))
+
+    assert (again.uid, again.created, again.start_hash) == ("uid-next", False, "hash-of-1")
+    assert (await worker.store.end("uid-next")).args_hash == "hash-of-2"
+
+
+async def test_a_fork_beside_a_run_is_a_start_of_its_own(world: World) -> None:
+    worker = await world.worker()
+    await a_failed_run(worker)
+    await worker.store.follow(Following("uid-a", "uid-next", "forked_from", id="b"))
+    await worker.store.stop("uid-next", state="failed", reason="logic")
+    wish = Following("uid-next", "uid-last", "retry_of", 0, input=b"j[2]", args_hash="hash-of-2")
+    await worker.store.follow(wish)
+
+    again = await worker.store.start(a_run("b"))
+
+    assert (again.uid, again.start_hash) == ("uid-last", "hash-of-1")
+
+
 async def test_the_old_run_stays_as_it_is_but_is_not_the_newest(world: World) -> None:
     worker = await world.worker()
     run = await a_failed_run(worker)

@@ -73,7 +73,7 @@ async def test_a_start_with_other_arguments_is_told_the_ones_that_stand(world: W
 
     answer = await store.start(other)
 
-    assert (answer.created, answer.name, answer.args_hash) == (False, "greet", "hash-of-1")
+    assert (answer.created, answer.name, answer.start_hash) == (False, "greet", "hash-of-1")
 
 
 async def test_a_repeated_start_is_told_that_it_made_the_run(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_two_starts_of_one_id_in_one_batch_make_one_run(world: World) -> N
 
     assert (first.created, second.created) in ((True, False), (False, True))
     assert first[0::2] == second[0::2]  # the same run's uid, name and state
-    assert first.args_hash == second.args_hash == ("hash-of-1" if first.created else "hash-of-2")
+    assert first.start_hash == second.start_hash == ("hash-of-1" if first.created else "hash-of-2")
     assert await store.counts() == {"ready": 1}
 
 

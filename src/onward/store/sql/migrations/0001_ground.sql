@@ -112,13 +112,16 @@ CREATE TABLE onward_flow (
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
 
--- `culprit` is the call whose error ended the run; `attributes` are those it began with; `retry` is
--- how it is to be retried as a whole.
+-- `start_hash` is the `args_hash` of the start that began the chain (null: of this run), so that the
+-- start is recognised when it is repeated after the run was continued. `culprit` is the call whose
+-- error ended the run; `attributes` are those it began with; `retry` is how it is to be retried as a
+-- whole.
 CREATE TABLE onward_run_data (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
     input BLOB NOT NULL,
     args_hash TEXT NOT NULL,
+    start_hash TEXT,
     result BLOB,
     error BLOB,
     culprit TEXT,

@@ -1,5 +1,6 @@
 -- name: start
--- Many starts in one trip. A run that is there already is left alone; the answer tells both.
+-- Many starts in one trip. A run that is there already is left alone; the answer tells both: see
+-- `started_run`.
 -- A run that appeared between the snapshot and the insert is in neither: the caller asks again.
 -- Nothing here waits for anybody but a stranger who started a run of the same id in a transaction
 -- that is still open, and that may take long: whoever meets one is told soon.
@@ -35,12 +36,18 @@ WITH patience AS MATERIALIZED (
     SELECT :namespace::text, g.uid, g.input, g.args_hash, g.trace, g.retry, g.attributes
     FROM given g JOIN made m ON m.uid = g.uid
 )
-SELECT g.uid, m.state, r.uid, r.name, d.args_hash, r.state
+SELECT g.uid, m.state, r.uid, r.name, d.start_hash, r.state
 FROM given g
 LEFT JOIN made m ON m.uid = g.uid
 LEFT JOIN LATERAL (
-    SELECT uid, name, state FROM onward_run
-    WHERE namespace = :namespace::text AND id = g.id AND newest = 1 LIMIT 1) r ON true
+    SELECT * FROM (
+        SELECT uid, name, state, 1 AS rank FROM onward_run
+        WHERE namespace = :namespace::text AND uid = g.uid
+        UNION ALL
+        SELECT uid, name, state, 2 AS rank FROM onward_run
+        WHERE namespace = :namespace::text AND id = g.id AND newest = 1) x
+    WHERE m.uid IS NULL
+    ORDER BY rank LIMIT 1) r ON true
 LEFT JOIN LATERAL (
-    SELECT args_hash FROM onward_run_data
+    SELECT coalesce(start_hash, args_hash) AS start_hash FROM onward_run_data
     WHERE namespace = :namespace::text AND uid = r.uid LIMIT 1) d ON true;
