@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onward.core.run import Reason, RunState
 from onward.telemetry.events import emit, name_of, where_of
+from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import RunScope
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ class AttentionLine:
                 if self._task is not None and self._task.cancelling():
                     raise  # the app closes
                 _failed(item, error)  # the callback's own: something that it waited for
-            except Exception as error:  # noqa: BLE001 - the next one is to be told nevertheless
+            except BaseException as error:  # noqa: BLE001 - the next one is to be told nevertheless
+                raise_interrupt(error)
                 _failed(item, error)
 
     async def _call(self, item: Attention) -> None:

@@ -12,6 +12,7 @@ import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.errors import OnwardError
+from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import NOWHERE
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def emit(event: str, scope: Scope | None = None, **facts: object) -> None:
     fields = {**(NOWHERE if scope is None else scope.fields()), **facts}
     try:
         logger.log(level, text, fields, extra={"event": event, **fields}, stacklevel=2)
-    except Exception:  # noqa: BLE001 - a filter of the user's failed: that must not end a run
+    except BaseException as error:  # noqa: BLE001 - a filter of the user's failed: that must not end a run
+        raise_interrupt(error)
         if logging.raiseExceptions:
             traceback.print_exc()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from onward.telemetry.events import emit, name_of, where_of
+from onward.telemetry.interrupts import is_interrupt
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,7 +18,7 @@ class Guard:
     def __init__(self) -> None:
         self._told: set[str] = set()
 
-    def failed(self, call: str, error: Exception) -> None:
+    def failed(self, call: str, error: BaseException) -> None:
         """Log that a call failed, unless it has before."""
         if call not in self._told:
             self._told.add(call)
@@ -45,7 +47,7 @@ class Harmless:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Exception):
+        if error is None or isinstance(error, asyncio.CancelledError) or is_interrupt(error):
             return False
         self._guard.failed(self._call, error)
         return True

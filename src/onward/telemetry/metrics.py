@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from onward.errors import BadInput
+from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +105,8 @@ def _harmless(measure: Callable[..., None], name: str, guard: Guard) -> Callable
     def safely(**facts: Any) -> None:
         try:
             measure(**facts)
-        except Exception as error:  # noqa: BLE001 - what the user counts with must not end a run
+        except BaseException as error:  # noqa: BLE001 - what the user counts with must not end a run
+            raise_interrupt(error)
             guard.failed(name, error)
 
     return safely

@@ -10,6 +10,7 @@ from onward.core.run import TERMINAL
 from onward.telemetry.attention import AttentionLine, attention, calls_for_attention
 from onward.telemetry.events import EVENTS, emit, name_of
 from onward.telemetry.guard import Guard
+from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.metrics import made_safe
 from onward.telemetry.observer import Observer, Starting
 from onward.telemetry.scope import RunScope
@@ -303,5 +304,6 @@ def _step_event(outcome: StepOutcome, *, retrying: bool) -> str:
 def _told(error: BaseException | None) -> str:
     try:
         return "" if error is None else f"{name_of(error)}: {error}"
-    except Exception:  # noqa: BLE001 - an error of the user's that cannot even be shown
+    except BaseException as failed:  # noqa: BLE001 - an error of the user's that cannot even be shown
+        raise_interrupt(failed)
         return name_of(error)

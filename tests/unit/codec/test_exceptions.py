@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from onward.codec import Payload, StepFailed, UnknownTag, decode_error, encode_error, read_error
 from onward.errors import OnwardError, Undecodable
+from onward.telemetry.interrupts import traceable_interrupts
 
 
 def raised(error: BaseException) -> BaseException:
@@ -203,6 +205,12 @@ class Interrupted(Exception):
         raise KeyboardInterrupt
 
 
+class Signalled(Exception):
+    def __str__(self) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "never"
+
+
 class Odd(str):
     __slots__ = ()
 
@@ -235,7 +243,7 @@ Secretive: Any = type(
 )
 
 
-@pytest.mark.parametrize("kind", [Mute, Quitter])
+@pytest.mark.parametrize("kind", [Mute, Quitter, Interrupted])
 def test_an_exception_that_cannot_speak_is_stored(kind: type[Exception]) -> None:
     failed = back(raised(kind("x")))
 
@@ -244,8 +252,12 @@ def test_an_exception_that_cannot_speak_is_stored(kind: type[Exception]) -> None
 
 
 def test_an_interrupt_is_not_swallowed() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        encode_error(Interrupted())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with traceable_interrupts(), pytest.raises(KeyboardInterrupt):
+            encode_error(Signalled())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_message_of_a_strange_type_is_text() -> None:

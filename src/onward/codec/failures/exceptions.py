@@ -15,6 +15,7 @@ from onward.codec.failures.failure import Failure, StepFailed
 from onward.codec.failures.registry import registered_name, registered_type
 from onward.codec.payload import JSON, Payload, unknown_tag
 from onward.errors import Undecodable
+from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,9 +161,8 @@ def _safely(read: Callable[[], T], otherwise: T) -> T:
     """Return what user code gives, whatever it raises instead."""
     try:
         return read()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - even a SystemExit from a `__str__` must not hide the failure
+    except BaseException as error:  # noqa: BLE001 - even a SystemExit from a `__str__` must not hide the failure
+        raise_interrupt(error)
         return otherwise
 
 
@@ -191,7 +191,8 @@ def _revive_head(failure: Failure, deep: int) -> BaseException:
     if registered is not None:
         try:
             return registered.rebuild(failure.data)
-        except Exception:  # noqa: BLE001 - the type has changed since; what it was is still known
+        except BaseException as error:  # noqa: BLE001 - the type has changed since; what it was is still known
+            raise_interrupt(error)
             return StepFailed(failure.type, failure.message, failure.traceback)
     if failure.members and deep > 1:
         members = [_revive(member, deep - 1) for member in failure.members]

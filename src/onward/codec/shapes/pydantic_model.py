@@ -16,6 +16,7 @@ from onward.codec import document
 from onward.codec.shapes.plain import Anything
 from onward.codec.shapes.refusal import Misfit, Refused, key_step, mismatch, with_article
 from onward.codec.shapes.shape import ALL_KINDS, Kind, Shape
+from onward.telemetry.interrupts import raise_interrupt
 
 _PLAIN: Final = Anything()
 
@@ -50,7 +51,8 @@ class Model(Shape):
             raise
         except UnicodeEncodeError:
             raise document.surrogate(tree) from None
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything
+            raise_interrupt(error)
             raise self._not_inverse(f" ({type(error).__name__})") from None
         if not same:
             raise self._not_inverse("")
@@ -67,10 +69,11 @@ class Model(Shape):
         """Return the model that was written."""
         try:
             return self._validate(data)
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything
+            raise_interrupt(error)
             raise self._refused_by_model(error) from None
 
-    def _refused_by_model(self, error: Exception) -> Misfit:
+    def _refused_by_model(self, error: BaseException) -> Misfit:
         listed = getattr(error, "errors", None)
         if listed is None:
             return Misfit(f"was refused by {self.name} ({type(error).__name__})")

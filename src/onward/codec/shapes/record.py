@@ -24,6 +24,7 @@ from onward.codec.shapes.refusal import (
     mismatch,
 )
 from onward.codec.shapes.shape import Kind, Shape
+from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,7 +105,8 @@ class Record(Shape):
                 raise Misfit(f"lacks {field.name}")
         try:
             return self._build(lifted)
-        except Exception as error:  # noqa: BLE001 - a hook may raise anything
+        except BaseException as error:  # noqa: BLE001 - a hook may raise anything
+            raise_interrupt(error)
             raise Misfit(f"was refused by {self.name} ({type(error).__name__})") from None
 
 

@@ -24,6 +24,7 @@ from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.attempts.deadlines import Deadlines
 from onward.runtime.context import body_now, step_now
 from onward.telemetry.failpoints import failpoint
+from onward.telemetry.interrupts import is_interrupt
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ class Performer:
             else:
                 self._ended(attempt, "cancelled")
                 raise  # the body stopped waiting, or the worker stops: nothing is recorded
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome
+        except BaseException as error:
+            if ends_process(error, call):
+                raise
             self._failed(execution, call, attempt, error)
         else:
             if execution.is_wanted(call):
@@ -233,6 +234,16 @@ async def stopped_itself(execution: Execution, call: StepCall | EffectCall) -> b
     except asyncio.CancelledError:
         return False
     return execution.is_wanted(call)
+
+
+def ends_process(error: BaseException, call: StepCall | EffectCall) -> bool:
+    """Return whether an error is no outcome of user code: a signal, or the end of the interpreter.
+
+    The interpreter raises GeneratorExit in coroutines that it discards; no task runs them then.
+    """
+    if isinstance(error, GeneratorExit):
+        return call.task is None or asyncio.current_task(call.task.get_loop()) is not call.task
+    return is_interrupt(error)
 
 
 def _facts(error: BaseException) -> Failure:

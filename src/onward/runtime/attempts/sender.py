@@ -16,10 +16,11 @@ from onward.core.retry import failure
 from onward.engine.payloads import pack
 from onward.errors import NotApplied, TimedOut
 from onward.runtime.attempts.attempt import Attempt
-from onward.runtime.attempts.perform import stopped_itself
+from onward.runtime.attempts.perform import ends_process, stopped_itself
 from onward.runtime.body.effects import Applied, Sending, Unknown, sending_now
 from onward.runtime.context import body_now, step_now
 from onward.telemetry.events import emit, name_of
+from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ class Sender:
                 self._ended(attempt, "cancelled")
                 raise  # the worker stops: whoever takes the run over finds it in flight
             self._lost(execution, call, attempt, stopped)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - anything else says nothing about outside
+        except BaseException as error:
+            if ends_process(error, call):
+                raise
             self._lost(execution, call, attempt, error)
         else:
             self._returned(execution, call, attempt, result)
@@ -123,7 +124,8 @@ class Sender:
     ) -> None:
         try:
             kept = pack(call.definition.shape.encode_result(result))
-        except Exception as error:  # noqa: BLE001 - it happened, though its result cannot be kept
+        except BaseException as error:  # noqa: BLE001 - it happened, though its result cannot be kept
+            raise_interrupt(error)
             execution.ledger.returned(call, None, pack(encode_error(error)))
             self._ended(attempt, "failed", error)
         else:
@@ -211,9 +213,9 @@ class Sender:
             if not await stopped_itself(execution, call):
                 raise
             _unanswered(execution, call, name_of(stopped))
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - one that fails does not know
+        except BaseException as error:
+            if ends_process(error, call):
+                raise
             _unanswered(execution, call, name_of(error))
         execution.ledger.answered(call, answer, result)
 

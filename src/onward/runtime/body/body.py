@@ -45,7 +45,7 @@ from onward.runtime.body.children import (
 from onward.runtime.body.divergence import Place, place_now, place_of_wait
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.routing import step_run
-from onward.runtime.body.runloop import RunLoop, Stuck, branch_now
+from onward.runtime.body.runloop import Exited, RunLoop, Stuck, branch_now
 from onward.runtime.body.waits import Strays
 from onward.runtime.context import body_now
 from onward.telemetry.events import emit
@@ -399,14 +399,15 @@ class Body:
 
         Raises:
             Spinning: it did not come to rest.
+            Exited: a part of it exits, and the rest of it does not handle that.
         """
         self._is_begun = True
-        self._loop.drain()
+        self._drain()
         while self.diverged is None and not self.main.done():
             match self._replay.next():
                 case Deliver(record):
                     self._deliver(record)
-                    self._loop.drain()
+                    self._drain()
                 case Passed(record):
                     self.unread.append(record)  # it may still be asked for later
                 case Frontier(released):
@@ -417,6 +418,13 @@ class Body:
                     self.place = place or place_of_wait(self._loop.tasks)
                 case _:
                     return
+
+    def _drain(self) -> None:
+        try:
+            self._loop.drain()
+        except Exited:
+            if not self.main.done():  # or its own end is what counts
+                raise
 
     def _go_live(self, released: Sequence[Fresh | Resume]) -> None:
         """Do what had to wait until history was read: marks of changes come first."""

@@ -23,6 +23,7 @@ from onward.core.instant import duration
 from onward.core.replay import ROOT
 from onward.errors import NotInBody
 from onward.runtime.body.futures import RunFuture, RunTask
+from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -49,6 +50,18 @@ class Spinning(Exception):
 
 class Stuck(Exception):
     """A body waits for what nobody can bring it: there is no step, timer, signal or child."""
+
+
+class Exited(Exception):
+    """A callback, or a task that nothing awaits, raised what would end a process.
+
+    Attributes:
+        error: What it raised, such as a `SystemExit`.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 class Handle:
@@ -153,11 +166,25 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     def drain(self) -> None:
         """Run everything that is ready until nothing is.
 
+        Like asyncio, it goes on after a callback that fails.
+
         Raises:
             Spinning: it did not come to rest.
+            Exited: user code exits, and no other part of the body handles that.
         """
+        raised = self._drain()
+        for _, error in raised:
+            if isinstance(error, Exception):
+                raise error
+        for task, error in raised:
+            if task is None or task._log_traceback:  # nothing has retrieved it
+                raise Exited(error)
+
+    def _drain(self) -> list[tuple[asyncio.Task[Any] | None, BaseException]]:
+        """Run everything that is ready; return what callbacks and tasks that exit have raised."""
+        raised: list[tuple[asyncio.Task[Any] | None, BaseException]] = []
         if not self._ready:
-            return
+            return raised
         host = asyncio.events._get_running_loop()
         hooks = sys.get_asyncgen_hooks()
         asyncio.events._set_running_loop(self)
@@ -167,7 +194,11 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         left = DRAIN_MOST
         try:
             while ready:
-                ready.popleft().run()
+                try:
+                    ready.popleft().run()
+                except BaseException as error:  # noqa: BLE001 - user code may raise anything
+                    raise_interrupt(error)
+                    raised.append((self._task_of(error), error))
                 left -= 1
                 if not left:
                     raise Spinning(self._where_it_spins())
@@ -175,6 +206,17 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
             self._draining = False
             sys.set_asyncgen_hooks(*hooks)
             asyncio.events._set_running_loop(host)
+        return raised
+
+    def _task_of(self, error: BaseException) -> asyncio.Task[Any] | None:
+        """Return the task that has just ended with this error, which asyncio raises once more.
+
+        Asking for its `exception()` would count as retrieving it.
+        """
+        for task in self.tasks:
+            if task.done() and task._exception is error and task._log_traceback:
+                return task
+        return None
 
     def cancel_all(self) -> None:
         """Cancel every task."""
@@ -186,9 +228,9 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         for task in self.tasks:
             task.add_done_callback(_lay_to_rest)
         try:
-            self.drain()
+            self._drain()
             self.cancel_all()  # those that are left wait for one another
-            self.drain()
+            self._drain()
         except Spinning:
             self._ready.clear()
             for task in self.tasks:

@@ -11,6 +11,7 @@ from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput
 from onward.store.rows import Move
 from onward.store.runs.ends import child_end, to_parent
+from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,8 +103,14 @@ def end_of(body: Body, shape: Shape) -> Move:
     if error is None:
         try:
             return Move(RunState.SUCCEEDED, result=pack(shape.encode_result(main.result())))
-        except Exception as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
+        except BaseException as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
+            raise_interrupt(refused)
             error = refused
+    return failure(body, error)
+
+
+def failure(body: Body, error: BaseException) -> Move:
+    """Return what becomes of a run whose body ends with an error."""
     return Move(
         RunState.FAILED,
         Reason.LOGIC,

@@ -11,7 +11,6 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onward.codec import encode_error
 from onward.core.replay import (
     CANCEL_IDENTITY,
     Policy,
@@ -19,7 +18,7 @@ from onward.core.replay import (
     Replay,
 )
 from onward.core.run import Reason, RunState, suspect
-from onward.engine.payloads import pack, unpack
+from onward.engine.payloads import unpack
 from onward.errors import Undecodable
 from onward.runtime.body.body import Body
 from onward.runtime.body.calls import CancelCall, StepCall
@@ -27,10 +26,10 @@ from onward.runtime.body.children import ChildCall
 from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
-from onward.runtime.body.runloop import Spinning, Stuck
 from onward.runtime.body.waits import Mailbox, Waits
 from onward.runtime.execution import doing, endings
 from onward.runtime.execution.exits import Exits
+from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.journal import Journal
 from onward.runtime.execution.kin import Kin
 from onward.runtime.execution.ledger import Ledger
@@ -285,18 +284,17 @@ class Execution:
             return
         self._pumping = True
         try:
-            if not self._is_held:
-                # Reading a long history may take its time.
-                watched = self.scope if self.replay.live else None
-                self._host.turns.take(watched, self.body.advance)
-                self.write_todo()
-            self._conclude()
-        except (Spinning, Stuck) as error:
-            self.exits.end(Move(RunState.FAILED, Reason.LOGIC, error=pack(encode_error(error))))
-        except Exception as error:  # noqa: BLE001 - in a callback nobody else would hear of it
-            self.break_off(error)
+            guarded(self, self._advance)
         finally:
             self._pumping = False
+
+    def _advance(self) -> None:
+        if not self._is_held:
+            # Reading a long history may take its time.
+            watched = self.scope if self.replay.live else None
+            self._host.turns.take(watched, self.body.advance)
+            self.write_todo()
+        self._conclude()
 
     def _conclude(self) -> None:
         if self.body.diverged is not None:
@@ -420,7 +418,7 @@ class Execution:
         self._cancel_alarm()
         self.move = move
 
-    def break_off(self, error: Exception) -> None:
+    def break_off(self, error: BaseException) -> None:
         """End the run for an error of ours."""
         if not self.is_gone:
             self.exits.break_off(error)

@@ -16,8 +16,10 @@ from onward.engine.payloads import pack
 from onward.errors import Unavailable
 from onward.runtime.body.divergence import place_of, told
 from onward.runtime.execution import endings
+from onward.runtime.execution.guard import on_done
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
+from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     import asyncio
@@ -127,7 +129,7 @@ class Exits:
         self._execution.stop(move)
         retried = self._host.errands.retry(self._execution, move) if may_retry else None
         if retried is not None:
-            retried.add_done_callback(partial(self._retried, move))
+            on_done(self._execution, retried, partial(self._retried, move))
         else:
             self._end_for_good(move)
 
@@ -163,7 +165,8 @@ class Exits:
         try:
             endings.check_alone(self._execution.body)
             arguments = self._execution.program.bind(*wish.arguments)
-        except Exception as refused:  # noqa: BLE001 - arguments that cannot be kept are a failure
+        except BaseException as refused:  # noqa: BLE001 - arguments that cannot be kept are a failure
+            raise_interrupt(refused)
             self._fail(Reason.LOGIC, refused)
             return
         failpoint("finish.before")
@@ -175,7 +178,7 @@ class Exits:
 
     def _go_on(self, arguments: Arguments, move: Move) -> None:
         gone_on = self._host.errands.go_on(self._execution, arguments, move)
-        gone_on.add_done_callback(self._followed)
+        on_done(self._execution, gone_on, self._followed)
 
     def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -192,7 +195,7 @@ class Exits:
 
     # --- something is broken ---------------------------------------------------------------------
 
-    def break_off(self, error: Exception) -> None:
+    def break_off(self, error: BaseException) -> None:
         """End the run for an error of ours: it must neither hang nor be tried for ever."""
         if self._broken:
             self._execution.drop()  # even that it is broken cannot be written
@@ -200,7 +203,7 @@ class Exits:
         self._broken = True
         self._fail(Reason.INTERNAL, error)
 
-    def _fail(self, reason: Reason, error: Exception) -> None:
+    def _fail(self, reason: Reason, error: BaseException) -> None:
         failpoint("finish.before")
         move = Move(RunState.FAILED, reason, error=pack(encode_error(error)))
         self._execution.stop(move)

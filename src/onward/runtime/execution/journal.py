@@ -14,6 +14,7 @@ from onward.core.run import RunState
 from onward.errors import Rejected
 from onward.store.rows import Move, NewRecord
 from onward.store.writing.commit import NOTHING_ATTACHED, Attachments, Commit
+from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     import asyncio
@@ -73,7 +74,7 @@ class Journal:
         replay: Replay,
         write: Write,
         lost: Callable[[], None],
-        broken: Callable[[Exception], None],
+        broken: Callable[[BaseException], None],
         version: str | None,
     ) -> None:
         self._uid = claimed.uid
@@ -247,5 +248,6 @@ class Journal:
             if self._then is not None and not self.writing:
                 after, self._then = self._then, None
                 after()
-        except Exception as bug:  # noqa: BLE001 - in a callback nobody else would hear of it
+        except BaseException as bug:  # noqa: BLE001 - in a callback nothing else would catch it
+            raise_interrupt(bug)
             self._broken(bug)

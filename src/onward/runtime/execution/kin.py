@@ -9,6 +9,8 @@ from onward.core.instant import SECOND
 from onward.core.replay import RecordState
 from onward.engine.payloads import pack
 from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
+from onward.runtime.execution.guard import on_done
+from onward.runtime.execution.replies import is_away
 from onward.store.runs.ends import ChildEnd, read_child_end
 
 if TYPE_CHECKING:
@@ -68,11 +70,11 @@ class Kin:
             self._wait_for(call, run.uid, (run,))
             return
         self._execution.asking += 1
-        declared.add_done_callback(lambda done: self._limited(call, run, done))
+        on_done(self._execution, declared, lambda done: self._limited(call, run, done))
 
     def _limited(self, call: RoutedStepCall, run: NewRun, done: asyncio.Future[None]) -> None:
         self._execution.asking -= 1
-        if done.cancelled() or done.exception() is not None:
+        if is_away(done):
             self._execution.drop()  # the store is away
         elif self._execution.is_wanted(call):
             self._wait_for(call, run.uid, (run,))
@@ -99,7 +101,7 @@ class Kin:
     def _ask(self, run: NewRun, call: ChildCall | StartCall, on_conflict: str | None) -> None:
         self._execution.asking += 1
         asked = self._host.errands.start(run, on_conflict)
-        asked.add_done_callback(lambda done: self._answered(call, run, done))
+        on_done(self._execution, asked, lambda done: self._answered(call, run, done))
 
     def _answered(
         self, call: ChildCall | StartCall, run: NewRun, done: asyncio.Future[Started | None]
@@ -143,13 +145,14 @@ class Kin:
     def _look(self, call: ChildCall) -> None:
         """See whether a run is over that does not tell this one."""
         self._execution.asking += 1
-        self._host.errands.end_of(call.child).add_done_callback(lambda done: self._seen(call, done))
+        end = self._host.errands.end_of(call.child)
+        on_done(self._execution, end, lambda done: self._seen(call, done))
 
     def _seen(self, call: ChildCall, done: asyncio.Future[RunEnd | None]) -> None:
         self._execution.asking -= 1
         if done.cancelled() or self._execution.is_stopped:
             return
-        end = None if done.exception() is not None else done.result()
+        end = None if is_away(done) else done.result()
         if not self._execution.is_wanted(call):
             self._execution.pump()
         elif end is None:
@@ -205,11 +208,12 @@ class Kin:
     def end(self, children: list[str], then: Callable[[], None]) -> None:
         """Tell children to stop, or those that follow them by now; only then go on."""
         self._execution.asking += 1
-        self._host.errands.dismiss(children).add_done_callback(lambda done: self._told(done, then))
+        told = self._host.errands.dismiss(children)
+        on_done(self._execution, told, lambda done: self._told(done, then))
 
     def _told(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
         self._execution.asking -= 1
-        if done.cancelled() or done.exception() is not None:
+        if is_away(done):
             self._execution.drop()  # the store is away
         else:
             then()

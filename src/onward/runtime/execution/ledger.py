@@ -36,7 +36,9 @@ from onward.engine.effects import as_effect
 from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
 from onward.runtime.body.effects import EffectCall
+from onward.runtime.execution.guard import on_done
 from onward.runtime.execution.kin import look_at
+from onward.runtime.execution.replies import is_away
 from onward.runtime.execution.telling import FORSAKEN, tell_effect, tell_forsaken
 from onward.telemetry.failpoints import failpoint
 
@@ -80,14 +82,13 @@ class Ledger:
         call.has_news = False
         key, asked = call.key(self._execution.claimed), self._host.clock.monotonic()
         found = self._host.errands.effect(key)
-        found.add_done_callback(lambda done: self._seen(call, done, asked))
+        on_done(self._execution, found, lambda done: self._seen(call, done, asked))
 
     def _seen(self, call: EffectCall, done: asyncio.Future[EffectRow | None], asked: int) -> None:
         self.busy -= 1
-        is_away = done.cancelled() or done.exception() is not None
         if self._execution.is_stopped:
             return
-        if is_away:
+        if is_away(done):
             self._execution.drop()  # the store is away; another claim will see
             return
         row = done.result()
@@ -105,16 +106,15 @@ class Ledger:
         """See whether the run that has the row is over: it may be about to settle it."""
         self.busy += 1
         over = self._host.errands.is_over(row.run)
-        over.add_done_callback(lambda done: self._held(call, row, asked, done))
+        on_done(self._execution, over, lambda done: self._held(call, row, asked, done))
 
     def _held(
         self, call: EffectCall, row: EffectRow, asked: int, done: asyncio.Future[bool]
     ) -> None:
         self.busy -= 1
-        is_away = done.cancelled() or done.exception() is not None
         if self._execution.is_stopped:
             return
-        if is_away:
+        if is_away(done):
             self._execution.drop()
             return
         if done.result():
@@ -203,7 +203,7 @@ class Ledger:
         if interval is not None and call.turn is None:
             self.busy += 1
             turn = self._host.errands.turn(f"effect {call.name}", interval)
-            turn.add_done_callback(lambda done: self._turn(call, done))
+            on_done(self._execution, turn, lambda done: self._turn(call, done))
             return
         call.turn = None
         began = self._host.clock.monotonic()
@@ -219,10 +219,9 @@ class Ledger:
 
     def _turn(self, call: EffectCall, done: asyncio.Future[Duration]) -> None:
         self.busy -= 1
-        is_away = done.cancelled() or done.exception() is not None
         if self._execution.is_stopped:
             return
-        if is_away:
+        if is_away(done):
             self._execution.drop()
             return
         call.turn = self._host.now() + done.result()
@@ -236,9 +235,9 @@ class Ledger:
         self.busy += 1
         frame = window(call.definition.terms, at=began)
         call.task = self._host.sender.send(self._execution, call, frame, self._progress)
-        call.task.add_done_callback(lambda done: self._rested(call, done))
+        on_done(self._execution, call.task, lambda done: self._rested(call, done))
 
-    def _rested(self, call: EffectCall, done: asyncio.Task[None]) -> None:
+    def _rested(self, call: EffectCall, done: asyncio.Future[None]) -> None:
         call.task = None
         self.busy -= 1
         error = None if done.cancelled() else done.exception()
@@ -288,7 +287,7 @@ class Ledger:
         self.busy += 1
         call.asked_at = self._host.now()
         call.task = self._host.sender.ask(self._execution, call, self._progress)
-        call.task.add_done_callback(lambda done: self._rested(call, done))
+        on_done(self._execution, call.task, lambda done: self._rested(call, done))
 
     def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None:
         """Take note of what the reconciler says, as of when it was asked.

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from onward.core.replay import RecordState
 from onward.runtime.body.notes import step_notes
+from onward.runtime.execution.guard import on_done
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
@@ -40,11 +42,13 @@ class Steps:
         self._execution.waits.discard(call)
         self._execution.performing += 1
         call.task = self._host.perform(self._execution, call)
-        call.task.add_done_callback(lambda _: self._performed(call))
+        on_done(self._execution, call.task, lambda done: self._performed(call, done))
 
-    def _performed(self, call: StepCall) -> None:
+    def _performed(self, call: StepCall, done: asyncio.Future[None]) -> None:
         call.task = None
         self._execution.performing -= 1
+        if not done.cancelled():
+            done.result()  # an attempt ends with an outcome; an error here is none
         if not self._journal.writing:
             self._execution.pump()
 

@@ -14,6 +14,7 @@ from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.errors import LeaseLost, OnwardError, Unavailable
 from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
+from onward.runtime.attempts.tasks import contained_tasks
 from onward.runtime.attempts.threads import StepThreads
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.telling import tell_claimed, tell_crasher, tell_left
@@ -33,6 +34,7 @@ from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.serving import Server
 from onward.telemetry.events import emit
+from onward.telemetry.interrupts import traceable_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +177,8 @@ class Worker:
         """
         failure: Exception | None = None
         try:
-            await self._live()
+            with traceable_interrupts(), contained_tasks(asyncio.get_running_loop()):
+                await self._live()
         except Exception as error:
             failure = error
             raise
@@ -229,14 +232,16 @@ class Worker:
         A process that does this is a worker and nothing else, and is tuned for it.
         """
         tune_collector()
-        signals = (signal.SIGTERM, signal.SIGINT)
-        for number in signals:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in handlers:
             self._loop.add_signal_handler(number, self.stop)
         try:
             await self._stopped.wait()
         finally:
-            for number in signals:
+            for number, handler in handlers.items():
                 self._loop.remove_signal_handler(number)
+                if handler is not None:  # asyncio restores only the default handlers
+                    signal.signal(number, handler)
 
     async def _work_unless_cancelled(self) -> None:
         """Work; cancelled, finish the claim under way and give everything back at once.

@@ -1,0 +1,70 @@
+"""What a run raises ends that run, and never its worker.
+
+Everything that is done for a run in a callback goes through here. User code may raise anything,
+and a row that cannot be read may fail anywhere. Without this, asyncio would log the error, and the
+run would hang.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from onward.runtime.body.runloop import Exited, Spinning, Stuck
+from onward.runtime.execution import endings
+from onward.telemetry.interrupts import is_interrupt
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from onward.runtime.execution.execution import Execution
+
+T = TypeVar("T")
+
+
+def guarded(execution: Execution, work: Callable[[], None]) -> None:
+    """Call `work`, and end the run if that fails."""
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001 - see above
+        _end(execution, error)
+
+
+def on_done(
+    execution: Execution, awaited: asyncio.Future[T], then: Callable[[asyncio.Future[T]], None]
+) -> None:
+    """Call `then` once something that a run waits for is done, and end the run if that fails."""
+
+    def go_on(done: asyncio.Future[T]) -> None:
+        # Retrieved, though `then` may not want it any more.
+        error = None if done.cancelled() else done.exception()
+        if error is not None and is_interrupt(error):
+            _give_back(execution)  # asyncio has raised it
+        else:
+            guarded(execution, partial(then, done))
+
+    awaited.add_done_callback(go_on)
+
+
+def _end(execution: Execution, error: BaseException) -> None:
+    if is_interrupt(error):
+        _give_back(execution)
+        raise error
+    if execution.is_gone:
+        return
+    if isinstance(error, Exited):
+        error = error.error
+    elif isinstance(error, Exception) and not isinstance(error, Spinning | Stuck):
+        execution.break_off(error)
+        return
+    try:
+        execution.exits.end(endings.failure(execution.body, error))
+    except Exception as bug:  # noqa: BLE001 - see above
+        execution.break_off(bug)
+
+
+def _give_back(execution: Execution) -> None:
+    """Release the run: the process stops, for which the run is not to blame."""
+    if not execution.is_gone:
+        execution.release()
