@@ -6,7 +6,6 @@ back at the old one; the id is the name of the newest.
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
@@ -18,7 +17,7 @@ from onward.core.value import Value
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from onward.core.instant import Instant
     from onward.core.replay.record import Record
@@ -128,63 +127,6 @@ def carried(link: Link) -> frozenset[Carried]:
         case Link.REPLACE:
             return frozenset()
     assert_never(link)
-
-
-class Culprit(Value):
-    """The call whose error ended a run, and what was finished beside it, by their identities.
-
-    A retry begins at that call. What had been asked for before its error was handed over, and was
-    finished after that, is no reason to be done again.
-    """
-
-    identity: str
-    beside: tuple[str, ...] = ()
-
-    def kept(self) -> str:
-        """Return it as one text."""
-        return json.dumps([self.identity, *self.beside])
-
-
-def read_culprit(kept: str | None) -> Culprit | None:
-    """Return the culprit that a text stands for."""
-    if kept is None:
-        return None
-    identity, *beside = json.loads(kept)
-    return Culprit(identity, tuple(beside))
-
-
-class Outcome(Value):
-    """How a call ended: at which position, and up to which history was read when it was asked."""
-
-    identity: str
-    asked: int
-    seq: int
-    is_good: bool
-
-
-def culprit_of(
-    outcomes: Sequence[Outcome],
-    blamed: Outcome | None = None,
-    *,
-    unheard: Mapping[str, int] | None = None,
-) -> Culprit | None:
-    """Return where a retry of a run that failed begins, and what it need not do again.
-
-    `unheard` are calls that its code was never handed, with how far history was read when they were
-    asked for: they may have come to their end, too.
-
-    Where nobody knows whose error it was, it is the last call that failed, or the first of those
-    that failed while that one was under way: they may all be what the run complains of.
-    """
-    if blamed is None:
-        failed = sorted((each for each in outcomes if not each.is_good), key=lambda each: each.seq)
-        if not failed:
-            return None
-        blamed = next(each for each in failed if each.seq > failed[-1].asked)
-    cut = blamed.seq
-    beside = [each.identity for each in outcomes if each.is_good and each.asked < cut < each.seq]
-    beside += [identity for identity, asked in (unheard or {}).items() if asked < cut]
-    return Culprit(blamed.identity, tuple(beside))
 
 
 def retry_cut(records: Sequence[Record], *, culprit: str | None = None) -> int | None:

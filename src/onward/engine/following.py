@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onward.core.chain import Link, read_culprit, retry_cut
+from onward.core.chain import Link, retry_cut
+from onward.core.failure_origin import read_culprit
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import BadInput, NotFound

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 from onward.codec import check_id, signature_of
 from onward.core.digest import digest
 from onward.errors import BadInput
+from onward.runtime.body.children import MapPart
 from onward.runtime.body.chunks import (
     BYTES_MOST,
     ITEMS_MOST,
@@ -263,6 +264,8 @@ class _Plan:
         self._limit = limit // self._open
         self._size = max(1, min(ITEMS_MOST, -(-count // self._open)))
         self._count = count
+        # No item depends on what came of another, so all of them are asked for now.
+        self._asked = body.position
 
     async def in_order(self, items: Sequence[Item]) -> AsyncGenerator[Outcome, None]:
         """Yield what came of each call; a few chunks are under way at a time."""
@@ -289,7 +292,11 @@ class _Plan:
             run,
             self._shape.decode_result,
             key=name,
-            compare=name is None,
+            part=MapPart(
+                self._asked,
+                has_keys=name is not None,
+                reaches_out=not isinstance(self._definition, StepDefinition),
+            ),
         )
 
     async def by_key(self, items: dict[str, Item], *, raising: bool) -> dict[str, Outcome]:

@@ -6,17 +6,13 @@ import pytest
 
 from onward.core.chain import (
     Carried,
-    Culprit,
     Link,
     Member,
-    Outcome,
     carried,
     child_origin,
     copied,
-    culprit_of,
     follow,
     origin,
-    read_culprit,
     retry_cut,
     tip,
 )
@@ -150,51 +146,6 @@ def test_a_retry_begins_at_the_call_that_ended_the_run() -> None:
 
 def test_a_retry_of_a_run_that_no_call_has_ended_copies_everything_that_is_closed() -> None:
     assert retry_cut(HISTORY) is None
-
-
-OUTCOMES = [
-    Outcome("handled", asked=0, seq=1, is_good=False),
-    Outcome("early", asked=1, seq=2, is_good=True),
-    Outcome("a", asked=2, seq=3, is_good=False),
-    Outcome("beside a", asked=2, seq=4, is_good=True),
-    Outcome("b", asked=2, seq=5, is_good=False),
-    Outcome("beside both", asked=4, seq=6, is_good=True),
-    Outcome("cleanup", asked=5, seq=7, is_good=True),
-]
-
-
-def test_what_was_asked_before_an_error_and_finished_after_it_was_beside_it() -> None:
-    assert culprit_of(OUTCOMES, OUTCOMES[4]) == Culprit("b", ("beside both",))
-    assert culprit_of(OUTCOMES, OUTCOMES[2]) == Culprit("a", ("beside a",))
-
-
-def test_where_nobody_knows_whose_error_it_was_it_is_the_first_of_those_that_failed_together() -> (
-    None
-):
-    assert culprit_of(OUTCOMES) == Culprit("a", ("beside a",))
-
-
-def test_a_run_without_a_failed_call_has_no_culprit() -> None:
-    assert culprit_of([each for each in OUTCOMES if each.is_good]) is None
-
-
-@pytest.mark.parametrize("beside", [(), ("one",), ("0:a#1", "key=1", '\x1f\n"')])
-def test_a_culprit_is_read_as_it_was_kept(beside: tuple[str, ...]) -> None:
-    culprit = Culprit("b#1", beside)
-
-    assert read_culprit(culprit.kept()) == culprit
-
-
-def test_nobody_is_read_as_nobody() -> None:
-    assert read_culprit(None) is None
-
-
-def test_what_was_never_handed_over_was_beside_an_error_if_it_was_asked_for_before() -> None:
-    unheard = {"before": 1, "after": 5}
-
-    assert culprit_of(OUTCOMES, OUTCOMES[4], unheard=unheard) == Culprit(
-        "b", ("beside both", "before")
-    )
 
 
 def test_a_retry_of_a_cancelled_run_begins_at_the_cancel() -> None:

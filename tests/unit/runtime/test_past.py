@@ -9,7 +9,7 @@ import pytest
 
 from onward import step
 from onward.codec import encode
-from onward.core.chain import read_culprit
+from onward.core.failure_origin import read_culprit
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import pack
 from onward.runtime.body.blame import Blame

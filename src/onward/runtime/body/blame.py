@@ -1,14 +1,17 @@
-"""Whose error it is that ended a body, and what need not be done again if the run is retried."""
+"""The origin of a body's failure: what its calls came to, kept for when the run is retried."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from onward.core.chain import Outcome, culprit_of
+from onward.core.failure_origin import Outcome, culprit_of, stopped_culprit_of
 from onward.core.replay import RecordKind, RecordState
+from onward.errors import NotApplied
 from onward.runtime.body.calls import Awaited, TimerCall
-from onward.runtime.body.children import ChildCall
+from onward.runtime.body.children import ChildCall, StartCall
 from onward.runtime.body.chunks import failed_items
+from onward.runtime.body.effects import EffectCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,20 +19,20 @@ if TYPE_CHECKING:
     from onward.core.replay import Record
     from onward.runtime.body.calls import Call
 
-# Effects have their ledger, and signals their inbox: a retry finds them there.
-_KEPT = frozenset({RecordKind.STEP, RecordKind.CHILD, RecordKind.START})
-# But what came of an error is told from what was beside it (ADR 0021).
-_TOLD_APART = _KEPT | {RecordKind.EFFECT}
+# A signal is in the inbox, which a retry reads again.
+_KEPT = frozenset({RecordKind.STEP, RecordKind.CHILD, RecordKind.START, RecordKind.EFFECT})
 
 
 class Blame:
-    """How the calls of a body ended, as far as that counts when the body fails."""
+    """How the calls of a body ended, as far as that matters when the body fails."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, Outcome] = {}
-        self._parts: dict[str, int] = {}
-        """Parts of maps in which items have failed, and when they were asked for."""
+        self._first_failed = math.inf
         self._abandoned: list[Call] = []
+        self._stopped: tuple[int, list[Outcome]] | None = None
+        self._limit: Outcome | None = None
+        """The last limit that was reached, such as that of `asyncio.timeout`."""
         # By id, as errors need not be hashable; the error is kept, so that no other has its id.
         self._errors: dict[int, tuple[BaseException, Outcome]] = {}
 
@@ -38,18 +41,31 @@ class Blame:
         seq = record.seq or 0
         is_alone = seq - call.asked <= 1  # nothing else was handed over meanwhile, as nearly always
         succeeded = record.state is RecordState.SUCCEEDED
-        if succeeded and is_alone and not isinstance(call, ChildCall):
+        is_early = call.asked < self._first_failed
+        if succeeded and is_alone and is_early and not isinstance(call, ChildCall | TimerCall):
             return
         errors = list(_errors_of(call))
         is_good = succeeded and not errors
-        if is_good and (is_alone or not _is_told_apart(call)):
+        # One that is read out of its turn may have been requested later than it was handed over.
+        outcome = Outcome(
+            record.identity,
+            min(call.asked, seq - 1),
+            seq,
+            is_good,
+            succeeded,
+            call.branch,
+            call.kind,
+            _reaches_out(call, errors),
+        )
+        if isinstance(call, TimerCall) and not call.is_sleep:
+            self._limit = outcome
             return
-        # One that is read out of its turn may have been asked for later than it was handed over.
-        outcome = Outcome(record.identity, min(call.asked, seq - 1), seq, is_good)
+        if is_good and is_early and (is_alone or not _is_kept(call)):
+            return
         self._outcomes[record.identity] = outcome
-        if succeeded and errors:
-            self._parts[record.identity] = outcome.asked  # its other items need not be done again
-        self._errors.update((id(error), (error, outcome)) for error in errors)
+        if not is_good:
+            self._first_failed = min(self._first_failed, seq)
+            self._errors.update((id(error), (error, outcome)) for error in errors)
 
     def note_again(self, call: Call) -> None:
         """Take note that a call was handed what another of the same key was handed before."""
@@ -59,8 +75,12 @@ class Blame:
 
     def note_abandoned(self, call: Call) -> None:
         """Take note of a call that the body no longer waits for: it may yet be finished."""
-        if _is_told_apart(call):
+        if _is_kept(call):
             self._abandoned.append(call)
+
+    def note_stopped(self, under_way: Iterable[Call], seq: int) -> None:
+        """Take note of what is under way as the body hears that it must stop."""
+        self._stopped = seq, [_unheard(call) for call in under_way]
 
     def forget(self) -> None:
         """Keep none: errors know the frames that they went through, and those their body."""
@@ -68,22 +88,33 @@ class Blame:
         self._abandoned.clear()
 
     def culprit(self, error: BaseException | None, under_way: Iterable[Call]) -> str | None:
-        """Return the call whose error this is, or came from, and what was finished beside it.
+        """Return where a retry of a run begins that ended with this error.
 
         What is under way when the body ends may be finished before the run is.
         """
-        blamed = sorted(self._blamed(error, set()), key=lambda outcome: outcome.seq)
-        calls = (call for call in (*under_way, *self._abandoned) if _is_told_apart(call))
-        unheard = {**self._parts, **{call.identity: call.asked for call in calls}}
-        first = blamed[0] if blamed else None
-        culprit = culprit_of(list(self._outcomes.values()), first, unheard=unheard)
+        culprit = culprit_of(self._known(under_way), self._blamed(error, set()))
         return None if culprit is None else culprit.kept()
+
+    def stopped_culprit(self, under_way: Iterable[Call]) -> str | None:
+        """Return where a retry begins of a run that was told to stop, if not there."""
+        if self._stopped is None:
+            return None
+        seq, cut_off = self._stopped
+        culprit = stopped_culprit_of(self._known(under_way), cut_off, seq)
+        return None if culprit is None else culprit.kept()
+
+    def _known(self, under_way: Iterable[Call]) -> list[Outcome]:
+        calls = (call for call in (*under_way, *self._abandoned) if _is_kept(call))
+        unheard = {call.identity: _unheard(call) for call in calls}
+        return list({**unheard, **self._outcomes}.values())
 
     def _blamed(self, error: BaseException | None, seen: set[int]) -> list[Outcome]:
         while error is not None and id(error) not in seen:
             seen.add(id(error))
             if id(error) in self._errors:
                 return [self._errors[id(error)][1]]
+            if self._limit is not None and type(error) is TimeoutError:
+                return [self._limit]  # set anew in a retry, or it would be over at once
             if isinstance(error, BaseExceptionGroup):
                 found = [self._blamed(each, seen) for each in error.exceptions]
                 if any(found):
@@ -92,9 +123,32 @@ class Blame:
         return []
 
 
-def _is_told_apart(call: Call) -> bool:
-    """Say whether it counts if a call was beside an error, or came of it."""
-    return call.is_sleep if isinstance(call, TimerCall) else call.kind in _TOLD_APART
+def _is_kept(call: Call) -> bool:
+    """Say whether a retry keeps the result of a call that was made beside a failed one.
+
+    A limit is set anew. Of effects the ledger knows; here they tell what came of a failure from
+    what was beside it (ADR 0021).
+    """
+    return call.is_sleep if isinstance(call, TimerCall) else call.kind in _KEPT
+
+
+def _unheard(call: Call) -> Outcome:
+    """Return what is known of a call whose outcome the body was not handed."""
+    return Outcome(
+        call.identity,
+        call.asked,
+        None,
+        branch=call.branch,
+        kind=call.kind,
+        reaches_out=_reaches_out(call, ()),
+    )
+
+
+def _reaches_out(call: Call, errors: Iterable[BaseException]) -> bool:
+    """Say whether a call has, or may have, changed something outside its run."""
+    if isinstance(call, EffectCall):
+        return not any(isinstance(error, NotApplied) for error in errors)
+    return isinstance(call, StartCall) or (isinstance(call, ChildCall) and call.reaches_out)
 
 
 def _errors_of(call: Call) -> Iterator[BaseException]:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from onward.core.replay import Replay
     from onward.core.retry import Retry
     from onward.runtime.body.calls import Call, Decoder
+    from onward.runtime.body.children import MapPart
     from onward.runtime.body.effects import EffectDefinition
     from onward.runtime.body.notes import Notes
     from onward.runtime.body.owner import Owner
@@ -162,7 +163,7 @@ class Body:
     @property
     def has_open_branches(self) -> bool:
         """Say whether tasks or calls of the code are not over."""
-        calls = [call for call in self.calls.values() if not _only_listens(call)]
+        calls = [call for call in self.calls.values() if not call.only_listens]
         return bool(calls) or any(not task.done() for task in self._loop.tasks)
 
     def check_wait(self) -> None:
@@ -263,15 +264,24 @@ class Body:
         decoder: Callable[[Payload], Any],
         *,
         key: str | None = None,
-        compare: bool = True,
+        part: MapPart | None = None,
     ) -> asyncio.Future[Any]:
         """Ask for the result of another run, which is started with this.
 
-        Without `compare` it is a part of some work, which later code may leave out.
+        As a part of a map that has keys, later code may leave it out, or ask for other items.
         """
-        future, made = self._loop.create_call_future(), ChildCall if compare else PartCall
+        future, compare = self._loop.create_call_future(), part is None or not part.has_keys
+        made = ChildCall if compare else PartCall
         call = made(name, future, decoder, start=start, asked_at=self._loop.now)
-        return self._await(call, key, compare=compare)
+        self._await(call, key, compare=compare)
+        if part is not None:
+            call.asked, call.reaches_out = part.asked, part.reaches_out
+        return future
+
+    @property
+    def position(self) -> int:
+        """The position up to which the code was handed what history has."""
+        return self._replay.read
 
     def start_run(self, name: str, start: NewRun, on_conflict: str) -> asyncio.Future[Any]:
         """Ask that another run is started, and for nothing but its ids."""
@@ -379,6 +389,7 @@ class Body:
 
     def _register(self, call: Call, identity: str) -> None:
         call.identity = identity
+        call.branch = branch_now.get()
         call.asked = self._replay.read
         self.calls[identity] = call
 
@@ -450,6 +461,7 @@ class Body:
         self.notes.come(record)
         if record.kind is RecordKind.CANCEL:
             self.cancelled = record
+            self.blame.note_stopped(self.calls.values(), record.seq or 0)
             self._loop.cancel_all()
             return
         call = self.calls.pop(record.identity, None)
@@ -492,7 +504,3 @@ class Body:
 
 def _no_timer(_delay: Duration, _handle: Handle) -> NoReturn:
     raise Evicted
-
-
-def _only_listens(call: Call) -> bool:
-    return isinstance(call, ChildCall) and call.only_listens

@@ -40,10 +40,17 @@ class Call:
         self.attempt = 1
         self.asked = 0
         """The position up to which history was read when it was asked for."""
+        self.branch = ""
+        """The path of the task that asked for it."""
         self.due = due
         """When the run must look at it again, if nothing happens before."""
         self.is_kept = False
         """Whether an open record of it is in history."""
+
+    @property
+    def only_listens(self) -> bool:
+        """Say whether it is about a run that goes on by itself, whoever listens."""
+        return False
 
     def take_up(self, record: Record) -> None:
         """Go on where a record left off: an open wait, or an attempt that failed."""

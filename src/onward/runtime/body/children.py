@@ -7,7 +7,7 @@ user's choosing: whether that is free must be known first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.codec import decode, decode_error, encode, encode_error
 from onward.core.chain import child_origin
@@ -78,6 +78,8 @@ class ChildCall(Awaited):
         """Whether that run tells this one; otherwise somebody must look again and again."""
         self.looks = 0
         """How often somebody has looked."""
+        self.reaches_out = True
+        """Whether the run may have effects."""
 
     @property
     def is_tied(self) -> bool:
@@ -169,6 +171,16 @@ class ChildCall(Awaited):
         return error if is_all else failure_of(run, error, reason)
 
 
+class MapPart(NamedTuple):
+    """What a call is to the map that it is a part of."""
+
+    asked: int
+    """The position up to which history was read when the map was asked for."""
+    has_keys: bool
+    reaches_out: bool
+    """Whether its items are workflows, which may have effects."""
+
+
 class PartCall(ChildCall):
     """A wait for a run that does a part of some work: like a step, later code may leave it out."""
 
@@ -181,6 +193,10 @@ class RoutedStepCall(ChildCall):
     kind = RecordKind.STEP
     limit: int | None = None
     """How many runs of the step may be under way at a time."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.reaches_out = False
 
     @property
     def is_tied(self) -> bool:

@@ -85,7 +85,11 @@ def grace_ends(record: Record) -> Instant:
 def end_by_force(body: Body) -> Move:
     """Return what becomes of a run whose cleanup took longer than it may."""
     assert body.cancelled is not None
-    return recalled(body.cancelled).move
+    return _stopped(body, recalled(body.cancelled))
+
+
+def _stopped(body: Body, stop: Stop) -> Move:
+    return stop.move._replace(culprit=body.blame.stopped_culprit(body.calls.values()))
 
 
 def end_of(body: Body, shape: Shape) -> Move:
@@ -96,10 +100,10 @@ def end_of(body: Body, shape: Shape) -> Move:
     main = body.main
     stop = None if body.cancelled is None else recalled(body.cancelled)
     if main.cancelled():
-        return Move(RunState.CANCELLED) if stop is None else stop.move
+        return Move(RunState.CANCELLED) if stop is None else _stopped(body, stop)
     error = main.exception()
     if stop is not None and (error is None or isinstance(error, ContinueAsNew)):
-        return stop.move
+        return _stopped(body, stop)
     if error is None:
         try:
             return Move(RunState.SUCCEEDED, result=pack(shape.encode_result(main.result())))

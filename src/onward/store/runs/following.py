@@ -152,7 +152,7 @@ async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
     else:
         given = {"state": end.state, "reason": end.reason, "phase": end.phase, "seq": end.seq}
         await tx.fetch("end_followed", uid=old.uid, **given)
-        if end.result is not None or end.error is not None:
+        if not (end.result is None and end.error is None and end.culprit is None):
             kept = {"result": end.result, "error": end.error, "culprit": end.culprit}
             await tx.fetch("keep_end", uid=old.uid, **kept)
 

@@ -73,7 +73,7 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
         [
             (move.result, move.error, move.culprit, run, tx.namespace)
             for run, move in moving
-            if move.result is not None or move.error is not None
+            if not (move.result is None and move.error is None and move.culprit is None)
         ],
     )
     queues: set[str] = set()

@@ -148,7 +148,7 @@ WITH me AS MATERIALIZED (
     INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, culprit)
     SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.culprit
     FROM given g JOIN moved m ON m.uid = g.uid
-    WHERE g.result IS NOT NULL OR g.error IS NOT NULL
+    WHERE g.result IS NOT NULL OR g.error IS NOT NULL OR g.culprit IS NOT NULL
     ON CONFLICT (namespace, uid) DO UPDATE
     SET result = excluded.result, error = excluded.error, culprit = excluded.culprit
 
