@@ -11,8 +11,6 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from onward.core.replay import (
-    RECORDS_MOST,
-    RECORDS_WARN,
     Ask,
     Clash,
     Deliver,
@@ -44,11 +42,11 @@ from onward.runtime.body.children import (
 )
 from onward.runtime.body.divergence import Place, place_now, place_of_wait
 from onward.runtime.body.effects import EffectCall
+from onward.runtime.body.history_limit import HistoryLimit
 from onward.runtime.body.routing import step_run
 from onward.runtime.body.runloop import Exited, RunLoop, Stuck, branch_now
 from onward.runtime.body.waits import Strays
 from onward.runtime.context import body_now
-from onward.telemetry.events import emit
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.scope import scope_now
 
@@ -114,9 +112,10 @@ class Body:
         """The record of the wish that the run stops, once the body was told."""
         self.unheard: dict[str, int] = {}
         """The numbers of signals that it was not handed yet, by the waits that have them."""
-        self.is_evicted = self._is_begun = self._is_long = False
+        self.is_evicted = self._is_begun = False
         self._draws: dict[tuple[str, str], int] = {}
         self.blame = Blame()
+        self._limit = HistoryLimit(scope)
         self._replay = replay
         self._owner = owner
         self._scope = scope
@@ -330,7 +329,7 @@ class Body:
             raise Evicted
         if self.diverged is not None:
             return call  # the run will be parked; nothing more is asked of its history
-        self._check_length(self._replay.length + len(self.calls))
+        self._limit.check(self._replay, len(self.calls))
         ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, compare)
         match self._replay.ask(ask):
             case Fresh(identity):
@@ -361,20 +360,6 @@ class Body:
         ask = Ask("", call.kind, call.name, None, call.args_hash)
         was = Record(call.identity, 1, None, call.kind, call.name, RecordState.OPEN, args_hash)
         self.diverged = Diverged(Difference.ARGUMENTS, was, ask)
-
-    def _check_length(self, length: int) -> None:
-        """Tell of a history that becomes long, and refuse a call that would make it too long."""
-        if length < RECORDS_WARN or not self._replay.live:
-            return
-        if length >= RECORDS_MOST:
-            raise BadInput(
-                f"run {self.run.id}",
-                f"has {RECORDS_MOST:,} records, and a history can have no more",
-                "Use map for many items, or go on as a new run with onward.continue_as_new",
-            )
-        if not self._is_long:
-            self._is_long = True
-            emit("run.long", self._scope, count=RECORDS_WARN)
 
     def _resume(self, call: Call, ask: Ask, record: Record) -> Call:
         """Go on with a call that history has begun, and return it as history knows it."""
