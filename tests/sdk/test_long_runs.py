@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import RunFailed
-from onward.runtime.body import body
+from onward.runtime.body import history_limit
 from tests.sdk.watching import until_state, working
 
 MOST = 30
@@ -21,8 +21,8 @@ go = Signal("go")
 
 @pytest.fixture(autouse=True)
 def _short_histories(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "RECORDS_MOST", MOST)
-    monkeypatch.setattr(body, "RECORDS_WARN", WARN)
+    monkeypatch.setattr(history_limit, "RECORDS_MOST", MOST)
+    monkeypatch.setattr(history_limit, "RECORDS_WARN", WARN)
 
 
 @step
