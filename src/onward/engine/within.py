@@ -58,6 +58,7 @@ async def signal(store: Store, within: Within, target: str, name: str, payload: 
         pack(payload),
         stirring(kind),
     )
+    await within.prepare_to_write()
     state = await within.state(target)
     if state is None:
         raise NotFound("run", target, store.namespace)

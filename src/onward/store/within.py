@@ -66,6 +66,16 @@ class Within:
         uid, name, start_hash, state, _ = there[0]
         return Started(uid, uid == run.uid, name, start_hash, state)
 
+    async def prepare_to_write(self) -> None:
+        """Make sure that reading first does not keep the caller's transaction from writing.
+
+        Raises:
+            StoreUnusable: the connection cannot carry writes to this store, or has read too early.
+            Unavailable: another connection has the SQLite file locked.
+        """
+        caller = await self._admit(writes=False)
+        await caller.prepare_to_write()
+
     async def state(self, target: str) -> str | None:
         """Return the state of the run of this id or else uid, if the caller's transaction sees one.
 

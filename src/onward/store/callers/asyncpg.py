@@ -24,6 +24,9 @@ class AsyncpgCaller:
         rows: Sequence[Sequence[Any]] = await self._connection.fetch(sql, *values)
         return rows
 
+    async def prepare_to_write(self) -> None:
+        """Do nothing: a Postgres transaction may read first."""
+
     async def is_in_transaction(self) -> bool:
         """Say whether a write would wait for the caller's commit."""
         return bool(self._connection.is_in_transaction())

@@ -15,6 +15,10 @@ class Caller(Protocol):
         """Run one statement in the caller's transaction and return its rows."""
         ...
 
+    async def prepare_to_write(self) -> None:
+        """Make sure that what is read first does not keep an open transaction from writing."""
+        ...
+
     async def is_in_transaction(self) -> bool:
         """Say whether a write would wait for the caller's commit."""
         ...

@@ -26,6 +26,9 @@ class _Told:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
+    async def prepare_to_write(self) -> None:
+        """Do nothing: a Postgres transaction may read first."""
+
     async def is_in_transaction(self) -> bool:
         """Say whether a write would wait for the caller's commit."""
         is_open = self._connection.info.transaction_status == TransactionStatus.INTRANS

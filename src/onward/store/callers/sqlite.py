@@ -6,17 +6,19 @@ in one process does not see the first one's locks, and both would damage the fil
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from onward.store.sqlite.library import sqlite3
+from onward.errors import StoreUnusable, Unavailable
+from onward.store.sqlite.library import is_busy, is_stale_snapshot, sqlite3
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from onward.store.callers.caller import Caller
 
 _NO_CHANGE = "DELETE FROM onward_mark WHERE 0"
-"""What begins a transaction, if the connection is one that begins them before it writes."""
+"""Takes the lock for writing, and begins a transaction if the connection does that by itself."""
 
 
 class SqliteCaller:
@@ -29,8 +31,17 @@ class SqliteCaller:
         """Run one statement in the caller's transaction and return its rows."""
         cursor = self._connection.cursor()
         cursor.row_factory = None  # the caller's own may give anything but tuples
-        rows: Sequence[Sequence[Any]] = cursor.execute(sql, tuple(values)).fetchall()
+        with _locks_explained():
+            rows: Sequence[Sequence[Any]] = cursor.execute(sql, tuple(values)).fetchall()
         return rows
+
+    async def prepare_to_write(self) -> None:
+        """Take the lock for writing, if a transaction has begun.
+
+        One that reads first cannot write any more once another connection has committed.
+        """
+        if self._connection.in_transaction:
+            await self.fetch(_NO_CHANGE)
 
     async def is_in_transaction(self) -> bool:
         """Say whether a write would wait for the caller's commit."""
@@ -48,14 +59,41 @@ class AiosqliteCaller:
         """Run one statement in the caller's transaction and return its rows."""
         async with self._connection.cursor() as cursor:
             cursor.row_factory = None
-            await cursor.execute(sql, tuple(values))
-            rows: Sequence[Sequence[Any]] = await cursor.fetchall()
+            with _locks_explained():
+                await cursor.execute(sql, tuple(values))
+                rows: Sequence[Sequence[Any]] = await cursor.fetchall()
             return rows
+
+    async def prepare_to_write(self) -> None:
+        """Take the lock for writing, if a transaction has begun; see `SqliteCaller`."""
+        if self._connection.in_transaction:
+            await self.fetch(_NO_CHANGE)
 
     async def is_in_transaction(self) -> bool:
         """Say whether a write would wait for the caller's commit."""
         await self.fetch(_NO_CHANGE)
         return bool(self._connection.in_transaction)
+
+
+@contextmanager
+def _locks_explained() -> Iterator[None]:
+    """Raise what "database is locked" means: there are two causes, and each has its own remedy."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if is_stale_snapshot(error):
+            raise StoreUnusable(
+                "your transaction",
+                "cannot write: it has read, and another connection has committed since",
+                "Roll back, begin with BEGIN IMMEDIATE and do it again",
+            ) from error
+        if is_busy(error):
+            raise Unavailable(
+                "the SQLite file",
+                "was locked by another connection for longer than the timeout of yours",
+                "Roll back and try again, or connect with a longer timeout",
+            ) from error
+        raise
 
 
 def caller(connection: object, packages: frozenset[str], *, waits: bool) -> Caller | None:

@@ -17,13 +17,16 @@ else:
     with contextlib.suppress(ImportError):
         from pysqlite3 import dbapi2 as sqlite3
 
-__all__ = ["OLDEST", "has_wal_reset_bug", "sqlite3", "told"]
+__all__ = ["OLDEST", "has_wal_reset_bug", "is_busy", "is_stale_snapshot", "sqlite3", "told"]
 
 OLDEST = (3, 37, 0)
 """STRICT tables came with 3.37; nothing newer is used."""
 
 # Primary result codes: the low byte of what SQLite reports.
 _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
+
+# It read before another connection committed: an extended code.
+_BUSY_SNAPSHOT = 517
 
 _AWAY = {
     _BUSY: "is locked by another program",
@@ -45,13 +48,27 @@ def has_wal_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) ->
     return version < (3, 51, 3) and (mended is None or patch < mended)
 
 
+def is_busy(error: Exception) -> bool:
+    """Say whether another connection has the file locked, which may pass."""
+    return _code(error) & 0xFF == _BUSY and not is_stale_snapshot(error)
+
+
+def is_stale_snapshot(error: Exception) -> bool:
+    """Say whether a transaction cannot write any more, as others committed since it has read."""
+    return _code(error) == _BUSY_SNAPSHOT
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0))
+
+
 def told(error: Exception, where: str) -> OnwardError | None:
     """Return what an error of the library means to us, or `None` if it is not one of its own."""
     if isinstance(error, UnicodeError | OverflowError):
         return Rejected(f"a value that SQLite cannot store ({type(error).__name__})")
     if not isinstance(error, sqlite3.Error):
         return None
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error) & 0xFF
     if code in _AWAY:
         return Unavailable(where, _AWAY[code])
     if code in (_CORRUPT, _NOTADB):
