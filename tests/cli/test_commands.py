@@ -48,6 +48,7 @@ def example(path: tuple[str, ...]) -> list[str]:
 
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
+        "clock",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
         "runs fork", "runs signal",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from onward.errors import StoreUnusable
+from onward.core.instant import SECOND
+from onward.errors import StoreUnusable, Unavailable
 from onward.store import open_store
 from onward.store.hints import ANYTHING, queue_subject
 from onward.store.invariants import check
-from onward.store.sqlite import admission
+from onward.store.sqlite import admission, waiting, watch
 from onward.testing.conformance.samples import a_run
 from onward.testing.conformance.worker import Worker
 from tests.conformance.child import Child
@@ -79,6 +81,73 @@ async def test_a_claim_in_one_process_is_seen_in_the_other(path: Path) -> None:
         assert await store.counts() == {"ready": 1, "running": 1}
 
 
+async def test_a_dead_worker_is_adopted_although_one_of_another_namespace_looks_first(
+    path: Path,
+) -> None:
+    async with (
+        open_store(str(path), namespace="a") as other,
+        open_store(str(path), namespace="b") as store,
+        Child(path) as child,
+    ):
+        stranger, heir = await a_worker(other), await a_worker(store)
+        await store.start(a_run("a"))
+        assert await child.ask("claim", "doomed", "b") == "a"
+        await child.die()
+
+        assert await stranger.claim() == []
+
+        assert [run.id for run in await heir.claim()] == ["a"]
+
+
+# --- forked and frozen processes ------------------------------------------------------------------
+
+
+async def test_a_forked_child_that_outlives_its_parent_holds_up_nobody(path: Path) -> None:
+    async with open_store(str(path)) as store, Child(path) as child:
+        heir = await a_worker(store)
+        await store.start(a_run("a"))
+        await child.ask("open")
+        assert await child.ask("claim", "doomed") == "a"
+        await child.fork()
+        await child.freeze_in_commit()
+        await child.die()
+
+        async with asyncio.timeout(LONG):
+            assert (await store.start(a_run("b"))).created
+            assert {run.id for run in await heir.claim()} == {"a", "b"}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "WAIT_LIMIT", SECOND // 10)
+    monkeypatch.setattr(waiting, "SHORT_LIMIT", SECOND // 100)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_process_frozen_in_a_commit_makes_the_store_unavailable_until_it_goes_on(
+    path: Path,
+) -> None:
+    async with open_store(str(path)) as store, Child(path) as child:
+        await child.ask("open")
+        await child.freeze_in_commit()
+
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=rf"is locked by process {child.pid}\b"):
+                await store.start(a_run("a"))
+        assert await store.counts() == {}  # whoever only reads is not held up
+
+        child.thaw()
+        async with asyncio.timeout(LONG):
+            while True:
+                with contextlib.suppress(Unavailable):
+                    await store.start(a_run("a"))
+                    break
+        assert await store.counts() == {"ready": 2}
+
+
+# --- hints ----------------------------------------------------------------------------------------
+
+
 async def test_an_ear_hears_what_another_process_wrote(path: Path) -> None:
     async with open_store(str(path)) as store, Child(path) as child:
         await child.ask("open")
@@ -86,6 +155,42 @@ async def test_an_ear_hears_what_another_process_wrote(path: Path) -> None:
             listening = asyncio.create_task(ear.wait(LONG))
             await child.ask("start", "a")
             assert await listening == {ANYTHING}
+
+
+async def test_what_another_process_commits_between_two_commits_of_ours_is_heard(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "LOOK_EVERY", 3600 * SECOND)  # only transactions look
+    async with open_store(str(path)) as store, Child(path) as child:
+        await child.ask("open")
+        with store.ear([queue_subject("elsewhere")]) as ear:
+            for number in range(3):
+                await store.start(a_run(f"before-{number}"))
+                await child.ask("start", f"theirs-{number}")
+                await store.start(a_run(f"after-{number}"))
+                assert await ear.wait(LONG) == {ANYTHING}
+
+
+async def test_what_a_caller_commits_through_a_connection_of_its_own_is_heard(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        connection = sqlite3.connect(path)
+        with store.ear([queue_subject("default")]) as ear:
+            await store.within(connection).start(a_run("a"))
+            assert await ear.wait(0) == set()
+            connection.commit()
+            assert await ear.wait(LONG) == {ANYTHING}
+        connection.close()
+
+
+async def test_our_own_commits_are_no_news_from_others(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        with store.ear([queue_subject("elsewhere")]) as ear:
+            for name in "abc":
+                await store.start(a_run(name))
+            assert await ear.wait(0.1) == set()
+
+
+# --- files ----------------------------------------------------------------------------------------
 
 
 async def test_processes_that_open_a_new_file_at_once_migrate_it_once(path: Path) -> None:

@@ -72,6 +72,11 @@ DOORS = [
         "opening and closing a file may block; without `spawn`, as in a simulation, it is inline",
     ),
     Door(
+        "src/onward/store/sqlite/locks.py",
+        {"time.sleep"},
+        "a process waits for a lock that another one holds; a database in memory has none",
+    ),
+    Door(
         "src/onward/telemetry/failpoints.py",
         {"time.sleep"},
         "a paused process waits for a file that a test removes; real processes only",

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App, Signal, workflow
+from onward.core.instant import SECOND
 from onward.errors import BadInput, StoreUnusable
-from onward.store import hints, open_store
+from onward.store import open_store
 from onward.store import redis as carrying
 from onward.store.hints import ANYTHING, packed, queue_subject
 from onward.store.invariants import check
+from onward.store.sqlite import watch
 from onward.testing.conformance.samples import a_run
 from tests.leaks import shown
 from tests.redis.server import RedisServer
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onward.store import Store
+    from onward.store.hints import Ear
 
 LONG = 20.0  # seconds: only a failing test waits that long
 
@@ -101,9 +104,10 @@ import asyncio, sys
 import onward
 from onward.engine import results
 from onward.runtime.worker import worker
-from onward.store import hints
+from onward.store.sqlite import watch
 
-worker.POLL_SECONDS = results.POLL_SECONDS = hints.FOREIGN_LOOK_SECONDS = 3600
+worker.POLL_SECONDS = results.POLL_SECONDS = 3600
+watch.LOOK_EVERY = watch.LOOK_EVERY_WHILE_ACTIVE = 3600_000_000
 
 @onward.workflow
 async def double(n: int) -> int:
@@ -130,7 +134,8 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_another_process_hears(
     shared: str, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "FOREIGN_LOOK_SECONDS", 3600)  # nobody looks at the file either
+    for name in ("LOOK_EVERY", "LOOK_EVERY_WHILE_ACTIVE"):  # nothing looks at the file either
+        monkeypatch.setattr(watch, name, 3600 * SECOND)
     async with App(shared, hints=redis.url) as client:
         with worker_process(shared, redis.url):
             await redis.until_heard_by(2)
@@ -191,7 +196,7 @@ async def test_nothing_is_heard_of_another_namespace(deaf_url: str, redis: Redis
             assert await hear(ear_b) == {"queue:two"}
 
 
-async def hear(ear: hints.Ear) -> set[str]:
+async def hear(ear: Ear) -> set[str]:
     """Return the next that is heard, but for what is always rung when listening begins."""
     while not (heard := await ear.wait(LONG) - {ANYTHING}):
         pass

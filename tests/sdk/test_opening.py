@@ -6,12 +6,15 @@ import asyncio
 import os
 import threading
 from pathlib import Path  # noqa: TC003 - pytest's own annotations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from onward import App, workflow
-from onward.errors import BadInput, BadStoreUrl
+from onward.errors import BadInput, BadStoreUrl, StoreUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @workflow
@@ -81,7 +84,7 @@ def test_a_fork_is_told_that_the_app_is_its_parents(tmp_path: Path) -> None:
     if not child:
         try:
             asyncio.run(app.start(twice, 1))
-        except BadInput:
+        except StoreUnusable:
             os._exit(7)
         finally:
             os._exit(1)
@@ -89,6 +92,63 @@ def test_a_fork_is_told_that_the_app_is_its_parents(tmp_path: Path) -> None:
     over.set()
     keeper.join()
     assert os.waitstatus_to_exitcode(status) == 7
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_refused_at_once_whatever_it_does_with_the_app(tmp_path: Path) -> None:
+    with App(tmp_path / "app.db").sync() as app, app.worker(workflows=[twice]):
+        run = app.start(twice, 4)
+
+        said = in_a_fork(
+            lambda: app.run(twice, 1),
+            run.result,
+            lambda: asyncio.run(entered(App(tmp_path / "app.db"))),
+        )
+
+        assert [text.partition(",")[0] for text in said] == [
+            f"a sync App was opened by process {os.getpid()}",
+            f"a sync App was opened by process {os.getpid()}",
+            f"{tmp_path}/app.db was opened by process {os.getpid()}",
+        ]
+        assert app.run(twice, 5) == run.result() + 2 == 10
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_may_open_a_file_that_was_closed_before(tmp_path: Path) -> None:
+    with App(tmp_path / "app.db").sync() as app, app.worker(workflows=[twice]):
+        app.run(twice, 1)
+
+    assert in_a_fork(lambda: asyncio.run(entered(App(tmp_path / "app.db")))) == [""]
+
+
+async def entered(app: App) -> None:
+    async with app:
+        await app.runs()
+
+
+def in_a_fork(*acts: Callable[[], Any]) -> list[str]:
+    """Return what each act raises in a forked child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            said = [refusal_of(act) for act in acts]
+            os.write(writer, "\n".join(said).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as text:
+        said = text.read().split("\n")
+    os.waitpid(child, 0)
+    return said
+
+
+def refusal_of(act: Callable[[], Any]) -> str:
+    try:
+        act()
+    except StoreUnusable as refusal:
+        return str(refusal)
+    return ""
 
 
 @pytest.mark.parametrize("url", [None, 3])

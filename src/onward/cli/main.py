@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def commands() -> click.Group:
     """Return all commands. A new group is a file, and a line here."""
+    from onward.cli.clock import add_clock
     from onward.cli.command import root
     from onward.cli.effects import effects
     from onward.cli.runs import runs
@@ -39,4 +40,5 @@ def commands() -> click.Group:
     group = root()
     for each in (effects, runs):
         group.add_command(each)
+    add_clock(group)
     return group

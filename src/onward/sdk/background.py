@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import threading
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onward.errors import Unavailable, WouldBlock
 from onward.store.clock import spawn_thread
+from onward.store.forks import check_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -32,6 +34,7 @@ class Background:
     def __init__(self, what: str) -> None:
         self._what = what
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
         self._thread: Spawned | None = None
         # By thread: a thread makes one call at a time.
         self._calls: dict[int, _Call[Any]] = {}
@@ -46,6 +49,7 @@ class Background:
         if isinstance(loop, BaseException):
             raise loop
         self._loop = loop
+        self._pid = os.getpid()
 
     def stop(self) -> None:
         """Cancel what is under way and end the thread."""
@@ -62,6 +66,7 @@ class Background:
         Raises:
             WouldBlock: this thread has an event loop that runs.
             Unavailable: the loop was not started, or was stopped meanwhile.
+            StoreUnusable: this process was forked after the loop was started.
         """
         thread = threading.get_ident()
         try:
@@ -96,6 +101,7 @@ class Background:
             raise Unavailable(
                 self._what, "is not open here", "Use the app inside of `with app.sync()`"
             )
+        check_process(self._pid, self._what)
         return self._loop
 
     def refuse_in_loop(self) -> None:

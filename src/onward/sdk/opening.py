@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 from onward.errors import BadInput
+from onward.store.forks import check_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,20 +19,25 @@ class Opening:
     def __init__(self) -> None:
         self._users = 0
         self._is_open = False
+        self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
 
     def check_loop(self) -> None:
-        """Refuse a call from another event loop than the one it is open in.
+        """Refuse a call from another event loop or process than the one it is open in.
 
         Raises:
-            BadInput: it is open in another one.
+            BadInput: it is open in another loop.
+            StoreUnusable: this process was forked while it was open.
         """
+        if self._is_open:
+            check_process(self._pid, "an App")
         if self._is_open and asyncio._get_running_loop() not in (None, self._loop):
             raise _elsewhere()
 
     async def come(self, open_it: Callable[[], Awaitable[None]]) -> None:
         """Come in; whoever is the first opens it, and the others wait for that."""
+        self.check_loop()
         self._come_into_loop()
         self._users += 1
         try:
@@ -49,9 +56,12 @@ class Opening:
                 raise _elsewhere()
             # A lock belongs to the loop in which somebody had to wait for it.
             self._loop, self._turn = loop, asyncio.Lock()
+        if not self._users:
+            self._pid = os.getpid()
 
     async def leave(self, close_it: Callable[[], Awaitable[None]]) -> None:
         """Leave; whoever is the last closes it."""
+        self.check_loop()
         self._users -= 1
         async with self._turn:
             if self._users or not self._is_open:
@@ -62,5 +72,5 @@ class Opening:
 
 def _elsewhere() -> BadInput:
     return BadInput(
-        "an App", "is open in another event loop or process", "Make an App of its own for this one"
+        "an App", "is open in another event loop", "Make an App of its own for this one"
     )

@@ -194,6 +194,10 @@ class Database(Protocol):
         """End a worker's lease."""
         ...
 
+    async def reset_clock(self) -> Duration:
+        """Set the store's time to the machine's clock, and return by how much it was ahead."""
+        ...
+
     def within(self, connection: object, *, waits: bool = True) -> Within:
         """Return the store as seen from a caller's open transaction on this database."""
         ...

@@ -11,6 +11,7 @@ Subjects are `queue:NAME` (something there became claimable) and `run:UID` (that
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from typing import TYPE_CHECKING, Protocol, Self
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ANYTHING = "*"
-
-# How often an idle process looks whether another one wrote to its SQLite file.
-FOREIGN_LOOK_SECONDS = 0.005
 
 
 def queue_subject(queue: str) -> str:
@@ -96,15 +94,9 @@ class Ear:
         """
         deadline = self.loop.time() + seconds
         while not (self._heard or self._poked) and (left := deadline - self.loop.time()) > 0:
-            foreign = self._exchange.foreign_change
-            step = left if foreign is None else min(left, FOREIGN_LOOK_SECONDS)
-            try:
-                async with asyncio.timeout(None if step == math.inf else step):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if left == math.inf else left):
                     await self._bell.wait()
-            except TimeoutError:
-                if foreign is not None and foreign():
-                    self._exchange.ring({ANYTHING})
-                    self._heard.add(ANYTHING)
         self._bell.clear()
         self._poked = False
         heard, self._heard = self._heard, set()
@@ -117,13 +109,21 @@ class Exchange:
     def __init__(self) -> None:
         self._ears: set[Ear] = set()
         self._lock = threading.Lock()
-        self.foreign_change: Callable[[], bool] | None = None
-        """Says whether another process changed the database since it was last asked."""
+        self.on_first_ear: Callable[[], None] | None = None
+        """Called when an ear joins and there was none before: a watcher starts looking then."""
+
+    @property
+    def has_ears(self) -> bool:
+        """Whether anything in this process waits for hints."""
+        return bool(self._ears)
 
     def join(self, ear: Ear) -> None:
         """Let an ear hear from now on."""
         with self._lock:
+            is_first = not self._ears
             self._ears.add(ear)
+        if is_first and self.on_first_ear is not None:
+            self.on_first_ear()
 
     def leave(self, ear: Ear) -> None:
         """Let an ear hear no more."""

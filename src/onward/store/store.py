@@ -275,6 +275,18 @@ class Store(Reads):
         """
         return self.database.within(connection, waits=waits)
 
+    def machine_time(self) -> Instant:
+        """Return the time by the machine's clock, which is not the store's."""
+        return self._clock.wall()
+
+    async def reset_clock(self) -> Duration:
+        """Set the store's time to the machine's clock, and return by how much it was ahead.
+
+        Raises:
+            StoreUnusable: the database has a clock of its own.
+        """
+        return await self.database.reset_clock()
+
     async def locate(self) -> None:
         """Learn where the database is, for callers' connections that cannot wait for that."""
         await self.database.locate()

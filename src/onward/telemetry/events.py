@@ -98,6 +98,24 @@ EVENTS: dict[str, Event] = {
     "lease.lost": _event("worker", logging.ERROR, "worker %(worker)s has lost its lease"),
     "store.away": _event("store", logging.WARNING, "the store is away for worker %(worker)s"),
     "store.back": _event("store", logging.INFO, "the store is back for worker %(worker)s"),
+    "store.locked": _event(
+        "store",
+        logging.WARNING,
+        "still waiting for a lock: file=%(file)s holder_pid=%(holder)s waited=%(seconds)ss",
+    ),
+    "clock.behind": _event(
+        "store",
+        logging.WARNING,
+        "the machine's clock is behind the time of the store: file=%(file)s behind=%(behind)s; the"
+        " store's time runs at half speed, and timers are late, until the clock has caught up. If"
+        " the store's time is wrong, run: onward clock --reset",
+    ),
+    "clock.jumped": _event(
+        "store",
+        logging.WARNING,
+        "the machine's clock jumped ahead: file=%(file)s by=%(jump)s; timers that are due by it"
+        " fire now",
+    ),
     "attention.failed": _event(
         "attention", logging.ERROR, "on_attention failed for run %(run)s: %(error)s at %(where)s"
     ),

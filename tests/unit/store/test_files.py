@@ -1,8 +1,7 @@
-"""The files beside a SQLite database: is the place fit, who writes, which workers are alive."""
+"""The files of a SQLite database: whether a place is fit for them."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.errors import StoreUnusable
-from onward.store.sqlite.files import Locks, check_place, file_system
+from onward.store.sqlite.files import check_place, file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,96 +114,3 @@ def test_the_innermost_mount_counts(tmp_path: Path) -> None:
 def test_where_nobody_can_tell_the_file_system_it_is_trusted(tmp_path: Path) -> None:
     assert file_system(tmp_path, tmp_path / "no such file") is None
     check_place(tmp_path / "onward.db", tmp_path / "no such file")
-
-
-# --- the locks ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "onward.db"
-
-
-@pytest.fixture
-def locks(database: Path) -> Iterator[Locks]:
-    held = Locks(database)
-    yield held
-    held.close()
-
-
-@pytest.fixture
-def other(database: Path) -> Iterator[Locks]:
-    """The same files as another process has them open."""
-    held = Locks(database)
-    yield held
-    held.close()
-
-
-def test_a_worker_that_holds_its_file_is_not_dead(locks: Locks, other: Locks) -> None:
-    locks.hold("w/1 é")
-    locks.hold("w/1 é")
-
-    assert locks.dead() == other.dead() == []
-
-
-def test_a_worker_whose_process_is_gone_is_dead(database: Path, other: Locks) -> None:
-    gone = Locks(database)
-    gone.hold("w/1 é")
-    gone.close()  # as the system does for a process that ends
-
-    assert other.dead() == ["w/1 é"]
-    other.forget("w/1 é")
-    assert other.dead() == []
-
-
-def test_a_worker_that_left_leaves_nothing(locks: Locks, other: Locks, database: Path) -> None:
-    locks.hold("w")
-    locks.let_go("w")
-    locks.let_go("never held")
-
-    assert other.dead() == []
-    names = {entry.name for entry in database.with_name("onward.db-onward").iterdir()}
-    assert names == {"write", "users"}
-
-
-def test_a_worker_is_never_seen_before_it_is_locked(
-    locks: Locks, other: Locks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = fcntl.flock
-    seen: list[list[str]] = []
-
-    def locking(descriptor: int, how: int) -> None:
-        with monkeypatch.context() as undone:
-            undone.setattr(fcntl, "flock", real)
-            seen.append(other.dead())
-        real(descriptor, how)
-
-    monkeypatch.setattr(fcntl, "flock", locking)
-    locks.hold("w")
-
-    assert seen == [[]]
-
-
-def test_a_process_knows_whether_it_is_alone(locks: Locks, database: Path) -> None:
-    assert locks.alone()
-    neighbour = Locks(database)
-    assert not locks.alone()
-    assert not neighbour.alone()
-    neighbour.close()
-    assert locks.alone()
-
-
-def test_only_one_process_writes_at_a_time(locks: Locks, other: Locks) -> None:
-    flock, busy = fcntl.flock, fcntl.LOCK_EX | fcntl.LOCK_NB
-    with locks.writing(), pytest.raises(BlockingIOError):
-        flock(other._write, busy)
-
-    flock(other._write, busy)
-
-
-def test_the_lock_is_given_back_when_writing_fails(locks: Locks, other: Locks) -> None:
-    with pytest.raises(ZeroDivisionError), locks.writing():
-        raise ZeroDivisionError
-
-    with other.writing():
-        pass

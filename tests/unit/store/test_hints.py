@@ -83,24 +83,19 @@ def test_an_ear_of_a_loop_that_has_ended_is_passed_over() -> None:
     exchange.ring(["a"])
 
 
-async def test_a_foreign_change_is_heard_by_everyone_here() -> None:
+async def test_a_watcher_is_woken_by_the_first_ear_alone() -> None:
     exchange = Exchange()
-    changes = iter([False, False, True])
-    exchange.foreign_change = lambda: next(changes, False)
-    with exchange.ear(["a"]) as ear, exchange.ear(["b"]) as other:
-        assert await ear.wait(LONG) == {ANYTHING}
-        assert await other.wait(0) == {ANYTHING}
+    woken: list[bool] = []
+    exchange.on_first_ear = lambda: woken.append(exchange.has_ears)
+
+    with exchange.ear(["a"]), exchange.ear(["b"]):
+        assert woken == [True]
+    assert not exchange.has_ears
+    with exchange.ear(["a"]):
+        assert woken == [True, True]
 
 
 async def test_a_wait_that_hears_nothing_ends_in_time() -> None:
     exchange = Exchange()
-    looks: list[bool] = []
-
-    def look() -> bool:
-        looks.append(False)
-        return False
-
-    exchange.foreign_change = look
     with exchange.ear(["a"]) as ear:
         assert await ear.wait(0.03) == set()
-    assert looks

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # What operators ask for now and then may look at everything there is.
 FOR_PEOPLE = {
     "count_started_by_runs", "counts", "kinds_to_claim", "list_effects", "list_runs",
-    "runs_beginning", "runs_to_claim",
+    "runs_beginning", "runs_to_claim", "timers_set_after",
 }  # fmt: skip
 STATEMENTS = {
     name: statement

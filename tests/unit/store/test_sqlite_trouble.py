@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,12 +15,13 @@ from onward.errors import SchemaTooNew, StoreUnusable, Unavailable
 from onward.store import open_store
 from onward.store.invariants import check
 from onward.store.sqlite import connection as connections
-from onward.store.sqlite.files import Locks
+from onward.store.sqlite import waiting
+from onward.store.sqlite.locks import Locks
 from onward.testing.conformance.samples import SUCCEEDED, a_message, a_record, a_run
 from onward.testing.conformance.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from onward.store import Store
@@ -115,13 +116,14 @@ def locked_by_a_stranger(path: Path) -> Iterator[None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "WAIT_LIMIT", 20_000)
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_file_that_a_stranger_keeps_locked_is_unavailable(path: Path) -> None:
     async with open_store(str(path)) as store:
         with locked_by_a_stranger(path):
-            with pytest.raises(Unavailable, match="is locked by another program"):
+            with pytest.raises(Unavailable, match=rf"onward.db is locked by process {os.getpid()}"):
                 await store.start(a_run("a"))
             assert await store.counts() == {}
 
@@ -208,16 +210,56 @@ async def test_a_file_of_a_newer_onward_is_refused_and_let_go(path: Path) -> Non
     locks.close()
 
 
-async def test_a_file_that_vanished_is_unavailable(path: Path) -> None:
+async def test_a_file_that_is_put_back_in_its_place_is_used_again(path: Path) -> None:
     async with open_store(str(path)) as store:
         elsewhere = path.with_name("elsewhere")
         os.rename(path, elsewhere)
 
-        with pytest.raises(Unavailable, match="cannot be opened"):
+        with pytest.raises(StoreUnusable, match="was deleted or replaced"):
             await store.counts()
 
         os.rename(elsewhere, path)
         assert await store.counts() == {}
+
+
+def delete(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        os.unlink(f"{path}{suffix}")
+
+
+def replace(path: Path) -> None:
+    with closing(sqlite3.connect(f"{path}.new")) as connection:
+        connection.execute("CREATE TABLE another (x)")
+    os.replace(f"{path}.new", path)
+
+
+def delete_the_newest(path: Path) -> None:
+    os.unlink(f"{path}-wal")
+
+
+@pytest.mark.parametrize("lose", [delete, replace, delete_the_newest])
+async def test_nothing_is_acknowledged_once_the_file_was_deleted_or_replaced(
+    path: Path, lose: Callable[[Path], None]
+) -> None:
+    async with open_store(str(path)) as store:
+        await store.start(a_run("a"))
+        await store.counts()
+        lose(path)
+
+        with pytest.raises(StoreUnusable, match=r"onward.db was deleted or replaced.*Stop every"):
+            await store.start(a_run("b"))
+        with pytest.raises(StoreUnusable, match="was deleted or replaced"):
+            await store.counts()
+
+
+async def test_a_worker_of_a_deleted_file_says_so_and_stops_claiming(path: Path) -> None:
+    async with open_store(str(path)) as store:
+        worker = await a_worker(store)
+        await store.start(a_run("a"))
+        delete(path)
+
+        with pytest.raises(StoreUnusable, match="was deleted or replaced"):
+            await worker.claim()
 
 
 async def test_a_store_that_is_not_open_says_so() -> None:

@@ -24,8 +24,8 @@ ONLY_SQLITE = {
     "flow_suspects", "flowing", "handler_seen", "history", "keep_aside", "keep_time",
     "keys_of_queue", "look", "message_seen", "move_delivery", "move_run", "oldest_marks",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "recorded_times",
-    "ripen", "run_ends", "runs_of_worker", "runs_seen", "save_state", "spread_event",
-    "stir_handler", "suspect_candidates", "write_effect",
+    "reset_time", "ripen", "run_ends", "runs_of_worker", "runs_seen", "save_state",
+    "shift_leases", "spread_event", "stir_handler", "suspect_candidates", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
     "all_notes", "claim", "commit", "drop_marks", "flow_candidates", "flow_keys", "hint_send",

@@ -10,8 +10,8 @@ import pytest
 
 from onward.errors import InvariantBroken, Rejected, Unavailable
 from onward.store.clock import spawn_thread
+from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, migrate
-from onward.store.sqlite.highwater import HighWater
 from onward.store.sqlite.threads import Inline, Job, Threaded, drive
 from onward.store.sqlite.transaction import Session
 from onward.telemetry.failpoints import InjectedFault
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def a_session() -> Session:
     connection = connect(None)
     migrate(connection, ":memory:")
-    return Session(connection, DIALECT.statements(), ":memory:", HighWater(VirtualClock()))
+    return Session(connection, DIALECT.statements(), ":memory:", FileClock(VirtualClock()))
 
 
 def note(worker: str, then: Exception | None = None) -> Work:
@@ -57,12 +57,22 @@ def ran(session: Session, *works: Work) -> list[Job]:
 
 def test_jobs_that_gathered_are_one_transaction() -> None:
     session = a_session()
-    time = session._time
+    commits: list[int] = []
 
-    [one, other] = ran(session, note("a"), note("b"))
+    with armed("commit.after", lambda: commits.append(1)):
+        [one, other] = ran(session, note("a"), note("b"))
 
     assert (one.result, other.result) == ("a", "b")
-    assert time.commits == 1
+    assert commits == [1]
+
+
+def test_a_transaction_that_changed_nothing_writes_nothing() -> None:
+    session = a_session()
+
+    with armed("commit.before", raising(InjectedFault()), must_fire=False) as fault:
+        [job] = ran(session, noted)
+
+    assert (job.result, fault.fired) == ([], 0)
 
 
 def test_a_job_that_fails_leaves_no_trace_and_harms_no_other() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onward.errors import StoreUnusable
 from onward.store.database import Capabilities
 from onward.store.hints import Exchange
 from onward.store.migrations import missing
@@ -165,6 +166,18 @@ class PostgresDatabase:
         home = Home(self._address.schema, channel, look, lambda: self._place, self.locate)
         admit = PostgresAdmission(connection, self.where, home, waits=waits)
         return Within(admit, self._statements, self._namespace, self._clock)
+
+    async def reset_clock(self) -> Duration:
+        """Refuse: the time is the server's.
+
+        Raises:
+            StoreUnusable: always.
+        """
+        raise StoreUnusable(
+            self.where,
+            "takes its time from the clock of the Postgres server",
+            "Set the clock of that machine",
+        )
 
     async def locate(self) -> None:
         """Learn which server this is, to compare with what callers' connections see."""

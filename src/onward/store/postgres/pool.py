@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
 from onward.errors import OnwardError, StoreUnusable, Unavailable
+from onward.store.forks import check_process
 from onward.store.postgres.faults import POOLER, told
 from onward.store.writing.lane import Contended
 
@@ -79,10 +81,12 @@ class Pool:
         self._places = asyncio.Semaphore(most)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_open = False
+        self._pid = os.getpid()
 
     def open(self) -> None:
         """Let work begin; nothing connects before there is some."""
         self._is_open = True
+        self._pid = os.getpid()
 
     async def run(
         self,
@@ -108,6 +112,7 @@ class Pool:
             raise Unavailable(
                 str(self._address), "is not open here", "Use the app inside of `async with app`"
             )
+        check_process(self._pid, str(self._address))
         seconds = PATIENCE_SECONDS if patience is None else patience
         return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))
 

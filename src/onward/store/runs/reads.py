@@ -124,6 +124,11 @@ class Reads:
         at: Instant = rows[0][0]
         return at
 
+    async def timers_set_after(self, instant: Instant) -> int:
+        """Return how many runs wait for a due time and were parked after an instant."""
+        rows = await self.read(lambda tx: tx.fetch("timers_set_after", instant=instant))
+        return int(rows[0][0])
+
     async def children(self, uid: str) -> list[RunRow]:
         """Return the runs that a run has started, oldest first."""
         if not is_storable(uid):

@@ -58,3 +58,8 @@ WHERE namespace = :namespace AND handler = :handler AND key = :key;
 -- name: subscribe
 INSERT INTO onward_subscription (namespace, topic, handler)
 VALUES (:namespace, :topic, :handler) ON CONFLICT DO NOTHING;
+
+-- name: timers_set_after
+-- Runs that wait for a due time and were parked after the given instant.
+SELECT count(*) FROM onward_run
+WHERE namespace = :namespace AND state = 'waiting' AND due IS NOT NULL AND updated_at > :instant;

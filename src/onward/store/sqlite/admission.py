@@ -12,7 +12,7 @@ from onward.store.sqlite.library import has_wal_reset_bug, sqlite3
 
 if TYPE_CHECKING:
     from onward.store.callers.caller import Caller
-    from onward.store.sqlite.database import File
+    from onward.store.sqlite.file import File
 
 
 class SqliteAdmission(Admission):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.errors import StoreUnusable
 from onward.store.migrations import missing
+from onward.store.sqlite.clock import Kept
 from onward.store.sqlite.library import OLDEST, sqlite3
 from onward.store.sqlite.transaction import BUSY_SECONDS
 from onward.store.statements import Dialect
@@ -13,8 +14,6 @@ from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from onward.core.instant import Instant
 
 DIALECT = Dialect()
 
@@ -80,7 +79,9 @@ def migrate(connection: sqlite3.Connection, where: str) -> None:
                 " ON CONFLICT DO UPDATE SET value = excluded.value",
                 (number,),
             )
-        connection.execute("INSERT INTO onward_meta VALUES ('time', 0) ON CONFLICT DO NOTHING")
+        connection.execute(
+            "INSERT INTO onward_meta VALUES ('time', 0), ('time_resets', 0) ON CONFLICT DO NOTHING"
+        )
         connection.execute("COMMIT")
         failpoint("migrate.after")
     finally:
@@ -88,10 +89,15 @@ def migrate(connection: sqlite3.Connection, where: str) -> None:
             connection.execute("ROLLBACK")
 
 
-def kept_time(connection: sqlite3.Connection) -> Instant:
-    """Return the latest time that the file has seen."""
-    [[kept]] = connection.execute("SELECT value FROM onward_meta WHERE name = 'time'")
-    return int(kept)
+def kept_time(connection: sqlite3.Connection) -> Kept:
+    """Return what the file says of its time."""
+    return Kept._make(connection.execute(DIALECT.statements()["read_time"].sql).fetchone())
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """Return a number that changes when another connection commits."""
+    [[version]] = connection.execute("PRAGMA data_version")
+    return int(version)
 
 
 def _schema(connection: sqlite3.Connection) -> int:

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import threading
-from contextlib import nullcontext
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.errors import Unavailable
 from onward.store.database import Capabilities
-from onward.store.hints import Exchange
+from onward.store.forks import check_process
 from onward.store.sqlite import batch
 from onward.store.sqlite.admission import SqliteAdmission
-from onward.store.sqlite.connection import (
-    DIALECT,
-    check_library,
-    connect,
-    kept_time,
-    migrate,
-)
-from onward.store.sqlite.files import Locks, check_place
-from onward.store.sqlite.highwater import HighWater
+from onward.store.sqlite.connection import check_library, connect
+from onward.store.sqlite.file import File, release, share
+from onward.store.sqlite.files import check_place
 from onward.store.sqlite.library import sqlite3, told
-from onward.store.sqlite.threads import Inline, Threaded
-from onward.store.sqlite.transaction import Session
 from onward.store.within import Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
     from onward.store.address import SqliteAddress
     from onward.store.database import Tx, Wanted, Written
-    from onward.store.hints import Carrier
+    from onward.store.hints import Carrier, Exchange
     from onward.store.rows import Claimed, Message, NewRun, Sent, Started
     from onward.store.sqlite.threads import Worker
     from onward.store.sqlite.transaction import SqliteTx
@@ -46,95 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["File", "SqliteDatabase", "connect"]
 
 T = TypeVar("T")
-
-READERS = 2
-
-
-class File:
-    """One database file, shared by everything in this process that uses it.
-
-    All writing and checkpointing is done by one connection in one thread; readers only read.
-    """
-
-    def __init__(self, path: Path | None, clock: Clock, spawn: Spawn | None) -> None:
-        self.path = path
-        self.where = ":memory:" if path is None else str(path)
-        self.users = 0
-        self.exchange = Exchange()
-        self.time = HighWater(clock)
-        self.locks = Locks(path) if path is not None else None
-        self.statements = DIALECT.statements()
-        self._connections: list[sqlite3.Connection] = []
-        self._foreign: sqlite3.Connection | None = None
-        self._looked = (0, 0)
-        try:
-            # Not even the journal of a new file can be set by two processes at once.
-            with self._alone():
-                self._connections.append(connect(path))
-                migrate(self._connections[0], self.where)
-            self.time.learn(kept_time(self._connections[0]))
-        except BaseException:
-            self._let_go()
-            raise
-        self.writer = self._worker(spawn, "onward-writer", writes=True)
-        self.readers: list[Worker] = []
-        if path is not None and spawn is not None:
-            self.readers = [self._worker(spawn, f"onward-reader-{n}") for n in range(READERS)]
-            self._watch(path)
-
-    def close(self) -> None:
-        """Finish what is queued and close everything, the writer last: it alone may checkpoint."""
-        if self._foreign is not None:
-            self._foreign.close()
-        for worker in (*self.readers, self.writer):
-            worker.close()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Close what no worker has taken over, and give the locks back."""
-        with self._alone():
-            for connection in self._connections:
-                connection.close()
-        if self.locks is not None:
-            self.locks.close()
-
-    def _alone(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.locks is None else self.locks.writing()
-
-    def _worker(self, spawn: Spawn | None, name: str, *, writes: bool = False) -> Worker:
-        def session() -> Session:
-            connection = self._connections.pop() if writes else self._reader()
-            locks = self.locks if writes else None
-            return Session(
-                connection, self.statements, self.where, self.time, locks=locks, writes=writes
-            )
-
-        return Inline(session) if spawn is None else Threaded(session, spawn, name)
-
-    def _reader(self) -> sqlite3.Connection:
-        try:
-            return connect(self.path, writes=False)
-        except sqlite3.Error as error:
-            raise told(error, self.where) or error from error
-
-    def _watch(self, path: Path) -> None:
-        self._foreign = connect(path, writes=False)
-        self._changed()
-        self.exchange.foreign_change = self._changed
-
-    def _changed(self) -> bool:
-        """Say whether another process committed since the last look; takes a few microseconds.
-
-        While our own writer commits nobody can tell; but then this process is awake anyhow.
-        """
-        assert self._foreign is not None
-        [[version]] = self._foreign.execute("PRAGMA data_version")
-        before, self._looked = self._looked, (int(version), self.time.commits)
-        return before[0] != self._looked[0] and before[1] == self._looked[1]
-
-
-_files: dict[str, File] = {}
-_files_lock = threading.Lock()
 
 
 class SqliteDatabase:
@@ -160,9 +59,9 @@ class SqliteDatabase:
         self._namespace = namespace
         self._clock = clock
         self._spawn = spawn
-        self._key = f"{os.getpid()}:{os.path.realpath(address.path)}" if address.path else ""
         self._open_file = file
         self._file: File | None = None
+        self._pid = os.getpid()
         self._next_reader = 0
 
     @property
@@ -173,6 +72,7 @@ class SqliteDatabase:
     async def open(self) -> None:
         """Open the file, which other stores of this process may have open already."""
         check_library()
+        self._pid = os.getpid()
         if self._path is not None:
             check_place(self._path)
         try:
@@ -186,7 +86,7 @@ class SqliteDatabase:
         try:
             return await asyncio.shield(sharing)
         except asyncio.CancelledError:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 self._file = await sharing
                 await self.close()
             raise
@@ -194,13 +94,8 @@ class SqliteDatabase:
     async def close(self) -> None:
         """Let go of the file; the last one closes it."""
         file, self._file = self._file, None
-        if file is None:
+        if file is None or self._pid != os.getpid() or not release(file):
             return
-        with _files_lock:
-            file.users -= 1
-            if file.users:
-                return
-            _files.pop(self._key, None)
         if self._spawn is None:
             file.close()
         else:
@@ -241,18 +136,18 @@ class SqliteDatabase:
     async def claim(self, wanted: Wanted) -> list[Claimed]:
         """Make runs the worker's own. A worker whose process died loses its lease here, at once."""
         locks = self._opened().locks
-        dead = locks.dead() if locks is not None else []
+        dead = locks.dead(self._namespace) if locks is not None else []
         claimed = await self._do(lambda tx: batch.claim(tx, wanted, dead))
         for worker in dead:
             assert locks is not None
-            locks.forget(worker)
+            locks.forget(self._namespace, worker)
         return claimed
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
         """Begin a worker's lease, shown to other processes by a lock on a file too."""
         locks = self._opened().locks
         if locks is not None:
-            locks.hold(worker)
+            locks.hold(self._namespace, worker)
         return await self._lease("take_lease", worker, length)
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
@@ -264,13 +159,29 @@ class SqliteDatabase:
         await self.write(lambda tx: tx.fetch("drop_lease", worker=worker))
         locks = self._opened().locks
         if locks is not None:
-            locks.let_go(worker)
+            locks.let_go(self._namespace, worker)
 
     def within(self, connection: object, *, waits: bool = True) -> Within:
         """Return the store as seen from a caller's open transaction."""
         file = self._opened()
         admit = SqliteAdmission(connection, self.where, file, waits=waits)
         return Within(admit, file.statements, self._namespace, file.time)
+
+    async def reset_clock(self) -> Duration:
+        """Set the file's time to the machine's clock, and return by how much it was ahead.
+
+        Other processes follow with their next transaction. Leases last as long as they would have.
+        """
+
+        async def reset(tx: SqliteTx) -> Duration:
+            machine = self._clock.wall()
+            ahead = tx.now - machine
+            if ahead > 0:
+                tx.rows("reset_time", to=machine)
+                tx.rows("shift_leases", by=ahead)
+            return max(0, ahead)
+
+        return await self._do(reset)
 
     async def locate(self) -> None:
         """Do nothing: a file is known by its path."""
@@ -296,19 +207,21 @@ class SqliteDatabase:
 
     def _share(self) -> File:
         if self._open_file is not None:
-            file = self._open_file
-        elif self._path is None or self._spawn is None:
-            file = File(self._path, self._clock, self._spawn)
-        else:
-            with _files_lock:
-                file = _files.get(self._key) or File(self._path, self._clock, self._spawn)
-                _files[self._key] = file
-        file.users += 1
-        return file
+            self._open_file.users += 1
+            return self._open_file
+        if self._path is None or self._spawn is None:
+            file = self._made()
+            file.users = 1
+            return file
+        return share(self._path, self._made)
+
+    def _made(self) -> File:
+        return File(self._path, self._clock, self._spawn)
 
     def _opened(self) -> File:
         if self._file is None:
             raise Unavailable(
                 self.where, "is not open here", "Use the app inside of `async with app`"
             )
+        check_process(self._pid, self.where)
         return self._file

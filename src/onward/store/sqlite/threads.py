@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.errors import InvariantBroken
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from onward.core.ports import Spawn
     from onward.store.sqlite.transaction import Session, SqliteTx
+    from onward.store.sqlite.watch import Watch
 
     Work = Callable[[SqliteTx], Coroutine[Any, Any, Any]]
 
@@ -70,11 +72,21 @@ class Worker(Protocol):
 
 
 class Threaded:
-    """Takes jobs in a thread of its own, as many at a time as have gathered."""
+    """Takes jobs in a thread of its own, as many at a time as have gathered.
 
-    def __init__(self, session: Callable[[], Session], spawn: Spawn, name: str) -> None:
+    Args:
+        session: Connects.
+        spawn: How the thread is started.
+        name: The thread's.
+        watch: Says how often the session is to look for others' commits while there is no job.
+    """
+
+    def __init__(
+        self, session: Callable[[], Session], spawn: Spawn, name: str, watch: Watch | None = None
+    ) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._make_session = session
+        self._watch = watch
         self._thread = spawn(self._work, name=name)
 
     def submit(self, work: Work, namespace: str) -> Future[Any]:
@@ -83,14 +95,27 @@ class Threaded:
         self._jobs.put(job)
         return job.answer
 
+    def start_watching(self) -> None:
+        """End the wait for a job, to see how often to look from now on."""
+        self._jobs.put(Job(_do_nothing, ""))
+
     def close(self) -> None:
         """Do what is queued, then let go of the connection."""
         self._jobs.put(None)
         self._thread.join()
 
+    def _next(self, session: Session | None) -> Job | None:
+        """Wait for a job, and look for others' commits meanwhile."""
+        while True:
+            interval = None if self._watch is None or session is None else self._watch.interval
+            with suppress(queue.Empty):
+                return self._jobs.get(timeout=interval)
+            if session is not None:
+                session.look()
+
     def _work(self) -> None:
         session: Session | None = None
-        while (job := self._jobs.get()) is not None:
+        while (job := self._next(session)) is not None:
             jobs = [job]
             last = False
             while len(jobs) < JOBS_MOST and not self._jobs.empty():
@@ -115,6 +140,10 @@ class Threaded:
         for job in jobs:
             job.reply()
         return session
+
+
+async def _do_nothing(_: SqliteTx) -> None:
+    """Write nothing."""
 
 
 class Inline:

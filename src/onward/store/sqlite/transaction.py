@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from onward.errors import Unavailable
 from onward.store.sqlite import batch
-from onward.store.sqlite.library import sqlite3, told
+from onward.store.sqlite.clock import Kept
+from onward.store.sqlite.holders import writer
+from onward.store.sqlite.library import is_busy, sqlite3, told
+from onward.store.sqlite.waiting import Wait
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from onward.core.instant import Instant
     from onward.store.rows import Message, Sent
-    from onward.store.sqlite.files import Locks
-    from onward.store.sqlite.highwater import HighWater
+    from onward.store.sqlite.clock import FileClock
+    from onward.store.sqlite.files import Presence
+    from onward.store.sqlite.locks import Locks
     from onward.store.sqlite.threads import Job
+    from onward.store.sqlite.watch import Watch
     from onward.store.statements import Statement
 
 BUSY_SECONDS = 5.0
-_BUSY_TRIES = 3
+"""How long one try waits for SQLite's own lock."""
+
+_TRIES = 3
 _as_json = msgspec.json.Encoder().encode
 
 
@@ -78,6 +85,15 @@ class SqliteTx:
         return await batch.send(self, messages)
 
 
+class Sharing(NamedTuple):
+    """What the sessions of a file look at because other processes may use it too."""
+
+    path: Path
+    locks: Locks
+    presence: Presence
+    watch: Watch
+
+
 class Session:
     """A connection, and how a list of jobs becomes one transaction on it."""
 
@@ -86,25 +102,31 @@ class Session:
         connection: sqlite3.Connection,
         statements: dict[str, Statement],
         where: str,
-        time: HighWater,
+        clock: FileClock,
         *,
-        locks: Locks | None = None,
+        sharing: Sharing | None = None,
         writes: bool = True,
     ) -> None:
         self._connection = connection
         self._tx = SqliteTx(connection, statements, where)
         self._where = where
-        self._time = time
-        self._locks = locks
+        self._clock = clock
+        self._sharing = sharing
         self._writes = writes
+        self._watch = sharing.watch if sharing is not None and writes else None
 
     def close(self) -> None:
         """Close the connection; the last one to close a file also checkpoints it."""
-        with self._alone():
-            if self._writes:
-                with suppress(sqlite3.Error):  # then time goes back by a second at most
-                    self._tx.now = self._time.now()
-                    self._tx.rows("keep_time")
+        with ExitStack() as held:
+            # A lock that cannot be had is held by a process with a connection of its own, so ours
+            # is not the last one.
+            with suppress(Unavailable, sqlite3.Error):  # then time goes back by a second at most
+                self._lock(held)
+                if self._writes:
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    now = self._read_time()
+                    self._keep_time(Kept(now, self._clock.resets))
+                    self._connection.execute("COMMIT")
             self._connection.close()
 
     def run(self, jobs: list[Job]) -> None:
@@ -112,29 +134,52 @@ class Session:
 
         Raises:
             Unavailable: nothing was written, whatever the jobs say.
+            StoreUnusable: what was written went to a file that is not there any more.
         """
-        for _ in range(_BUSY_TRIES):
-            with self._alone():
-                try:
-                    return self._transact(jobs)
-                except Unavailable as error:
-                    failure = error
-                except sqlite3.Error as error:
-                    meaning = told(error, self._where)
-                    if not isinstance(meaning, Unavailable):
-                        raise meaning or error from error
-                    failure = meaning
-                finally:
-                    self._abandon()
-        raise failure
+        wait = None if self._sharing is None else Wait(self._sharing.locks.patience)
+        left = _TRIES
+        while not self._try(jobs, left, wait):
+            left -= 1
 
-    def _alone(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._locks is None else self._locks.writing()
+    def look(self) -> None:
+        """See whether other connections have committed."""
+        if self._watch is not None:
+            with suppress(sqlite3.Error):  # the next transaction reports it
+                [[version]] = self._connection.execute("PRAGMA data_version")
+                self._watch.see(version)
+
+    def _try(self, jobs: list[Job], left: int, wait: Wait | None) -> bool:
+        """Run all jobs and return True, or False if they are to be run again."""
+        with ExitStack() as held:
+            self._lock(held, wait)
+            try:
+                self._transact(jobs)
+            except (sqlite3.Error, Unavailable) as error:
+                self._check_worth_a_retry(error, left, wait)
+                return False
+            finally:
+                self._abandon()
+        return True
+
+    def _lock(self, held: ExitStack, wait: Wait | None = None) -> None:
+        if self._sharing is not None and self._writes:
+            held.enter_context(self._sharing.locks.writing(wait))
+
+    def _check_worth_a_retry(self, error: Exception, left: int, wait: Wait | None) -> None:
+        """Raise what an error means, unless the transaction is to be tried again."""
+        if wait is not None and self._sharing is not None and is_busy(error):
+            wait.check(self._sharing.path, writer)
+            return
+        meaning = error if isinstance(error, Unavailable) else told(error, self._where)
+        if left <= 1 or not isinstance(meaning, Unavailable):
+            raise meaning or error from error
 
     def _transact(self, jobs: list[Job]) -> None:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE" if self._writes else "BEGIN")
+        self.look()
         self._tx.now = self._read_time()
+        changes = self._connection.total_changes
         if len(jobs) == 1:
             jobs[0].run(self._tx)
             if jobs[0].error is not None:
@@ -151,26 +196,30 @@ class Session:
                         raise job.error
                     execute("ROLLBACK TO job")
                 execute("RELEASE job")
-        if self._writes:
-            self._keep_time()
-            failpoint("commit.before")
-        execute("COMMIT")
-        if self._writes:
-            self._time.commits += 1
-            failpoint("commit.after")
+        if self._connection.total_changes == changes:  # an idle worker writes nothing to the disk
+            execute("COMMIT")
+        else:
+            self._commit()
+        if self._sharing is not None:
+            self._sharing.presence.check()
+
+    def _commit(self) -> None:
+        kept = self._clock.due()
+        if kept is not None:
+            self._keep_time(kept)
+        failpoint("commit.before")
+        self._connection.execute("COMMIT")
+        if kept is not None:
+            self._clock.keep(kept)
+        failpoint("commit.after")
 
     def _read_time(self) -> Instant:
-        if not self._writes:
-            return self._time.now()
-        [[kept]] = self._tx.rows("read_time")
-        self._time.learn(kept)
-        return self._time.now()
+        self._clock.learn(Kept._make(self._tx.rows("read_time")[0]))
+        return self._clock.now()
 
-    def _keep_time(self) -> None:
-        mark = self._time.due()
-        if mark is not None:
-            self._tx.now = mark
-            self._tx.rows("keep_time")
+    def _keep_time(self, kept: Kept) -> None:
+        self._tx.now = kept.at
+        self._tx.rows("keep_time", resets=kept.resets)
 
     def _abandon(self) -> None:
         if self._connection.in_transaction:

@@ -1,0 +1,86 @@
+"""`onward clock`: the store's time beside the machine's, and the way to set it right."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli.command import DONE, command
+from onward.core.instant import SECOND, instant_text, show
+from onward.engine.clock import read_clock, reset_clock
+
+if TYPE_CHECKING:
+    from onward.cli.command import Desk
+    from onward.core.instant import Duration, Instant
+    from onward.engine.clock import Reading
+
+
+def add_clock(root: click.Group) -> None:
+    """Add the command, which is in no group."""
+
+    @command(root, "clock", example="onward clock --reset")
+    @click.option(
+        "--reset", is_flag=True, help="Set the time of a SQLite file to this machine's clock."
+    )
+    async def clock(desk: Desk, *, reset: bool) -> int:
+        """Compare the store's time with this machine's.
+
+        The time of a SQLite file never goes back by itself: if this machine's clock was ahead for a
+        moment, the file's time stays ahead and runs at half speed until the clock catches up. Make
+        sure that this machine's clock is right, then use --reset. It is safe while workers run.
+
+        Timers keep their due times: one that was set while the time was ahead fires late.
+        """
+        if reset:
+            before = await reset_clock(desk.store)
+            desk.out.done(_facts(before) | {"reset": before.ahead > 0}, _told(before))
+        else:
+            reading = await read_clock(desk.store)
+            desk.out.thing(_facts(reading), _shown(reading))
+        return DONE
+
+
+def _facts(reading: Reading) -> dict[str, Any]:
+    return {
+        "store": _datetime(reading.store),
+        "machine": _datetime(reading.machine),
+        "ahead_seconds": reading.ahead / SECOND,
+        "timers": reading.timers,
+    }
+
+
+def _shown(reading: Reading) -> dict[str, Any]:
+    shown = {
+        "store": _datetime(reading.store),
+        "machine": _datetime(reading.machine),
+        "difference": "none" if reading.agrees else _difference(reading),
+    }
+    if reading.timers and not reading.agrees:
+        shown["timers"] = f"{reading.timers} set while the store's time was ahead"
+    return shown
+
+
+def _difference(reading: Reading) -> str:
+    side = "ahead of" if reading.ahead > 0 else "behind"
+    return f"the store is {_rounded(abs(reading.ahead))} {side} this machine"
+
+
+def _told(before: Reading) -> str:
+    if before.ahead <= 0:
+        return "Nothing was reset: the store's time is not ahead of this machine's clock."
+    return (
+        f"The store's time was set back by {_rounded(before.ahead)}"
+        f" to {instant_text(before.machine // SECOND * SECOND)}. Workers follow within about a"
+        f" second. Timers keep their due times; {before.timers} of them were set while the time was"
+        " ahead and fire that much late (onward runs list --state waiting)."
+    )
+
+
+def _rounded(length: Duration) -> str:
+    return show(length // SECOND * SECOND if length >= SECOND else length)
+
+
+def _datetime(at: Instant) -> datetime:
+    return datetime.fromtimestamp(at / SECOND, UTC)

@@ -1,0 +1,53 @@
+"""The store's time beside the machine's clock, for operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.file_time import TOLERATED
+
+if TYPE_CHECKING:
+    from onward.core.instant import Duration, Instant
+    from onward.store.store import Store
+
+
+class Reading(NamedTuple):
+    """Both clocks, read together.
+
+    `timers` is how many runs of the namespace wait for a timer that they set while the store's time
+    was ahead of what the machine's clock says now.
+    """
+
+    store: Instant
+    machine: Instant
+    timers: int
+
+    @property
+    def ahead(self) -> Duration:
+        """How far the store's time is ahead of the machine's clock; negative if it is behind."""
+        return self.store - self.machine
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the difference is too small to matter."""
+        return abs(self.ahead) <= TOLERATED
+
+
+async def read_clock(store: Store) -> Reading:
+    """Return what both clocks say."""
+    now = await store.now()
+    machine = store.machine_time()
+    return Reading(now, machine, await store.timers_set_after(machine))
+
+
+async def reset_clock(store: Store) -> Reading:
+    """Set the store's time to the machine's clock, and return what both said before.
+
+    Timers keep their due times. Running workers follow with their next transaction.
+
+    Raises:
+        StoreUnusable: the database has a clock of its own.
+    """
+    before = await read_clock(store)
+    ahead = await store.reset_clock()
+    return before._replace(store=before.machine + ahead)

@@ -1,0 +1,84 @@
+"""Bounded waits for the locks of a SQLite file: a warning first, an error in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.instant import MINUTE, SECOND
+from onward.errors import Unavailable
+from onward.store.clock import SystemClock
+from onward.telemetry.events import emit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from onward.core.instant import Duration
+
+WARN_AFTER: Duration = 5 * SECOND
+WARN_EVERY: Duration = MINUTE
+WAIT_LIMIT: Duration = MINUTE
+
+SHORT_LIMIT: Duration = 5 * SECOND
+"""The limit after a wait in vain, and on closing: what is queued must not wait a minute each."""
+
+
+class Patience:
+    """How long the calls to one file wait for its locks."""
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()  # locks are waited for in real time, whatever time a test makes
+        self.limit = WAIT_LIMIT
+        self._is_closing = False
+
+    def close(self) -> None:
+        """Let waits end soon, from now on."""
+        self._is_closing = True
+        self.limit = min(self.limit, SHORT_LIMIT)
+
+    def succeed(self) -> None:
+        """Take note that a lock was obtained."""
+        if not self._is_closing:
+            self.limit = WAIT_LIMIT
+
+    def fail(self) -> None:
+        """Take note that a wait was in vain."""
+        self.limit = min(self.limit, SHORT_LIMIT)
+
+
+class Wait:
+    """One call's wait for a lock, or for several in a row."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._began = patience.clock.monotonic()
+        self._warn_at = WARN_AFTER
+
+    @property
+    def waited(self) -> Duration:
+        """How long it has taken so far."""
+        return self._patience.clock.monotonic() - self._began
+
+    def check(self, lock: Path, holder: Callable[[Path], int | None]) -> None:
+        """Warn if the wait is long, and end it if it is too long.
+
+        Args:
+            lock: The file whose lock is waited for.
+            holder: Finds the process that has it.
+
+        Raises:
+            Unavailable: the limit has passed; nothing was written.
+        """
+        waited = self.waited
+        if waited >= self._warn_at:
+            self._warn_at = waited + WARN_EVERY
+            emit("store.locked", file=str(lock), holder=holder(lock), seconds=waited // SECOND)
+        if waited >= self._patience.limit:
+            self._patience.fail()
+            pid = holder(lock)
+            held = "another process" if pid is None else f"process {pid}"
+            raise Unavailable(
+                str(lock),
+                f"is locked by {held}, and was not released within {waited / SECOND:.0f} s",
+                "Nothing was written. If that process is stopped or hangs, resume or end it",
+            )

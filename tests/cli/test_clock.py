@@ -1,0 +1,105 @@
+"""`onward clock`: what it shows, and what a reset does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.core.instant import DAY, HOUR
+from onward.store import open_store
+from onward.store.clock import SystemClock
+from onward.testing.conformance.samples import a_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Ask
+
+
+class Ahead(SystemClock):
+    """A clock that is a day ahead."""
+
+    def wall(self) -> int:
+        return super().wall() + DAY
+
+
+@pytest.fixture
+def ahead(tmp_path: Path) -> str:
+    """A file that was written to while the machine's clock was a day ahead."""
+    path = str(tmp_path / "ahead.db")
+
+    async def write() -> None:
+        async with open_store(path, clock=Ahead()) as store:
+            await store.start(a_run("a")._replace(delay_in=HOUR))
+
+    asyncio.run(write())
+    return path
+
+
+def kept(path: str) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        [[value]] = connection.execute("SELECT value FROM onward_meta WHERE name = 'time'")
+        return int(value)
+
+
+def test_clocks_that_agree_are_shown_so(shop: str, ask: Ask) -> None:
+    answer = ask("clock", "--db", shop)
+
+    assert answer.status == 0
+    assert [line.split()[0] for line in answer.out.splitlines()] == [
+        "store", "machine", "difference",
+    ]  # fmt: skip
+    assert answer.out.splitlines()[-1].split() == ["difference", "none"]
+
+
+def test_a_store_that_is_ahead_is_shown_with_the_timers_that_were_set_meanwhile(
+    ahead: str, ask: Ask
+) -> None:
+    shown = ask("clock", "--db", ahead).out
+    assert "ahead of this machine" in shown
+    assert "1 set while the store's time was ahead" in shown
+
+    facts = json.loads(ask("clock", "--db", ahead, "--json").out)
+    assert facts.keys() == {"store", "machine", "ahead_seconds", "timers"}
+    assert (round(facts["ahead_seconds"] / 60), facts["timers"]) == (24 * 60, 1)
+
+
+def test_a_reset_sets_the_store_to_the_machines_clock_and_says_what_follows(
+    ahead: str, ask: Ask
+) -> None:
+    answer = ask("clock", "--reset", "--db", ahead)
+
+    assert answer.status == 0
+    assert "The store's time was set back by" in answer.out
+    assert "Timers keep their due times; 1 of them" in answer.out
+    assert kept(ahead) <= SystemClock().wall()
+    assert "none" in ask("clock", "--db", ahead).out
+    assert ask("clock", "--reset", "--db", ahead).out.startswith("Nothing was reset")
+
+
+def test_a_reset_tells_programs_what_it_did(ahead: str, ask: Ask) -> None:
+    first = json.loads(ask("clock", "--reset", "--json", "--db", ahead).out)
+    second = json.loads(ask("clock", "--reset", "--json", "--db", ahead).out)
+
+    assert (first["reset"], second["reset"]) == (True, False)
+
+
+def test_the_clock_of_a_postgres_server_is_shown_and_cannot_be_reset(
+    postgres_url: str, ask: Ask
+) -> None:
+    async def make() -> None:
+        async with open_store(postgres_url):
+            pass
+
+    asyncio.run(make())
+    assert ask("clock", "--db", postgres_url).status == 0
+
+    answer = ask("clock", "--reset", "--db", postgres_url)
+
+    assert answer.status == 2
+    assert "takes its time from the clock of the Postgres server" in answer.err
