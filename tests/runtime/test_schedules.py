@@ -114,7 +114,20 @@ async def feeding() -> list[str]:
     return [*found, await note(f"{now()} {uuid()} {random().random()}")]
 
 
-BODIES = {"body": body, "feeding": feeding}
+async def giving_up() -> list[int]:
+    """Give up calls with keys, at whatever moment, and ask for them again."""
+    found = []
+    for n in range(5):
+        keyed = asyncio.create_task(double.options(key=str(n))(n))
+        other = asyncio.create_task(double(10 + n))
+        await asyncio.wait([keyed, other], return_when=asyncio.FIRST_COMPLETED)
+        keyed.cancel()
+        await asyncio.wait([keyed])
+        found += [await double.options(key=str(n))(n), await other]
+    return found
+
+
+BODIES = {"body": body, "feeding": feeding, "giving_up": giving_up}
 
 
 def outcomes(story: Story) -> dict[str, tuple[str, str | None, bytes | None]]:
@@ -135,6 +148,14 @@ def test_200_random_schedules_give_one_identity_map_and_one_result() -> None:
         orders.add(tuple(row.identity for row in story.closed()))
 
     assert len(orders) > SCHEDULES / 2  # the schedules did differ
+
+
+def test_a_call_with_a_key_that_is_given_up_and_asked_for_again_is_recorded_once() -> None:
+    expected = [number for n in range(5) for number in (2 * n, 20 + 2 * n)]
+
+    for seed in range(SCHEDULES):
+        story = Stage(giving_up, seed).play()
+        assert story.result == expected, f"seed {seed}"
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -177,7 +198,7 @@ def test_every_prefix_of_what_a_body_gave_to_steps_is_replayed_without_a_differe
         assert not {row.identity for row in kept} & set(story.performed)
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", ["body", "feeding"])
 def test_each_step_is_done_once_however_often_the_run_is_evicted(name: str) -> None:
     story = Stage(BODIES[name], seed=3, evict=1.0).play()
 

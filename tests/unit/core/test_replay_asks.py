@@ -6,6 +6,7 @@ import pytest
 
 from onward.core.replay import (
     ROOT,
+    Answer,
     Ask,
     Clash,
     Deliver,
@@ -171,6 +172,37 @@ def test_a_key_asked_twice_without_comparing_is_the_same_call() -> None:
     answer = replay.ask(Ask(ROOT, STEP, "a", "k", "other", compare=False))
 
     assert answer == Joined("a=k", None)
+
+
+@pytest.mark.parametrize(
+    ("history", "answer"),
+    [
+        ([], Fresh("a=k")),
+        ([a_record(":b#1", 1)], Held("a=k")),
+        ([a_record("a=k", 1)], Read("a=k")),
+        ([a_record("a=k", None)], Resume(a_record("a=k", None))),
+    ],
+    ids=["live", "before the frontier", "in history", "begun"],
+)
+def test_a_key_that_was_given_up_and_is_asked_again_is_done_again(
+    history: list[Record], answer: Answer
+) -> None:
+    replay = Replay(history)
+    assert replay.ask(a_step("a", key="k")) == answer
+    replay.give_up("a=k")
+
+    assert replay.ask(a_step("a", key="k")) == answer
+    assert replay.ask(a_step("a", key="k")) == Joined("a=k", None)
+
+
+def test_a_key_that_was_given_up_before_its_delivery_is_answered_at_once_after_it() -> None:
+    record = a_record("a=k", 1)
+    replay = Replay([record])
+    replay.ask(a_step("a", key="k"))
+    replay.give_up("a=k")
+    assert replay.next() == Deliver(record)
+
+    assert replay.ask(a_step("a", key="k")) == Joined("a=k", record)
 
 
 # --- patches --------------------------------------------------------------------------------------

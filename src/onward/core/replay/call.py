@@ -30,7 +30,7 @@ class Standing(StrEnum):
 class Call:
     """One identity: the last record of it, and what the code asked."""
 
-    __slots__ = ("asked", "identity", "record", "standing")
+    __slots__ = ("asked", "identity", "is_given_up", "record", "standing")
 
     def __init__(
         self, identity: str, *, record: Record | None = None, asked: Ask | None = None
@@ -38,6 +38,8 @@ class Call:
         self.identity = identity
         self.record = record
         self.asked = asked
+        self.is_given_up = False
+        """Whether the code has stopped waiting for it, and has not asked for it again."""
         self.standing = Standing.UNKNOWN if record is None else Standing.RECORDED
 
     @property

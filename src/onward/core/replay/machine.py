@@ -97,6 +97,11 @@ class Replay:
         call = self._calls.get(identity)
         return Standing.UNKNOWN if call is None else call.standing
 
+    def record_of(self, identity: str) -> Record | None:
+        """Return the last record of a call. One without a key is forgotten when it is delivered."""
+        call = self._calls.get(identity)
+        return None if call is None else call.record
+
     # --- the body calls -------------------------------------------------------------------------
 
     def branch(self, parent: str, seed: str | None = None) -> str:
@@ -115,6 +120,12 @@ class Replay:
         if call.asked is not None:
             return _asked_again(call, ask)
         return self._ask_recorded(call, ask)
+
+    def give_up(self, identity: str) -> None:
+        """Take note that the code no longer waits for a call; with a key it may ask again."""
+        call = self._calls.get(identity)
+        if call is not None:
+            call.is_given_up = True
 
     def _ask_new(self, identity: str, ask: Ask) -> Answer:
         call = self._calls[identity] = Call(identity, asked=ask)
@@ -295,13 +306,27 @@ class Replay:
             del self._unread[group]
 
 
-def _asked_again(call: Call, ask: Ask) -> Joined | Clash:
+def _asked_again(call: Call, ask: Ask) -> Answer:
     first = call.asked
     assert first is not None
     same = first.kind is ask.kind and (first.args_hash == ask.args_hash or not ask.compare)
     if not same:
         return Clash(call.identity, first, ask)
-    return Joined(call.identity, call.record if call.standing is Standing.DELIVERED else None)
+    if call.standing is Standing.DELIVERED:
+        return Joined(call.identity, call.record)
+    if not call.is_given_up:
+        return Joined(call.identity, None)
+    # Nobody waits for it any more, so it is made again from where it stands.
+    call.is_given_up = False
+    match call.standing:
+        case Standing.READ:
+            return Read(call.identity)
+        case _ if call.record is not None:
+            return Resume(call.record)
+        case Standing.HELD:
+            return Held(call.identity)
+        case _:
+            return Fresh(call.identity)
 
 
 def _difference(record: Record, ask: Ask) -> Difference | None:

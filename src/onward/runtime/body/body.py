@@ -319,7 +319,9 @@ class Body:
 
     def abandon(self, call: Call) -> None:
         """Wait for this no more; what is in history of it stays."""
-        self.calls.pop(call.identity, None)
+        if self.calls.get(call.identity) is call:  # one with a key may have been asked for again
+            del self.calls[call.identity]
+            self._replay.give_up(call.identity)
         self.blame.note_abandoned(call)
         self._owner.abandoned(call)
 

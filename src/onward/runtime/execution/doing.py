@@ -23,6 +23,10 @@ def do(execution: Execution, call: Call, past: Past) -> None:
         execution.later(partial(_mark, execution, call))
     elif call.is_abandoned():
         execution.body.abandon(call)
+    elif execution.journal.is_recording(call.identity):
+        # It has a key, and was given up and asked for again before its record was written.
+        then = partial(_take_up, execution, call, past)
+        execution.journal.when_recorded(call.identity, then)
     elif past.memos and (memo := past.memo_of(call)) is not None:
         execution.later(partial(_recall, execution, call, memo, past))
     elif isinstance(call, StepCall) and call.due is None:
@@ -34,7 +38,18 @@ def do(execution: Execution, call: Call, past: Past) -> None:
     elif isinstance(call, ChildCall) and not (call.is_begun and call.is_told):
         execution.later(partial(execution.kin.start_child, call))
     else:
+        if isinstance(call, ChildCall):
+            execution.kin.keep(call)
         execution.waits.add(call)
+
+
+def _take_up(execution: Execution, call: Call, past: Past) -> None:
+    """Go on with a call from the record that another one of its key has left."""
+    record = execution.replay.record_of(call.identity)
+    if record is not None and record.seq is None and execution.is_wanted(call):
+        call.take_up(record)
+        do(execution, call, past)
+        execution.pump()
 
 
 def _mark(execution: Execution, call: PatchCall) -> None:

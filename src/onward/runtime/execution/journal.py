@@ -90,6 +90,16 @@ class Journal:
         self.writing = 0
         """How many commits are under way."""
         self._then: Callable[[], None] | None = None
+        self._recording: dict[str, list[Callable[[], None]]] = {}
+        """The calls of which a record is being written, and what waits for that."""
+
+    def is_recording(self, identity: str) -> bool:
+        """Say whether a record of this call is being written."""
+        return identity in self._recording
+
+    def when_recorded(self, identity: str, then: Callable[[], None]) -> None:
+        """Call this once the record of a call that is being written is in history."""
+        self._recording[identity].append(then)
 
     def when_written(self, then: Callable[[], None]) -> None:
         """Call this once nothing is under way."""
@@ -194,6 +204,7 @@ class Journal:
     ) -> None:
         def written(outcome: Outcome) -> None:
             at = outcome.at
+            waiting = self._recording.pop(row.identity, ())
             due = None if row.due_in is None else at + row.due_in
             self._last = row.seq or self._last
             kept = Kept(row.payload, row.error, at)
@@ -214,7 +225,10 @@ class Journal:
             if when_due is not None and due is not None:
                 when_due(due)
             then()
+            for after in waiting:
+                after()
 
+        self._recording.setdefault(row.identity, [])
         self._submit((row, *beside), written, starts=starts)
 
     def _submit(

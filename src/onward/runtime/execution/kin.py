@@ -199,6 +199,11 @@ class Kin:
         if call.is_begun and call.is_tied:
             self._dismissed.append(call.child)
 
+    def keep(self, call: ChildCall) -> None:
+        """Let a child go on that was given up, and is waited for again before it was told."""
+        if call.child in self._dismissed:
+            self._dismissed.remove(call.child)
+
     def dismiss(self) -> None:
         """Tell children that nobody waits for any more to stop."""
         if self._dismissed:
