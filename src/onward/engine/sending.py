@@ -80,7 +80,8 @@ async def pause(store: Store, target: str) -> bool:
     Raises:
         NotFound: there is no such run.
     """
-    return (await _send(store, target, MessageKind.PAUSE, "", None, None)).fate == "delivered"
+    # A duplicate is this very message, sent again because its answer was lost.
+    return (await _send(store, target, MessageKind.PAUSE, "", None, None)).fate != "ended"
 
 
 async def resume(store: Store, target: str) -> bool:
@@ -89,7 +90,7 @@ async def resume(store: Store, target: str) -> bool:
     Raises:
         NotFound: there is no such run.
     """
-    return (await _send(store, target, MessageKind.RESUME, "", None, None)).fate == "delivered"
+    return (await _send(store, target, MessageKind.RESUME, "", None, None)).fate != "ended"
 
 
 async def _send(

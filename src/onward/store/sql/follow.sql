@@ -20,7 +20,7 @@ SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND
 -- A fork beside the old run, under another id, is nobody's child: the parent waits for the old one.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due, deadline,
-    seq, inbox, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
+    seq, inbox, parent, parent_identity, root, tied, follows, link, chain, attempt, origin, handler,
     scheduled_at, created_at, updated_at)
 SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o.kind, o.name,
        o.version, o.queue, o.priority, o.flow_key, o.tags,
@@ -32,13 +32,14 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.root END,
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.tied ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
+       CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(o.chain, o.uid) END,
        CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler,
        t.now + t.delay_in, t.now, t.now
 FROM onward_run o,
      (SELECT CAST(:now AS BIGINT) AS now, CAST(:delay_in AS BIGINT) AS delay_in) t
 WHERE o.namespace = :namespace AND o.uid = :old
 ON CONFLICT DO NOTHING
-RETURNING state, queue;
+RETURNING state, queue, coalesce(chain, uid);
 
 -- name: follow_data
 -- A fork under another id, and what replaces a run, is a start of its own.
@@ -88,8 +89,9 @@ VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, 
 
 -- name: copy_message
 -- A signal that a record of the old run has taken, but that its code was never handed.
-INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
+INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
+       sent_at
 FROM onward_inbox
 WHERE namespace = :namespace AND run = :old AND seq = :seq AND kind = 'signal'
 ON CONFLICT DO NOTHING;
@@ -97,8 +99,9 @@ ON CONFLICT DO NOTHING;
 -- name: copy_messages
 -- Messages that a copied record has taken, and signals: all of them, those that nobody has taken, or
 -- none. They keep their numbers.
-INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
+INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
+       sent_at
 FROM onward_inbox
 WHERE namespace = :namespace AND run = :old AND (
     seq IN (SELECT message FROM onward_record

@@ -40,6 +40,7 @@ SELECT uid, fence, parent FROM onward_run r INDEXED BY onward_run_deadline
 WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
   AND state IN ('ready', 'running', 'waiting', 'paused')
   AND (SELECT i.seq FROM onward_inbox i
-       WHERE i.namespace = r.namespace AND i.run = r.uid AND i.message = 'deadline') IS NULL
+       WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+         AND i.message = 'deadline' AND i.run = r.uid) IS NULL
 ORDER BY deadline
 LIMIT :most;
