@@ -123,6 +123,8 @@ def run_machine() -> Drawing:
         "Woken": [
             run.Woken(inbox.stirs(kind), inbox.wakes_unstarted(kind)) for kind in inbox.MessageKind
         ],
+        "Held": [run.Held()],
+        "Freed": [run.Freed(NOW), run.Freed(LATER)],
         "CancelAsked": [run.CancelAsked(), run.CancelAsked(run.Reason.DEADLINE)],
         "CancelForced": [run.CancelForced()],
         "Superseded": [run.Superseded()],
@@ -133,7 +135,7 @@ def run_machine() -> Drawing:
         for reason in sorted(run.REASONS[state], key=str)
         for due in (None, NOW, LATER)
         for fence, crashes in ((0, 0), (1, 0), (9, run.CRASHES_MOST - 1))
-        if fence or state in ("ready", "waiting")
+        if fence or state in ("ready", "waiting") or reason == run.Reason.OPERATOR
         if due != LATER or state in ("waiting", "paused")
     ]
     drawing = Drawing(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward import App
+from onward import App, workflow
 from onward.errors import RunFailed
 from tests.cli.shop import fail, go, hold
 
@@ -169,6 +169,28 @@ def test_a_run_is_paused_and_resumed(shop: str, ask: Ask) -> None:
         assert ask("runs", "resume", "hold-1").out == "run hold-1 goes on\n"
         run.signal(go, "now")
         assert run.result(timeout="10s") == "'now' of 3"
+
+
+@workflow
+async def waits_for_another() -> object:
+    return await hold.options(id="below-1")()
+
+
+def test_a_run_that_another_run_holds_is_shown_with_that_run(shop: str, ask: Ask) -> None:
+    with App(shop).sync() as app:
+        run = app.start(waits_for_another.options(id="above-1"))
+        with app.worker():
+            while "below-1" not in ask("runs", "list", "--all").out:
+                pass
+        ask("runs", "pause", "above-1")
+
+        assert "paused (operator, held by run above-1)" in ask("runs", "show", "below-1").out
+        listed = ask("runs", "list", "--parent", "above-1").out
+        assert "paused (operator, held by run above-1)" in listed
+        assert "paused (operator) " in ask("runs", "list", "--state", "paused").out
+        assert ask("runs", "show", "below-1", "--json").thing["held_by"] == ["above-1"]
+        ask("runs", "resume", "above-1")
+        assert run.state() != "paused"
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])

@@ -213,7 +213,7 @@ class Stage:
         self._fence += 1
         claimed = Claimed(
             UID, "play", "workflow", "body", None, "default", self._fence, 0, 0, 0, None, None,
-            None, None, 0, None, None, 1, None, None, None, EPOCH, EPOCH, EPOCH, 0, "",
+            None, None, 0, None, None, 1, None, None, None, EPOCH, EPOCH, EPOCH, 0, "", "",
             pack(encode({})), "hash", None, None, None,
         )  # fmt: skip
         warm, self._parked = self._parked, None

@@ -21,8 +21,8 @@ from onward.testing.simulation.ledger_rules import (
     unsendable,
 )
 from onward.testing.simulation.line import Weather
-from onward.testing.simulation.plan import SEATS, Crash, Jump, Plan, Stop, draw_plan
-from onward.testing.simulation.purchases import purchases
+from onward.testing.simulation.plan import SEATS, Crash, Jump, Outage, Plan, Stop, draw_plan
+from onward.testing.simulation.purchases import KEY_SECONDS, purchases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,9 +128,14 @@ def test_a_no_of_a_later_send_that_is_taken_for_one_of_the_first_is_seen(
             case other:
                 return other
 
+    def refused_and_away(seed: int) -> Plan:
+        outage = Outage(12.0 + seed % 20, KEY_SECONDS + 1)  # long enough to forget a key
+        return Plan((purchases.name,) * 6, 100, 0, CALM, outages=(outage,))
+
     sent = machine._sent
     monkeypatch.setattr(machine, "_sent", hastily)
-    assert "times, and sent" in how_it_fails()
+    monkeypatch.setattr("onward.testing.simulation.purchases.TROUBLES", ("reply lost", "refused"))
+    assert "times, and sent" in how_it_fails(refused_and_away)
 
 
 def test_a_key_that_is_held_to_be_known_for_ever_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

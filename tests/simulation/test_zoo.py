@@ -91,7 +91,7 @@ def test_a_timer_that_goes_off_early_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     punctually = Waits.come
 
     def early(self: Waits, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
-        return punctually(self, mail, now + SECOND)
+        return punctually(self, mail, now + 3 * SECOND)
 
     monkeypatch.setattr(Waits, "come", early)
     failure = first_failure()

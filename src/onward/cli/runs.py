@@ -9,7 +9,7 @@ import click
 
 from onward.cli.abbreviation import Unclear, the_one
 from onward.cli.command import DONE, command, for_each, group
-from onward.cli.sheet import HISTORY_HEAD, NOTE, facts, history_row, sheet
+from onward.cli.sheet import HISTORY_HEAD, NOTE, facts, history_row, sheet, state_text
 from onward.cli.value import as_meant, from_json, kind_of, named
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState
@@ -180,9 +180,10 @@ async def cancel(
 @command(runs, "pause", example="onward runs pause order-7")
 @_ids
 async def pause(desk: Desk, *, ids: tuple[str, ...]) -> int:
-    """Let runs begin nothing new.
+    """Pause runs: what runs finishes, nothing new begins.
 
-    Exits with 1 if one was over already.
+    Maps, steps on other workers and children that work for a run pause with it. Exits with 1 if a
+    run has already ended.
     """
 
     async def act(given: str) -> bool:
@@ -197,9 +198,10 @@ async def pause(desk: Desk, *, ids: tuple[str, ...]) -> int:
 @command(runs, "resume", example="onward runs resume order-7")
 @_ids
 async def resume(desk: Desk, *, ids: tuple[str, ...]) -> int:
-    """Let paused runs go on.
+    """Resume paused runs, and what their pause held.
 
-    Exits with 1 if one was over already.
+    A run that another paused run holds goes on when that one is resumed. Exits with 1 if a run has
+    already ended.
     """
 
     async def act(given: str) -> bool:
@@ -342,6 +344,6 @@ def _tell(desk: Desk, run_id: str, text: str, **known: Any) -> None:
 
 
 def _row(info: RunInfo) -> tuple[Any, ...]:
-    state = info.state if info.reason is None else f"{info.state} ({info.reason})"
+    state = state_text(info.state, info.reason, info.held_by, info.id)
     name = info.name if info.kind == "workflow" else f"{info.name} ({info.kind})"
     return (info.id, name, state, info.queue, info.created_at, info.due)

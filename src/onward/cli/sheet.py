@@ -54,12 +54,11 @@ async def sheet(desk: Desk, row: RunRow) -> dict[str, Any]:
 
 def facts(known: dict[str, Any]) -> dict[str, Any]:
     """Return what people want to know of a run."""
-    reason = "" if known["reason"] is None else f" ({known['reason']})"
     plain = {
         "run": known["id"],
         "uid": None if known["uid"] == known["id"] else known["uid"],
         known["kind"]: known["name"],
-        "state": known["state"] + reason,
+        "state": state_text(known["state"], known["reason"], known["held_by"], known["id"]),
         "waits for": "\n".join(map(_wait_text, known["waits_for"])),
         "blocked": known["blocked"],
         "not read": "\n".join(map(_signal_text, known["unread_signals"])),
@@ -75,6 +74,14 @@ def facts(known: dict[str, Any]) -> dict[str, Any]:
         | {name: known[name] for name in same}
         | {word: known[name] for name, word in times.items()}
     )
+
+
+def state_text(state: str, reason: str | None, held_by: Iterable[str], run_id: str) -> str:
+    """Return the state of a run for people, with the other runs whose pause holds it."""
+    others = [source for source in held_by if source != run_id]
+    held = [f"held by run {', '.join(others)}"] if others else []
+    why = ", ".join(([] if reason is None else [reason]) + held)
+    return f"{state} ({why})" if why else state
 
 
 def history_row(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -125,12 +125,3 @@ def settle(
         elif wait.due is not None and wait.due <= now:
             outcomes.append(TimedOut(wait))
     return tuple(outcomes)
-
-
-def held(kinds: Iterable[MessageKind]) -> bool:
-    """Return whether the operator's last word among these messages was to pause."""
-    paused = False
-    for kind in kinds:
-        if kind in (MessageKind.PAUSE, MessageKind.RESUME):
-            paused = kind is MessageKind.PAUSE
-    return paused

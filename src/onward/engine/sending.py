@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onward.codec import Payload
     from onward.core.instant import Duration
     from onward.store.rows import Sent
+    from onward.store.runs.holding import Paused
     from onward.store.store import Store
 
 __all__ = ["Cancelling", "cancel", "pause", "resume", "signal", "stirring"]
@@ -75,22 +76,27 @@ async def cancel(
 
 
 async def pause(store: Store, target: str) -> bool:
-    """Ask a run to begin nothing new; say whether it was still open.
+    """Let a run and all that work for it begin nothing new; return whether it was still open.
 
     Raises:
         NotFound: there is no such run.
     """
-    # A duplicate is this very message, sent again because its answer was lost.
-    return (await _send(store, target, MessageKind.PAUSE, "", None, None)).fate != "ended"
+    return _is_done(store, target, await store.pause(target))
 
 
 async def resume(store: Store, target: str) -> bool:
-    """Let a paused run go on; say whether it was still open.
+    """Let a run go on, and all that its pause held; return whether it was still open.
 
     Raises:
         NotFound: there is no such run.
     """
-    return (await _send(store, target, MessageKind.RESUME, "", None, None)).fate != "ended"
+    return _is_done(store, target, await store.resume(target))
+
+
+def _is_done(store: Store, target: str, answer: Paused) -> bool:
+    if answer.uid is None:
+        raise NotFound("run", target, store.namespace)
+    return answer.fate == "done"
 
 
 async def _send(

@@ -289,12 +289,17 @@ class App:
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Let the newest run of an id begin nothing new; False means that it was over already.
 
-        Steps that run come to their end; then it is paused until it is resumed or cancelled.
+        Steps that run come to their end; then it is paused until it is resumed or cancelled. So
+        are the runs that work for it: chunks of its maps, steps that run elsewhere, and children
+        that are cancelled with it.
         """
         return await sending.pause(self._store, id)
 
     async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Let a paused run go on; False means that it was over already."""
+        """Let a paused run go on; False means that it was over already.
+
+        What its pause held goes on as well, unless another paused run holds that too.
+        """
         return await sending.resume(self._store, id)
 
     async def retry(

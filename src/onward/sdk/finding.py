@@ -13,7 +13,7 @@ from onward.core.run import RunKind, RunState
 from onward.engine.starting import check_tag
 from onward.errors import BadInput, NotFound
 from onward.runtime.body.notes import in_order
-from onward.sdk.run import info_of
+from onward.sdk.run import infos_of
 from onward.store.runs.listing import Family, Sought
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def find_runs(
     """Return runs, newest first, whose attributes each have one of the values given for it."""
     if not attributes:
         rows = await store.list_runs(sought, limit=page.limit, before=page.before)
-        return [info_of(row) for row in rows]
+        return await infos_of(store, rows)
     wanted = {
         name: {_print(name, value) for value in values} for name, values in attributes.items()
     }
@@ -82,12 +82,10 @@ async def find_runs(
     while len(found) < page.limit:
         rows = await store.list_runs(sought, limit=LOOKED_THROUGH, before=before)
         said = await store.all_notes(row.uid for row in rows)
-        for row in rows:
-            noted = in_order(said[row.uid].notes, said[row.uid].attributes)
+        for info in await infos_of(store, rows):
+            noted = in_order(said[info.uid].notes, said[info.uid].attributes)
             if _fits(noted.attributes, wanted):
-                found.append(
-                    info_of(row)._replace(attributes=noted.attributes, counters=noted.counters)
-                )
+                found.append(info._replace(attributes=noted.attributes, counters=noted.counters))
         if len(rows) < LOOKED_THROUGH:
             break
         before = rows[-1].uid

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from onward.codec import check_id, decode, decode_error, encode
+from onward.core.hold import read_sources
 from onward.core.instant import duration
 from onward.core.run import RunKind, RunState
 from onward.engine import sending
@@ -18,7 +19,7 @@ from onward.sdk.inside import refuse_in_body
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from onward.core.instant import DurationLike, Instant
     from onward.engine.results import Results
@@ -35,6 +36,8 @@ UNCHANGED: Any = object()
 
 class RunInfo(NamedTuple):
     """A run as it stands. What a list of runs does not look up is empty in it.
+
+    `held_by` has the ids of the paused runs that hold it back: itself, or runs that it works for.
 
     Example:
         >>> import asyncio
@@ -75,6 +78,7 @@ class RunInfo(NamedTuple):
     link: str | None = None
     scheduled_at: datetime | None = None
     deadline: datetime | None = None
+    held_by: tuple[str, ...] = ()
 
 
 class Run(Generic[R]):
@@ -222,8 +226,17 @@ async def send_signal(
     await sending.signal(store, target, wanted.name, payload, message=own)
 
 
-def info_of(row: RunRow) -> RunInfo:
-    """Return what a user sees of a run."""
+async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
+    """Return what a user sees of runs, with the ids of those that hold them."""
+    ids = {row.uid: row.id for row in rows}
+    for source in {source for row in rows for source in read_sources(row.held_by)}:
+        if source not in ids:
+            ids[source] = (await store.run(source)).id
+    return [info_of(row, ids) for row in rows]
+
+
+def info_of(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
+    """Return what a user sees of a run; `ids` has those of the runs that hold it."""
     return RunInfo(
         row.id,
         row.uid,
@@ -247,6 +260,7 @@ def info_of(row: RunRow) -> RunInfo:
         link=row.link,
         scheduled_at=_time(row.scheduled_at),
         deadline=_time_or_none(row.deadline),
+        held_by=tuple(ids[source] for source in read_sources(row.held_by)),
     )
 
 
@@ -254,7 +268,8 @@ async def whole_info(store: Store, row: RunRow) -> RunInfo:
     """Return what a user sees of a run, with all that has to be looked up for it."""
     end = await store.end(row.uid)
     noted = in_order(await store.notes(row.uid), end.attributes)
-    return info_of(row)._replace(
+    [info] = await infos_of(store, [row])
+    return info._replace(
         progress=None if end.progress is None else decode(unpack(end.progress)),
         attributes=noted.attributes,
         counters=noted.counters,

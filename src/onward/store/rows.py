@@ -224,6 +224,7 @@ class Claimed(NamedTuple):
     started_at: Instant | None
     priority: int
     tags: str
+    held_by: str
     input: bytes
     args_hash: str
     trace: str | None
@@ -296,6 +297,7 @@ class RunRow(NamedTuple):
     origin: str | None
     handler: str | None
     parked_by: str
+    held_by: str
     scheduled_at: Instant
     created_at: Instant
     started_at: Instant | None

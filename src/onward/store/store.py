@@ -13,6 +13,7 @@ from onward.store.clock import SystemChance, SystemClock, Uids, spawn_thread
 from onward.store.hints import queue_subject
 from onward.store.rows import Sent
 from onward.store.runs.following import follow
+from onward.store.runs.holding import Paused, pause, resume
 from onward.store.runs.reads import Reads
 from onward.store.runs.stopping import Stop, Stopped, heard, overdue, stop
 from onward.store.runs.upkeep import disown, has_limit, keep_progress, parked, unpark
@@ -156,6 +157,26 @@ class Store(Reads):
         self.database.tell(subjects)
         return stopped
 
+    async def pause(self, target: str) -> Paused:
+        """Hold a run, by its uid or the newest of an id, and all that work for it."""
+        return await self._hold(target, pause)
+
+    async def resume(self, target: str) -> Paused:
+        """Let a run go on, and all that only its own pause held."""
+        return await self._hold(target, resume)
+
+    async def _hold(
+        self,
+        target: str,
+        change: Callable[[Tx, str, str], Coroutine[Any, Any, tuple[Paused, set[str]]]],
+    ) -> Paused:
+        if not is_storable(target):
+            return Paused(None, "absent")
+        message = self.new_uid()  # made once, so that a repeated transaction sends it once
+        answer, subjects = await self.write(lambda tx: change(tx, target, message))
+        self.database.tell(subjects)
+        return answer
+
     async def follow(self, following: Following) -> Followed:
         """Let a new run follow another: a retry, a continuation, a fork, or in its place."""
         check_following(following)
@@ -228,7 +249,7 @@ class Store(Reads):
 
     async def sweep(self) -> int:
         """Deliver messages that callers wrote in transactions of their own; say how many."""
-        rows = await self.read(lambda tx: tx.fetch("outbox_waiting"))
+        rows = await self.read(lambda tx: tx.fetch("marks_waiting"))
         if not rows[0][0]:
             return 0
         sent = await self.database.sweep(SWEEP_MOST)
@@ -302,11 +323,11 @@ class Store(Reads):
         self.database.tell({queue_subject(run.queue) for run in runs})
         return answers
 
-    async def _write_messages(self, messages: list[Message]) -> Sequence[Sent | None]:
+    async def _write_messages(self, messages: list[Message]) -> Sequence[Sent]:
         failpoint("send.before")
         answers = await self.database.send(messages)
         failpoint("send.after")
-        self.database.tell(heard(filter(None, answers)))
+        self.database.tell(heard(answers))
         return answers
 
 

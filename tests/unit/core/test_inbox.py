@@ -14,7 +14,6 @@ from onward.core.inbox import (
     MessageKind,
     TimedOut,
     Wait,
-    held,
     settle,
     stirs,
     wake,
@@ -131,17 +130,3 @@ def test_no_wait_ends_twice_and_no_message_is_taken_twice_or_out_of_order(
         assert taken == sorted(set(taken))
     assert len({outcome.message.id for outcome in arrived}) == len(arrived)
     assert all(outcome.wait.name == outcome.message.name for outcome in arrived)
-
-
-@pytest.mark.parametrize(
-    ("kinds", "paused"),
-    [
-        ([], False),
-        ([MessageKind.PAUSE], True),
-        ([MessageKind.PAUSE, MessageKind.SIGNAL], True),
-        ([MessageKind.PAUSE, MessageKind.RESUME], False),
-        ([MessageKind.RESUME, MessageKind.PAUSE], True),
-    ],
-)
-def test_the_last_word_on_pausing_counts(kinds: list[MessageKind], paused: bool) -> None:
-    assert held(kinds) is paused

@@ -21,6 +21,8 @@ from onward.core.run import (
     Claimed,
     Disowned,
     Fact,
+    Freed,
+    Held,
     Parked,
     Paused,
     Raised,
@@ -48,6 +50,7 @@ DUE = Run(RunState.WAITING, due=NOW, fence=3)
 LATER = Run(RunState.WAITING, due=NOW + 1, fence=3)
 DELAYED = Run(RunState.WAITING, due=NOW + 1, fence=0)
 PAUSED = Run(RunState.PAUSED, Reason.OPERATOR, fence=3)
+PAUSED_UNSTARTED = Run(RunState.PAUSED, Reason.OPERATOR, fence=0)
 BACKOFF = Run(RunState.PAUSED, Reason.TRANSIENT, due=NOW + 1, fence=3)
 BACKOFF_DUE = Run(RunState.PAUSED, Reason.TRANSIENT, due=NOW, fence=3)
 DIVERGED = Run(RunState.PAUSED, Reason.DIVERGENCE, fence=3)
@@ -60,6 +63,7 @@ OPEN_RUNS = {
     "later": LATER,
     "delayed": DELAYED,
     "paused": PAUSED,
+    "paused unstarted": PAUSED_UNSTARTED,
     "backoff": BACKOFF,
     "backoff due": BACKOFF_DUE,
     "diverged": DIVERGED,
@@ -89,6 +93,9 @@ FACTS: dict[str, Fact] = {
     "woken": Woken(),
     "woken, operator": Woken(frozenset({Reason.OPERATOR})),
     "woken, unstarted": Woken(unstarted=True),
+    "held": Held(),
+    "freed": Freed(NOW),
+    "freed, early": Freed(NOW + 9),
     "cancel": CancelAsked(),
     "deadline": CancelAsked(Reason.DEADLINE),
     "forced": CancelForced(),
@@ -100,8 +107,11 @@ AWAKE = Run(RunState.READY, due=NOW, fence=3)
 FORCED = Run(RunState.CANCELLED, Reason.FORCED, fence=4)
 
 MOVES: dict[tuple[str, str], Run] = {
-    **{(run, "forced"): FORCED for run in OPEN_RUNS if run != "delayed"},
-    ("delayed", "forced"): Run(RunState.CANCELLED, Reason.FORCED, fence=1),
+    **{(name, "forced"): FORCED for name, run in OPEN_RUNS.items() if run.fence},
+    **{
+        (name, "forced"): Run(RunState.CANCELLED, Reason.FORCED, fence=1)
+        for name in ("delayed", "paused unstarted")
+    },
     **{
         (run, claim): TAKEN
         for run in ("ready", "due", "backoff due")
@@ -131,15 +141,35 @@ MOVES: dict[tuple[str, str], Run] = {
         for run in ("paused", "backoff", "backoff due", "diverged", "uncertain")
         for wake in ("cancel", "deadline")
     },
-    ("delayed", "cancel"): Run(RunState.CANCELLED),
-    ("delayed", "deadline"): Run(RunState.TIMED_OUT, Reason.DEADLINE),
+    **{(run, "cancel"): Run(RunState.CANCELLED) for run in ("delayed", "paused unstarted")},
     **{
-        (name, "superseded"): Run(RunState.FAILED, run.reason, fence=3)
+        (run, "deadline"): Run(RunState.TIMED_OUT, Reason.DEADLINE)
+        for run in ("delayed", "paused unstarted")
+    },
+    **{(run, "held"): PAUSED for run in ("ready", "waiting", "due", "later")},
+    ("delayed", "held"): PAUSED_UNSTARTED,
+    **{("paused", freed): AWAKE for freed in ("freed", "freed, early")},
+    ("paused unstarted", "freed"): Run(RunState.READY, due=NOW),
+    ("paused unstarted", "freed, early"): Run(RunState.WAITING, due=NOW + 9),
+    **{
+        (name, "superseded"): Run(RunState.FAILED, run.reason, fence=run.fence)
         for name, run in OPEN_RUNS.items()
         if run.state is RunState.PAUSED and name != "uncertain"
     },
 }
 KEPT = {
+    *(
+        (name, "held")
+        for name, run in OPEN_RUNS.items()
+        if run.state in (RunState.RUNNING, RunState.PAUSED)
+    ),
+    *(
+        (name, freed)
+        for name, run in OPEN_RUNS.items()
+        if run.reason is not Reason.OPERATOR
+        for freed in ("freed", "freed, early")
+    ),
+    *(("paused unstarted", wake) for wake in ("woken", "woken, operator", "woken, unstarted")),
     *((run, "woken") for run in ("ready", "running", "delayed", "paused")),
     *((run, "woken") for run in ("backoff", "backoff due", "diverged", "uncertain")),
     *((run, "woken, operator") for run in ("ready", "running", "delayed")),

@@ -96,6 +96,16 @@ class Woken(Value):
     unstarted: bool = False
 
 
+class Held(Value):
+    """Someone paused the run, or one that it works for: nothing new may begin."""
+
+
+class Freed(Value):
+    """Nothing holds the run any more; `scheduled_at` is when it was to start."""
+
+    scheduled_at: Instant
+
+
 class CancelAsked(Value):
     """Someone wants the run to stop, with cleanup; a deadline is a cancel too."""
 
@@ -111,7 +121,9 @@ class Superseded(Value):
 
 
 OwnFact: TypeAlias = Recorded | Parked | Paused | Released | Returned | Raised | Unwound
-Fact: TypeAlias = OwnFact | Claimed | Disowned | Woken | CancelAsked | CancelForced | Superseded
+Fact: TypeAlias = (
+    OwnFact | Claimed | Disowned | Woken | Held | Freed | CancelAsked | CancelForced | Superseded
+)
 
 
 # --- the machine ----------------------------------------------------------------------------------
@@ -142,6 +154,8 @@ def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:
             return _claimed(run, fact, now)
         case Woken():
             return _woken(run, fact, now)
+        case Held() | Freed():
+            return _held(run) if isinstance(fact, Held) else _freed(run, fact, now)
         case CancelAsked():
             return _cancel_asked(run, fact.why, now)
         case CancelForced():
@@ -184,6 +198,20 @@ def _woken(run: Run, fact: Woken, now: Instant) -> Decision[Run]:
     if run.state is RunState.WAITING or (run.state is RunState.PAUSED and run.reason in fact.stirs):
         return Moved(_put(run, RunState.READY, due=now))
     return Ignored(f"it is {run.state} and will find the message")
+
+
+def _held(run: Run) -> Decision[Run]:
+    if run.state in (RunState.READY, RunState.WAITING):
+        return Moved(_put(run, RunState.PAUSED, Reason.OPERATOR))
+    return Ignored(f"it is {run.state}; its owner reads the message, or it is paused already")
+
+
+def _freed(run: Run, fact: Freed, now: Instant) -> Decision[Run]:
+    if run.state is not RunState.PAUSED or run.reason is not Reason.OPERATOR:
+        return Ignored(f"it is {run.state} for another reason")
+    if run.fence == 0 and fact.scheduled_at > now:
+        return Moved(_put(run, RunState.WAITING, due=fact.scheduled_at))
+    return Moved(_put(run, RunState.READY, due=now))
 
 
 def _cancel_asked(run: Run, why: Reason | None, now: Instant) -> Decision[Run]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.effect import EffectState
-from onward.core.inbox import Arrived, MessageKind, Wait, held, settle
+from onward.core.hold import CHANGES, read_sources, sources_after
+from onward.core.inbox import Arrived, MessageKind, Wait, settle
 from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState
 from onward.core.run import Reason
@@ -19,27 +20,33 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.replay import Record
     from onward.runtime.body.calls import Call
-    from onward.store.rows import InboxRow
+    from onward.store.rows import Claimed, InboxRow
 
 
 class Mailbox:
     """What has arrived for a run, and what of it nobody has taken."""
 
-    def __init__(self, seen: int, rows: Iterable[InboxRow], taken: set[int]) -> None:
-        self.seen = seen
+    def __init__(self, run: Claimed, rows: Iterable[InboxRow], taken: set[int]) -> None:
+        self.seen = run.inbox
         self.signals: dict[int, InboxRow] = {}
         """Signals by their number in the inbox."""
         self.ends: dict[str, InboxRow] = {}
         """Ends of children, by the identity of the call that started them."""
         self.orders: list[InboxRow] = []
-        """What others want of the run itself: that it stops, pauses, or goes on."""
+        """What others want of the run itself: that it stops, or looks at a verdict."""
         self.is_stopping = False
         """Whether somebody ever wanted the run to stop."""
+        self.own(run)
         for row in rows:
             self.seen = max(self.seen, row.seq)
             self.is_stopping = self.is_stopping or row.kind == MessageKind.CANCEL
             if row.seq not in taken:
                 self._sort_in(row)
+
+    def own(self, run: Claimed) -> None:
+        """Take over what holds the run as it is claimed: messages up to then count no more."""
+        self.held_by = read_sources(run.held_by)
+        self._held_at = run.inbox
 
     def add(self, rows: Iterable[InboxRow]) -> None:
         """Take note of messages; those that are known already change nothing."""
@@ -53,6 +60,10 @@ class Mailbox:
             self.signals[row.seq] = row
         elif row.kind == MessageKind.CHILD:
             self.ends[row.name] = row
+        elif row.kind in CHANGES:
+            if row.seq > self._held_at:
+                change = MessageKind(row.kind), row.name
+                self.held_by = sources_after(self.held_by, [change])
         else:
             self.orders.append(row)
             self.is_stopping = self.is_stopping or row.kind == MessageKind.CANCEL
@@ -73,10 +84,8 @@ class Mailbox:
         return [row.name for row in verdicts]
 
     def is_held(self) -> bool:
-        """Say whether the operator's last word was to pause; a run that is to stop does not."""
-        if self.is_stopping or not self.orders:
-            return False
-        return held(MessageKind(row.kind) for row in self.orders)
+        """Return whether a pause holds the run; one that is to stop is not held."""
+        return bool(self.held_by) and not self.is_stopping
 
 
 class Waits:

@@ -85,7 +85,7 @@ class Execution:
         self.journal = Journal(
             claimed, past.last, self.replay, host.commit, self.drop, self.break_off, version
         )
-        self.mail = Mailbox(claimed.inbox, inbox, past.heard)
+        self.mail = Mailbox(claimed, inbox, past.heard)
         self.notes = Notes(past.notes, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
         self.body = Body(claimed, self.replay, self.notes, self, self.scope, program.retry)
@@ -185,6 +185,7 @@ class Execution:
         """Go on with a body that was kept warm while the run waited."""
         self.claimed, self.fence = claimed, claimed.fence
         self.journal.own_again(claimed)
+        self.mail.own(claimed)
         self.mail.add(inbox)
         self.is_stopped = False
         self.pump()

@@ -284,6 +284,8 @@ class Ledger:
     # --- asking ----------------------------------------------------------------------------------
 
     def _ask(self, call: EffectCall) -> None:
+        if self._execution.holds_back(call):
+            return
         self.busy += 1
         call.asked_at = self._host.now()
         call.task = self._host.sender.ask(self._execution, call, self._progress)

@@ -81,7 +81,8 @@ async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
     is_leased = wish.worker is None or await tx.leased(wish.worker)
     ends_family = wish.id is None and wish.link != Link.CONTINUE
     children = await tied(tx, wish.old) if ends_family else []
-    await tx.lock([wish.old, *children])
+    # The parent too: the new run is held by whatever holds the parent when this commits.
+    await tx.lock([wish.old, *children, *await _parent_of(tx, wish.old)])
     made = await _run(tx, wish.new_uid)
     if made is not None:
         return Followed(made.uid, "made", made.state), set()
@@ -164,7 +165,6 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
     cut = last + 1 if wish.cut is None else max(0, wish.cut)
     link, takes = Link(wish.link), carried(Link(wish.link))
     both = {"old": old.uid, "new_uid": wish.new_uid}
-    same_start = int(wish.id is None and is_same_start(link))
     rows = await tx.fetch(
         "follow_run",
         id=wish.id,
@@ -173,7 +173,6 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         keeps_deadline=int(Carried.DEADLINE in takes),
         attempt=old.attempt + 1 if link is Link.RETRY else 1,
         origin=origin(link, old.uid, old.origin),
-        same_start=same_start,
         seq=cut if wish.edited is not None else min(last, max(0, cut - 1)),
         **both,
     )
@@ -182,14 +181,14 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         if made is None:
             return await _taken(tx, wish.id or old.id), set()
         return Followed(made.uid, "made", made.state), set()
-    state, queue, chain = rows[0]
+    state, queue = rows[0]
     await tx.fetch(
         "follow_data",
         input=wish.input,
         args_hash=wish.args_hash,
         attributes=wish.attributes,
         keeps_attributes=int(Carried.ATTRIBUTES in takes),
-        same_start=same_start,
+        same_start=int(wish.id is None and is_same_start(link)),
         **both,
     )
     await tx.fetch("copy_records", cut=cut, **both)
@@ -199,9 +198,9 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         await tx.fetch("copy_aside", **both)
     if wish.edited is not None:
         await tx.fetch("edit_record", **_edited(wish.edited, wish.new_uid, cut))
-    await tx.fetch("copy_messages", signals=_signals(link), chain=chain, **both)
+    await tx.fetch("copy_messages", signals=_signals(link), **both)
     for seq in wish.unheard:
-        await tx.fetch("copy_message", seq=seq, chain=chain, **both)
+        await tx.fetch("copy_message", seq=seq, **both)
     return Followed(wish.new_uid, "made", state), {queue_subject(queue), run_subject(old.uid)}
 
 
@@ -225,6 +224,11 @@ async def _taken(tx: Tx, run_id: str) -> Followed:
 async def _run(tx: Tx, uid: str) -> RunRow | None:
     rows = await tx.fetch("run_by_uid", uid=uid)
     return RunRow._make(rows[0]) if rows else None
+
+
+async def _parent_of(tx: Tx, uid: str) -> list[str]:
+    run = await _run(tx, uid)
+    return [] if run is None or run.parent is None or not run.tied else [run.parent]
 
 
 async def _last(tx: Tx, run: str) -> int:

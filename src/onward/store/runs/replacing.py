@@ -26,6 +26,8 @@ async def replace(store: Store, old: str, run: NewRun) -> Started:
 
 async def _replace(tx: Tx, old: str, run: NewRun) -> Started:
     given = run._asdict()
+    if run.parent is not None:  # what holds the parent holds this run, too
+        await tx.lock([old, run.parent])
     if await tx.fetch("retire_run", uid=old):
         [made] = await tx.fetch("insert_run", **given)
         await tx.fetch("insert_run_data", **given)

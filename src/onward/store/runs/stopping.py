@@ -42,10 +42,10 @@ async def stop(tx: Tx, target: str, how: Stop, *, by_uid: bool = False) -> tuple
 
     A run that is over and followed stands for the one that follows it.
     """
-    uid = await _newest(tx, target, by_uid=by_uid)
+    uid = await newest_of(tx, target, by_uid=by_uid)
     while uid is not None:
         stopped, subjects = await _stop(tx, uid, how)
-        tip = await _newest(tx, uid, by_uid=True) if stopped.fate == "over" else uid
+        tip = await newest_of(tx, uid, by_uid=True) if stopped.fate == "over" else uid
         if tip == uid:
             return stopped, subjects
         uid = tip
@@ -88,7 +88,8 @@ def heard(answers: Iterable[Sent]) -> set[str]:
     return subjects
 
 
-async def _newest(tx: Tx, target: str, *, by_uid: bool) -> str | None:
+async def newest_of(tx: Tx, target: str, *, by_uid: bool) -> str | None:
+    """Return the newest run that an id stands for, or a uid."""
     rows = await tx.fetch("target_seen", target=target, by_uid=int(by_uid))
     if not rows:
         return None

@@ -41,6 +41,12 @@ UNION ALL
 SELECT r.uid FROM onward_run r
 WHERE r.namespace = :namespace AND r.state = 'paused' AND r.reason IS NULL;
 
+-- name: check_held
+-- no pause holds a run that is over
+SELECT uid FROM onward_run
+WHERE namespace = :namespace AND held_by <> ''
+  AND state IN ('succeeded', 'failed', 'cancelled', 'timed_out');
+
 -- name: check_orphan_record
 -- a record belongs to a run
 SELECT h.run FROM onward_record h

@@ -4,7 +4,7 @@
 -- name: end_followed
 UPDATE onward_run
 SET newest = 0, state = :state, reason = :reason, phase = coalesce(CAST(:phase AS TEXT), phase),
-    due = NULL, worker = NULL, crashes = 0,
+    due = NULL, worker = NULL, crashes = 0, held_by = '',
     seq = CASE WHEN CAST(:seq AS BIGINT) > seq THEN CAST(:seq AS BIGINT) ELSE seq END,
     finished_at = :now, updated_at = :now
 WHERE namespace = :namespace AND uid = :uid;
@@ -18,13 +18,17 @@ SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND
 
 -- name: follow_run
 -- A fork beside the old run, under another id, is nobody's child: the parent waits for the old one.
+-- What holds the parent holds the new run, too. A pause of the old run itself ends with that run.
 INSERT INTO onward_run (
-    namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due, deadline,
-    seq, inbox, parent, parent_identity, root, tied, follows, link, chain, attempt, origin, handler,
-    scheduled_at, created_at, updated_at)
+    namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
+    deadline, seq, inbox, parent, parent_identity, root, tied, follows, link, attempt, origin,
+    handler, held_by, scheduled_at, created_at, updated_at)
 SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o.kind, o.name,
        o.version, o.queue, o.priority, o.flow_key, o.tags,
-       CASE WHEN t.delay_in > 0 THEN 'waiting' ELSE 'ready' END, t.now + t.delay_in,
+       CASE WHEN o.held_above <> '' THEN 'paused' WHEN t.delay_in > 0 THEN 'waiting'
+            ELSE 'ready' END,
+       CASE WHEN o.held_above <> '' THEN 'operator' END,
+       CASE WHEN o.held_above = '' THEN t.now + t.delay_in END,
        CASE WHEN CAST(:keeps_deadline AS BIGINT) = 1 THEN o.deadline
             ELSE o.deadline - o.scheduled_at + t.now + t.delay_in END,
        CAST(:seq AS BIGINT), o.inbox, CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.parent END,
@@ -32,14 +36,16 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.root END,
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.tied ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
-       CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(o.chain, o.uid) END,
-       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler,
+       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler, o.held_above,
        t.now + t.delay_in, t.now, t.now
-FROM onward_run o,
+FROM (SELECT r.*, coalesce((SELECT p.held_by FROM onward_run p
+                            WHERE p.namespace = r.namespace AND p.uid = r.parent AND r.tied = 1
+                              AND CAST(:id AS TEXT) IS NULL), '') AS held_above
+      FROM onward_run r WHERE r.namespace = :namespace AND r.uid = :old) o,
      (SELECT CAST(:now AS BIGINT) AS now, CAST(:delay_in AS BIGINT) AS delay_in) t
-WHERE o.namespace = :namespace AND o.uid = :old
+WHERE true
 ON CONFLICT DO NOTHING
-RETURNING state, queue, coalesce(chain, uid);
+RETURNING state, queue;
 
 -- name: follow_data
 -- A fork under another id, and what replaces a run, is a start of its own.
@@ -89,9 +95,8 @@ VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, 
 
 -- name: copy_message
 -- A signal that a record of the old run has taken, but that its code was never handed.
-INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
-SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
-       sent_at
+INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
 FROM onward_inbox
 WHERE namespace = :namespace AND run = :old AND seq = :seq AND kind = 'signal'
 ON CONFLICT DO NOTHING;
@@ -99,9 +104,8 @@ ON CONFLICT DO NOTHING;
 -- name: copy_messages
 -- Messages that a copied record has taken, and signals: all of them, those that nobody has taken, or
 -- none. They keep their numbers.
-INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
-SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
-       sent_at
+INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
 FROM onward_inbox
 WHERE namespace = :namespace AND run = :old AND (
     seq IN (SELECT message FROM onward_record

@@ -3,8 +3,8 @@
 -- name: list_runs
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
-       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
-       finished_at, updated_at
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
 FROM onward_run
 WHERE namespace = :namespace
   AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
@@ -36,8 +36,8 @@ WITH RECURSIVE line (uid, id, follows) AS (
 )
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
-       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
-       finished_at, updated_at
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
 FROM family CROSS JOIN onward_run
 WHERE namespace = :namespace AND uid = member AND depth >= CAST(:highest AS BIGINT)
   AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
@@ -65,8 +65,8 @@ SELECT count(*) FROM (
 -- name: runs_between
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
-       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
-       finished_at, updated_at
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
 FROM onward_run WHERE namespace = :namespace AND uid >= :low AND uid <= :high
 ORDER BY uid LIMIT :limit;
 
@@ -74,8 +74,8 @@ ORDER BY uid LIMIT :limit;
 -- No index helps here: databases differ in how they sort what users write. For operators alone.
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
-       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
-       finished_at, updated_at
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
 FROM onward_run INDEXED BY onward_run_newest
 WHERE namespace = :namespace AND newest = 1
   AND substr(id, 1, length(CAST(:beginning AS TEXT))) = CAST(:beginning AS TEXT)
@@ -85,8 +85,8 @@ ORDER BY id LIMIT :limit;
 -- Not sorted here: an order that the primary key has would lead Postgres to read all of it.
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
-       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
-       finished_at, updated_at
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
 FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid;
 
@@ -105,8 +105,8 @@ ORDER BY 1, 2, 3, 4;
 -- name: runs_to_claim
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
-       follows, link, attempt, origin, handler, parked_by, scheduled_at, created_at, started_at,
-       finished_at, updated_at
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
 FROM onward_run
 WHERE namespace = :namespace AND state IN ('ready', 'waiting') AND due <= :now
   AND queue = :queue AND name = :name AND tags = :tags

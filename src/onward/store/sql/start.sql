@@ -2,20 +2,27 @@
 -- transaction of its own, for as long as it likes, without holding anybody up.
 
 -- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt, origin, handler, trace, retry, attributes, namespace, now)
+-- A run that is cancelled with its parent is held if the parent is.
 INSERT INTO onward_run (
-    namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due, deadline,
-    parent, parent_identity, root, tied, follows, link, attempt, origin, handler, scheduled_at,
-    created_at, updated_at)
+    namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
+    deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler, held_by,
+    scheduled_at, created_at, updated_at)
 SELECT CAST(:namespace AS TEXT), CAST(:uid AS TEXT), CAST(:id AS TEXT), CAST(:kind AS TEXT),
        CAST(:name AS TEXT), CAST(:version AS TEXT), CAST(:queue AS TEXT),
        CAST(:priority AS BIGINT), CAST(:flow_key AS TEXT), CAST(:tags AS TEXT),
-       CASE WHEN t.due > t.now THEN 'waiting' ELSE 'ready' END, t.due,
+       CASE WHEN t.held_by <> '' THEN 'paused' WHEN t.due > t.now THEN 'waiting' ELSE 'ready' END,
+       CASE WHEN t.held_by <> '' THEN 'operator' END, CASE WHEN t.held_by = '' THEN t.due END,
        coalesce(CAST(:deadline AS BIGINT), t.due + CAST(:deadline_in AS BIGINT)),
        CAST(:parent AS TEXT), CAST(:parent_identity AS TEXT), CAST(:root AS TEXT),
        CAST(:tied AS BIGINT), CAST(:follows AS TEXT), CAST(:link AS TEXT),
-       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), CAST(:handler AS TEXT), t.due, t.now, t.now
+       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), CAST(:handler AS TEXT), t.held_by, t.due,
+       t.now, t.now
 FROM (SELECT coalesce(CAST(:due AS BIGINT), :now) + CAST(:delay_in AS BIGINT) AS due,
-             CAST(:now AS BIGINT) AS now) t
+             CAST(:now AS BIGINT) AS now,
+             coalesce((SELECT p.held_by FROM onward_run p
+                       WHERE p.namespace = CAST(:namespace AS TEXT)
+                         AND p.uid = CAST(:parent AS TEXT) AND CAST(:tied AS BIGINT) = 1),
+                      '') AS held_by) t
 WHERE true
 ON CONFLICT DO NOTHING
 RETURNING state;
@@ -36,6 +43,7 @@ FROM (SELECT namespace, uid, name, state, 1 AS rank FROM onward_run
       WHERE namespace = :namespace AND id = :id AND newest = 1) r
 ORDER BY r.rank LIMIT 1;
 
--- name: insert_outbox
-INSERT INTO onward_outbox (namespace, target, message, kind, name, payload, stirs, created_at)
-VALUES (:namespace, :target, :message, :kind, :name, :payload, :stirs, :now);
+-- name: insert_mark
+INSERT INTO onward_mark (namespace, message, target, kind, name, payload, stirs, created_at)
+VALUES (:namespace, :message, :target, :kind, :name, :payload, :stirs, :now)
+ON CONFLICT DO NOTHING;

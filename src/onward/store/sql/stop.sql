@@ -4,7 +4,7 @@
 -- Whoever owns it finds itself lost by its fence.
 UPDATE onward_run
 SET state = :state, reason = :reason, worker = NULL, fence = fence + 1, due = NULL,
-    finished_at = :now, updated_at = :now
+    held_by = '', finished_at = :now, updated_at = :now
 WHERE namespace = :namespace AND uid = :uid
   AND state IN ('ready', 'running', 'waiting', 'paused')
   AND (fence = 0 OR CAST(:unstarted_only AS BIGINT) = 0)
@@ -33,6 +33,10 @@ SELECT uid FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid AND tied = 1
   AND state IN ('ready', 'running', 'waiting', 'paused');
 
+-- name: told_to_stop
+SELECT seq FROM onward_inbox
+WHERE namespace = :namespace AND run = :uid AND message IN ('cancel', 'deadline') LIMIT 1;
+
 -- name: overdue_runs
 -- Open runs past their deadline that nobody has told so. A run is looked up in the inbox by its key,
 -- as a subquery and not as a join, so that no plan can read the inbox of others.
@@ -40,7 +44,6 @@ SELECT uid, fence, parent FROM onward_run r INDEXED BY onward_run_deadline
 WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
   AND state IN ('ready', 'running', 'waiting', 'paused')
   AND (SELECT i.seq FROM onward_inbox i
-       WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-         AND i.message = 'deadline' AND i.run = r.uid) IS NULL
+       WHERE i.namespace = r.namespace AND i.run = r.uid AND i.message = 'deadline') IS NULL
 ORDER BY deadline
 LIMIT :most;

@@ -40,6 +40,7 @@ SUBJECTS = (
     "inbox",
     "ending",
     "stopping",
+    "holding",
     "deadlines",
     "following",
     "copying",

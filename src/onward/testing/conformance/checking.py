@@ -69,6 +69,9 @@ PLANTED: dict[str, Planted] = {
     "paused for no reason": Planted(
         "check_limbo", "uid-child", "UPDATE onward_run SET state = 'paused' WHERE uid = 'uid-child'"
     ),
+    "over and held": Planted(
+        "check_held", "uid-over", "UPDATE onward_run SET held_by = uid WHERE uid = 'uid-over'"
+    ),
     "record of nobody": Planted(
         "check_orphan_record",
         "ghost",

@@ -111,7 +111,7 @@ WITH me AS MATERIALIZED (
         SELECT uid FROM given WHERE state IS NOT NULL
         UNION SELECT run FROM child UNION SELECT target FROM message
         ORDER BY uid) k, LATERAL (
-        SELECT uid, state, reason, fence, inbox, coalesce(chain, uid) AS chain FROM onward_run
+        SELECT uid, state, reason, fence, inbox, held_by FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 ), moved AS (
     -- Here and below: an insert that always meets its row, for it is there and locked. Unlike an
@@ -136,6 +136,7 @@ WITH me AS MATERIALIZED (
             WHEN strpos(' ' || r.parked_by || ' ', ' ' || excluded.parked_by || ' ') > 0
             THEN r.parked_by ELSE trim(r.parked_by || ' ' || excluded.parked_by) END,
         crashes = CASE WHEN excluded.state = 'ready' THEN r.crashes ELSE 0 END,
+        held_by = CASE WHEN excluded.finished_at IS NULL THEN r.held_by ELSE '' END,
         finished_at = excluded.finished_at, updated_at = excluded.updated_at
     RETURNING uid, queue, state
 ), own AS (
@@ -180,23 +181,22 @@ WITH me AS MATERIALIZED (
     SELECT m.*, row_number() OVER (PARTITION BY m.target ORDER BY m.place) AS k,
            count(*) OVER (PARTITION BY m.target) AS n
     FROM (
-        SELECT DISTINCT ON (m.target, m.message) m.*, coalesce(l.chain, m.target) AS chain
-        FROM message m JOIN own o ON o.uid = m.run LEFT JOIN locked l ON l.uid = m.target
+        SELECT DISTINCT ON (m.target, m.message) m.* FROM message m JOIN own o ON o.uid = m.run
         LEFT JOIN LATERAL (
             SELECT seq FROM onward_inbox
-            WHERE namespace = :namespace::text AND chain = coalesce(l.chain, m.target)
-              AND message = m.message AND run = m.target
+            WHERE namespace = :namespace::text AND run = m.target AND message = m.message
             LIMIT 1) i ON true
         WHERE i.seq IS NULL
         ORDER BY m.target, m.message, m.place) m
 ), woken AS (
     INSERT INTO onward_run AS r (
-        namespace, uid, id, kind, name, queue, state, due, inbox, created_at, updated_at)
+        namespace, uid, id, kind, name, queue, state, due, inbox, held_by, created_at, updated_at)
     SELECT :namespace::text, l.uid, '', 'workflow', '', '',
            CASE WHEN (l.fence > 0 OR strpos(p.stirs, ',unstarted,') > 0) AND (
                     l.state = 'waiting'
                     OR l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0)
-                THEN 'ready' ELSE 'paused' END, :now, p.n, :now, :now
+                THEN 'ready' ELSE 'paused' END, :now, p.n,
+           CASE WHEN strpos(p.stirs, ',unstarted,') > 0 THEN '' ELSE l.held_by END, :now, :now
     FROM (SELECT target, count(*) AS n, string_agg(stirs, '') AS stirs FROM post GROUP BY target) p
     JOIN locked l ON l.uid = p.target
     WHERE l.state IN ('ready', 'running', 'waiting', 'paused')
@@ -205,21 +205,25 @@ WITH me AS MATERIALIZED (
         state = CASE WHEN excluded.state = 'ready' THEN 'ready' ELSE r.state END,
         reason = CASE WHEN excluded.state = 'ready' THEN NULL ELSE r.reason END,
         due = CASE WHEN excluded.state = 'ready' THEN excluded.due ELSE r.due END,
-        updated_at = excluded.updated_at
+        held_by = excluded.held_by, updated_at = excluded.updated_at
     RETURNING uid, inbox, queue, state
 
--- Whom they start.
+-- Whom they start. A run that is cancelled with a parent that is held is held, too: the row that
+-- was locked says so, however late the statement got hold of it.
 ), born AS (
     INSERT INTO onward_run (
-        namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
-        deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
-        scheduled_at, inbox, created_at, updated_at)
+        namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason,
+        due, deadline, parent, parent_identity, root, tied, follows, link, attempt, origin,
+        handler, held_by, scheduled_at, inbox, created_at, updated_at)
     SELECT :namespace::text, c.uid, id, kind, name, version, queue, priority, flow_key, tags,
-           CASE WHEN t.due > :now AND NOT p.ends THEN 'waiting' ELSE 'ready' END,
-           CASE WHEN p.ends THEN least(t.due, :now) ELSE t.due END,
+           CASE WHEN p.ends THEN 'ready' WHEN h.held_by <> '' THEN 'paused'
+                WHEN t.due > :now THEN 'waiting' ELSE 'ready' END,
+           CASE WHEN h.held_by <> '' AND NOT p.ends THEN 'operator' END,
+           CASE WHEN p.ends THEN least(t.due, :now) WHEN h.held_by = '' THEN t.due END,
            coalesce(deadline, t.due + deadline_in), parent, parent_identity, root, tied, follows,
-           link, attempt, origin, handler, t.due, p.n, :now, :now
-    FROM child c JOIN own o ON o.uid = c.run,
+           link, attempt, origin, handler, h.held_by, t.due, p.n, :now, :now
+    FROM child c JOIN own o ON o.uid = c.run JOIN locked l ON l.uid = c.run,
+         LATERAL (SELECT CASE WHEN c.tied = 1 THEN l.held_by ELSE '' END AS held_by) h,
          LATERAL (SELECT coalesce(c.due, :now) + c.delay_in AS due) t,
          LATERAL (SELECT count(*) AS n,
                          coalesce(bool_or(strpos(stirs, ',unstarted,') > 0), false) AS ends
@@ -232,9 +236,9 @@ WITH me AS MATERIALIZED (
     SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace, c.retry, c.attributes
     FROM child c JOIN born USING (uid)
 ), mail AS (
-    INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
-    SELECT :namespace::text, p.target, w.inbox - p.n + p.k, p.chain, p.message, p.kind, p.name,
-           p.payload, :now
+    INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
+    SELECT :namespace::text, p.target, w.inbox - p.n + p.k, p.message, p.kind, p.name, p.payload,
+           :now
     FROM post p
     JOIN (SELECT uid, inbox FROM woken UNION ALL SELECT uid, inbox FROM born) w ON w.uid = p.target
     ON CONFLICT DO NOTHING

@@ -17,18 +17,28 @@ WITH patience AS MATERIALIZED (
     AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
           due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
           origin, handler, trace, retry, attributes)
+), parent AS MATERIALIZED (
+    -- Locked, so that whoever pauses it sees this child, or this sees that it is paused.
+    SELECT r.uid, r.held_by FROM (
+        SELECT DISTINCT parent AS uid FROM given WHERE parent IS NOT NULL AND tied = 1
+        ORDER BY parent) k, LATERAL (
+        SELECT uid, held_by FROM onward_run
+        WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR SHARE) r
 ), made AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
         deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
-        scheduled_at, created_at, updated_at)
-    SELECT :namespace::text, uid, id, kind, name, version, queue, priority, flow_key, tags,
-           CASE WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
-           coalesce(due, :now) + delay_in,
+        reason, held_by, scheduled_at, created_at, updated_at)
+    SELECT :namespace::text, g.uid, id, kind, name, version, queue, priority, flow_key, tags,
+           CASE WHEN p.held_by <> '' THEN 'paused'
+                WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
+           CASE WHEN coalesce(p.held_by, '') = '' THEN coalesce(due, :now) + delay_in END,
            coalesce(deadline, coalesce(due, :now) + delay_in + deadline_in), parent,
            parent_identity, root, tied, follows, link, attempt, origin, handler,
+           CASE WHEN p.held_by <> '' THEN 'operator' END, coalesce(p.held_by, ''),
            coalesce(due, :now) + delay_in, :now, :now
-    FROM given ORDER BY id
+    FROM given g LEFT JOIN parent p ON p.uid = g.parent AND g.tied = 1
+    ORDER BY id
     ON CONFLICT DO NOTHING
     RETURNING uid, state
 ), data AS (

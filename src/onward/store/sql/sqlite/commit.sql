@@ -22,6 +22,8 @@ SET state = :state,
                      THEN parked_by ELSE trim(parked_by || ' ' || :parked_by) END,
     worker = CASE WHEN :state = 'running' THEN worker END,
     finished_at = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
+    held_by = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN ''
+                   ELSE held_by END,
     updated_at = :now
 WHERE namespace = :namespace AND uid = :uid AND (:seen IS NULL OR inbox = :seen)
   AND worker = :worker;

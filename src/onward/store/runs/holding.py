@@ -1,0 +1,107 @@
+"""Pausing a run together with every run that works for it, and letting them go on.
+
+Both walk the tree once, top down: a run is locked before its children are read. Whoever starts,
+retries or continues a child locks its parent too, and copies from there what holds it. So there is
+no child that the walk misses and that does not know of the pause.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.inbox import MessageKind
+from onward.core.run import TERMINAL, Reason, RunState
+from onward.store.hints import queue_subject, run_subject
+from onward.store.rows import Message, RunRow
+from onward.store.runs.messages import stirring
+from onward.store.runs.stopping import heard, newest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from onward.store.database import Tx
+
+_OPERATOR = f",{Reason.OPERATOR},"
+
+
+class Paused(NamedTuple):
+    """The answer to a pause or a resume: which run it met, and whether that was open."""
+
+    uid: str | None
+    fate: str  # done, over, absent
+
+
+async def pause(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
+    """Hold a run and all that work for it; return what hints are to be published.
+
+    Owners of running ones are sent a message of this id.
+    """
+    top = await _open_run(tx, target)
+    if isinstance(top, Paused):
+        return top, set()
+    if await tx.fetch("told_to_stop", uid=top.uid):  # it cleans up, and so do all below it
+        return Paused(top.uid, "done"), set()
+    uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
+    held = await tx.fetch("hold_runs", uids=uids, source=top.uid)
+    told = await tx.send(_to_owners(held, MessageKind.PAUSE, message, top.uid))
+    return Paused(top.uid, "done"), {run_subject(top.uid)} | heard(told)
+
+
+async def resume(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
+    """Let a run go on, and all that only its pause held; return what hints are to be published.
+
+    The run itself is also tried again if it is paused for a reason that a resume ends.
+    """
+    top = await _open_run(tx, target)
+    if isinstance(top, Paused):
+        return top, set()
+    uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
+    left = await tx.fetch("let_go", uids=uids, source=top.uid)
+    freed = await tx.fetch("free_runs", uids=uids)
+    messages = _to_owners(left, MessageKind.RESUME, message, top.uid)
+    if top.state == RunState.PAUSED and top.reason != Reason.OPERATOR:
+        kind = MessageKind.RESUME
+        stirs = stirring(kind).replace(_OPERATOR, "")
+        messages.append(Message(top.uid, message, kind, top.uid, None, stirs, 1))
+    subjects = {run_subject(top.uid)} | heard(await tx.send(messages))
+    return Paused(top.uid, "done"), subjects | {queue_subject(row[0]) for row in freed}
+
+
+async def _open_run(tx: Tx, target: str) -> RunRow | Paused:
+    """Lock the newest run that a uid or an id stands for, unless it is over."""
+    uid = await newest_of(tx, target, by_uid=False)
+    while uid is not None:
+        await tx.lock([uid])
+        row = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
+        if row.newest:
+            return Paused(uid, "over") if row.state in TERMINAL else row
+        uid = await newest_of(tx, uid, by_uid=True)
+    return Paused(None, "absent")
+
+
+async def _lock_below(tx: Tx, top: str) -> list[str]:
+    """Lock and return the open runs that are cancelled with a run, which is locked."""
+    found: list[str] = []
+    parents = [top]
+    while parents:
+        locked: set[str] = set()
+        # Meanwhile one may have been followed, or told to stop: read until all are locked.
+        while (level := await _children(tx, parents)) - locked:
+            await tx.lock(level - locked)
+            locked |= level
+        parents = sorted(level)
+        found += parents
+    return found
+
+
+async def _children(tx: Tx, parents: list[str]) -> set[str]:
+    return {row[0] for row in await tx.fetch("tied_below", uids=tx.texts(parents))}
+
+
+def _to_owners(
+    rows: Sequence[Sequence[Any]], kind: MessageKind, message: str, source: str
+) -> list[Message]:
+    """Return what the owners of running runs are told; the rows of the others say it all."""
+    running = (uid for uid, state in rows if state == RunState.RUNNING)
+    return [Message(uid, message, kind, source, by_uid=1) for uid in running]
