@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.errors import NotInBody, RunFailed
-from onward.runtime.body.notes import in_order
+from onward.sdk.display import shown_notes
 from tests.sdk.watching import FALSY, until, until_state, working
 
 tried: Counter[str] = Counter()
@@ -381,5 +381,5 @@ async def test_what_a_run_noted_last_is_kept_when_it_goes_on(app: App) -> None:
         await run.result(timeout="10s")
 
         for info in await app.runs():
-            notes = in_order(await app._store.notes(info.uid))
+            notes = shown_notes(await app._store.notes(info.uid), None)
             assert notes.counters == {"rounds": 1, "ends": 1, "steps": 1, "x": 2}

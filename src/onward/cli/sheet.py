@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onward.cli.effects import waits_for
 from onward.cli.output import time_text
-from onward.codec import decode, read_error
 from onward.core.inbox import MessageKind
 from onward.core.replay import RecordKind, RecordState
 from onward.core.run import TERMINAL, RunState
-from onward.engine.payloads import unpack
-from onward.errors import Undecodable
+from onward.sdk.display import shown_failure, shown_time_or_none, shown_value
 from onward.sdk.run import whole_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.cli.command import Desk
+    from onward.codec import Failure
     from onward.store.rows import InboxRow, RecordRow, RunRow
 
 HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "ENDED", "ERROR")
@@ -38,8 +36,8 @@ async def sheet(desk: Desk, row: RunRow) -> dict[str, Any]:
     inbox = (await desk.store.look([row.uid]))[row.uid]
     effects = await desk.app.effects.of(row.id) if row.newest else []
     return info._asdict() | {
-        "arguments": _data(end.input),
-        "result": _data(end.result),
+        "arguments": shown_value(end.input),
+        "result": shown_value(end.result),
         "waits_for": [] if row.state in TERMINAL else _waits(history),
         "blocked": await _blocked(desk, row),
         "unread_signals": _unread(inbox, history),
@@ -102,8 +100,8 @@ def _waits(history: Iterable[RecordRow]) -> list[dict[str, Any]]:
         {
             "kind": record.kind,
             "name": record.name,
-            "since": _time(record.opened_at),
-            "until": _time(record.due),
+            "since": shown_time_or_none(record.opened_at),
+            "until": shown_time_or_none(record.due),
             "run": _elsewhere(record),
         }
         for record in newest.values()
@@ -119,8 +117,9 @@ def _elsewhere(record: RecordRow) -> str | None:
     """Return the run that does what a call waits for, if another does."""
     if record.kind not in _ELSEWHERE or record.payload is None:
         return None
-    uid: str = decode(unpack(record.payload))["uid"]
-    return uid
+    kept = shown_value(record.payload)
+    uid = kept.get("uid") if isinstance(kept, dict) else None
+    return None if uid is None else str(uid)
 
 
 async def _blocked(desk: Desk, row: RunRow) -> str | None:
@@ -136,7 +135,7 @@ def _unread(inbox: Iterable[InboxRow], history: Iterable[RecordRow]) -> list[dic
     """Return signals that have come, and that no call has taken."""
     taken = {record.message for record in history}
     return [
-        {"name": message.name, "sent_at": _time(message.sent_at)}
+        {"name": message.name, "sent_at": shown_time_or_none(message.sent_at)}
         for message in inbox
         if message.kind == MessageKind.SIGNAL and message.seq not in taken
     ]
@@ -165,28 +164,17 @@ def _record(record: RecordRow) -> dict[str, Any]:
         "name": record.name,
         "state": record.state,
         "attempt": record.attempt,
-        "opened_at": _time(record.opened_at),
-        "closed_at": _time(record.closed_at),
+        "opened_at": shown_time_or_none(record.opened_at),
+        "closed_at": shown_time_or_none(record.closed_at),
         "error": None if record.error is None else _error(record.error),
     }
 
 
 def _error(kept: bytes) -> str:
-    failure = read_error(unpack(kept))
+    return shown_failure(kept, _failure_text)
+
+
+def _failure_text(failure: Failure) -> str:
     if failure.name is not None and failure.name.startswith(_OURS):
         return failure.message  # it says all, also what is to be done
     return f"{failure.type.removeprefix('onward.errors.')}: {failure.message}"
-
-
-def _data(kept: bytes | None) -> Any:
-    """Return stored data, or why it cannot be shown."""
-    if kept is None:
-        return None
-    try:
-        return decode(unpack(kept))
-    except Undecodable as error:
-        return str(error)
-
-
-def _time(instant: int | None) -> datetime | None:
-    return None if instant is None else datetime.fromtimestamp(instant / 1_000_000, UTC)

@@ -15,9 +15,15 @@ def pack(payload: Payload) -> bytes:
     return payload.tag.encode() + b":" + payload.data
 
 
-def unpack(kept: bytes) -> Payload:
-    """Return the payload that the store kept."""
+def unpack(kept: bytes | None) -> Payload:
+    """Return the payload that the store kept.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if kept is None:
+        raise ValueError("it has no value")
     if kept.startswith(_JSON_MARK):
         return Payload(_JSON, kept[len(_JSON_MARK) :])
     tag, _, data = kept.partition(b":")
-    return Payload(tag.decode(), data)
+    return Payload(tag.decode(errors="backslashreplace"), data)

@@ -5,6 +5,8 @@
     │   ├── BadInput           an id, a duration or an option that cannot be taken
     │   ├── Unencodable        a value that would not come back as it went in
     │   ├── Undecodable        stored bytes that do not fit the annotation
+    │   │   └── NewerRow       a stored row with a word that this version does not know
+    │   ├── UnreadableRow      a stored row that is damaged
     │   ├── PayloadTooLarge    a value beyond the size limit
     │   ├── Conflict           the id is taken by a run with other arguments
     │   ├── NotFound           nothing has that id here
@@ -46,6 +48,7 @@ from onward.errors.calls import (
 from onward.errors.effects import EffectSkipped, TooLate, VerdictRefused
 from onward.errors.raised import Fatal, NotApplied, Retryable
 from onward.errors.root import OnwardError, UserError
+from onward.errors.rows import NewerRow, UnreadableRow
 from onward.errors.runs import (
     Conflict,
     NotFound,
@@ -76,6 +79,7 @@ __all__ = [
     "Fatal",
     "InvariantBroken",
     "LeaseLost",
+    "NewerRow",
     "NoWorker",
     "NotApplied",
     "NotFound",
@@ -96,6 +100,7 @@ __all__ = [
     "Undecodable",
     "Undone",
     "Unencodable",
+    "UnreadableRow",
     "UserError",
     "VerdictRefused",
     "WouldBlock",

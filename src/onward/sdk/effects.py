@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import getpass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from onward.codec import decode, encode, read_error
+from onward.codec import encode
 from onward.core.effect import Verdict
 from onward.engine import effects
-from onward.engine.payloads import pack, unpack
+from onward.engine.payloads import pack
 from onward.errors import BadInput, NotFound
 from onward.sdk import effect as known
+from onward.sdk.display import shown_failure, shown_time, shown_time_or_none, shown_value
 from onward.sdk.inside import refuse_in_body
 from onward.store.runs import ledger
 
 if TYPE_CHECKING:
-    from onward.core.instant import Instant
+    from datetime import datetime
+
     from onward.store.rows import EffectRow
     from onward.store.store import Store
 
@@ -120,7 +121,7 @@ class Effects:
         row = await self._row(effect_id)
         now = await self._store.now()
         return [
-            EffectChoice(choice.verdict, _time(choice.since))
+            EffectChoice(choice.verdict, shown_time_or_none(choice.since))
             for choice in effects.choices(row, now=now)
         ]
 
@@ -218,45 +219,44 @@ class Effects:
         return pack(encode(result, path="result"))
 
     async def _info(self, row: EffectRow) -> EffectInfo:
-        run = await self._store.run(row.run)
+        try:
+            run = await self._store.run(row.run)
+            name, state = run.id, run.state
+        except NotFound:  # its row is gone, but the effect is still to be judged
+            name, state = row.run, ""
         return EffectInfo(
             row.key,
-            run.id,
+            name,
             row.run,
-            run.state,
+            state,
             row.name,
             row.state,
-            decode(unpack(row.args)),
+            shown_value(row.args),
             row.attempt,
             row.tries,
             row.asks,
             row.state == "planned" and not row.approved,
             bool(row.reconciles),
             _why(row),
-            None if row.result is None else decode(unpack(row.result)),
-            _time(row.start_by),
-            _time(row.settle_until),
-            _time(row.known_until),
-            _time(row.due),
+            shown_value(row.result),
+            shown_time_or_none(row.start_by),
+            shown_time_or_none(row.settle_until),
+            shown_time_or_none(row.known_until),
+            shown_time_or_none(row.due),
             row.verdict,
             row.decided_by,
             row.decided_why,
-            _time(row.decided_at),
+            shown_time_or_none(row.decided_at),
             row.version,
-            datetime.fromtimestamp(row.created_at / 1_000_000, UTC),
-            datetime.fromtimestamp(row.updated_at / 1_000_000, UTC),
+            shown_time(row.created_at),
+            shown_time(row.updated_at),
         )
 
 
 def _why(row: EffectRow) -> str | None:
     if row.error is None or row.result is not None:  # with a result, nothing is uncertain any more
         return None
-    failure = read_error(unpack(row.error))
-    return f"{failure.type}: {failure.message}"
-
-
-def _time(instant: Instant | None) -> datetime | None:
-    return None if instant is None else datetime.fromtimestamp(instant / 1_000_000, UTC)
+    return shown_failure(row.error, lambda failure: f"{failure.type}: {failure.message}")
 
 
 def _me() -> str:

@@ -12,7 +12,7 @@ from onward.codec import encode, fingerprint
 from onward.core.run import RunKind, RunState
 from onward.engine.starting import check_tag
 from onward.errors import BadInput, NotFound
-from onward.runtime.body.notes import in_order
+from onward.sdk.display import shown_notes
 from onward.sdk.run import infos_of
 from onward.store.runs.listing import Family, Sought
 
@@ -83,7 +83,7 @@ async def find_runs(
         rows = await store.list_runs(sought, limit=LOOKED_THROUGH, before=before)
         said = await store.all_notes(row.uid for row in rows)
         for info in await infos_of(store, rows):
-            noted = in_order(said[info.uid].notes, said[info.uid].attributes)
+            noted = shown_notes(said[info.uid].notes, said[info.uid].attributes)
             if _fits(noted.attributes, wanted):
                 found.append(info._replace(attributes=noted.attributes, counters=noted.counters))
         if len(rows) < LOOKED_THROUGH:

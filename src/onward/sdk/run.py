@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from onward.codec import check_id, decode, decode_error, encode
@@ -13,15 +12,23 @@ from onward.core.run import RunKind, RunState
 from onward.engine import sending
 from onward.engine.ends import failure_of
 from onward.engine.payloads import unpack
-from onward.errors import RunCancelled, RunPaused
-from onward.runtime.body.notes import in_order
+from onward.errors import NotFound, RunCancelled, RunPaused, Undecodable
+from onward.runtime.reading import reading
+from onward.sdk.display import (
+    shown_error,
+    shown_notes,
+    shown_time,
+    shown_time_or_none,
+    shown_value,
+)
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
-    from onward.core.instant import DurationLike, Instant
+    from onward.core.instant import DurationLike
     from onward.engine.results import Results
     from onward.engine.sending import Cancelling
     from onward.runtime.definition import WorkflowDefinition
@@ -150,18 +157,22 @@ class Run(Generic[R]):
     def _value(self, end: RunEnd) -> R:
         match end.state:
             case RunState.SUCCEEDED:
-                assert end.result is not None
-                payload = unpack(end.result)
                 value: R
-                if self._definition is None:
-                    value = decode(payload)
-                else:
-                    value = self._definition.shape.decode_result(payload)
+                with reading(f"the result of run {self.id}"):
+                    payload = unpack(end.result)
+                    if self._definition is None:
+                        value = decode(payload)
+                    else:
+                        value = self._definition.shape.decode_result(payload)
                 return value
             case RunState.PAUSED:
-                raise RunPaused(self.id, end.reason or "", _text(end) or "")
+                raise RunPaused(self.id, end.reason or "", shown_error(end.error) or "")
             case RunState.FAILED:
-                error = None if end.error is None else decode_error(unpack(end.error))
+                error: BaseException | None = None
+                try:
+                    error = None if end.error is None else decode_error(unpack(end.error))
+                except (Undecodable, ValueError) as unread:
+                    error = unread
                 raise failure_of(self.id, error, end.reason or "")
             case _:
                 raise RunCancelled(self.id, end.state, end.reason or "")
@@ -231,7 +242,10 @@ async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
     ids = {row.uid: row.id for row in rows}
     for source in {source for row in rows for source in read_sources(row.held_by)}:
         if source not in ids:
-            ids[source] = (await store.run(source)).id
+            try:
+                ids[source] = (await store.run(source)).id
+            except NotFound:
+                ids[source] = source
     return [info_of(row, ids) for row in rows]
 
 
@@ -248,18 +262,18 @@ def info_of(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
         row.queue,
         tuple(row.tags.split()),
         row.parent,
-        _time(row.created_at),
-        _time_or_none(row.started_at),
-        _time_or_none(row.finished_at),
-        _time_or_none(row.due),
+        shown_time(row.created_at),
+        shown_time_or_none(row.started_at),
+        shown_time_or_none(row.finished_at),
+        shown_time_or_none(row.due),
         kind=row.kind,
         priority=row.priority,
         version=row.version,
         root=row.root,
         follows=row.follows,
         link=row.link,
-        scheduled_at=_time(row.scheduled_at),
-        deadline=_time_or_none(row.deadline),
+        scheduled_at=shown_time(row.scheduled_at),
+        deadline=shown_time_or_none(row.deadline),
         held_by=tuple(ids[source] for source in read_sources(row.held_by)),
     )
 
@@ -267,27 +281,11 @@ def info_of(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
 async def whole_info(store: Store, row: RunRow) -> RunInfo:
     """Return what a user sees of a run, with all that has to be looked up for it."""
     end = await store.end(row.uid)
-    noted = in_order(await store.notes(row.uid), end.attributes)
+    noted = shown_notes(await store.notes(row.uid), end.attributes)
     [info] = await infos_of(store, [row])
     return info._replace(
-        progress=None if end.progress is None else decode(unpack(end.progress)),
+        progress=shown_value(end.progress),
         attributes=noted.attributes,
         counters=noted.counters,
-        error=_text(end),
+        error=shown_error(end.error),
     )
-
-
-def _text(end: RunEnd) -> str | None:
-    """Return an error as people read it: what it says, and what was noted on its way."""
-    if end.error is None:
-        return None
-    error = decode_error(unpack(end.error))
-    return "\n".join((str(error), *getattr(error, "__notes__", ())))
-
-
-def _time(instant: Instant) -> datetime:
-    return datetime.fromtimestamp(instant / 1_000_000, UTC)
-
-
-def _time_or_none(instant: Instant | None) -> datetime | None:
-    return None if instant is None else _time(instant)

@@ -196,7 +196,10 @@ class HandlerState(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A run that this worker now owns, with what it needs to go on."""
+    """A run that this worker now owns, with what it needs to go on.
+
+    `input` and `args_hash` are None only if its row of data is lost.
+    """
 
     uid: str
     id: str
@@ -225,8 +228,8 @@ class Claimed(NamedTuple):
     priority: int
     tags: str
     held_by: str
-    input: bytes
-    args_hash: str
+    input: bytes | None
+    args_hash: str | None
     trace: str | None
     retry: str | None
     attributes: bytes | None

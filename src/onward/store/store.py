@@ -15,7 +15,7 @@ from onward.store.rows import Sent
 from onward.store.runs.following import follow
 from onward.store.runs.holding import Paused, pause, resume
 from onward.store.runs.reads import Reads
-from onward.store.runs.stopping import Stop, Stopped, heard, overdue, stop
+from onward.store.runs.stopping import Stop, Stopped, give_up, heard, overdue, stop
 from onward.store.runs.upkeep import disown, has_limit, keep_progress, parked, unpark
 from onward.store.sqlite.database import SqliteDatabase
 from onward.store.writing.fitness import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onward.store.database import Database, Tx, Wanted
     from onward.store.hints import Ear
     from onward.store.redis import RedisCarrier
-    from onward.store.rows import Claimed, Message, NewRun, Started
+    from onward.store.rows import Claimed, Message, Move, NewRun, Started
     from onward.store.runs.following import Followed, Following
     from onward.store.runs.serving import Server
     from onward.store.within import Within
@@ -214,6 +214,12 @@ class Store(Reads):
         claimed = await self.database.claim(replace(wanted, queues=once))
         failpoint("claim.after")
         return claimed
+
+    async def give_up(self, worker: str, run: Claimed, move: Move) -> bool:
+        """End a run that its worker has claimed and cannot begin; say whether it was its own."""
+        ended, subjects = await self.write(lambda tx: give_up(tx, worker, run, move))
+        self.database.tell(subjects)
+        return ended
 
     def writer(self, worker: str) -> Writer:
         """Return the group commit of a worker; there is one a worker."""

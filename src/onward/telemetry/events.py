@@ -59,6 +59,11 @@ EVENTS: dict[str, Event] = {
         logging.WARNING,
         _RUN + "is not retried by its policy: it may have undone what it did, by %(effects)s",
     ),
+    "run.unended": _event(
+        "run",
+        logging.ERROR,
+        _RUN + "can be neither begun nor ended by worker %(worker)s: %(error)s",
+    ),
     "run.blocking": _event(
         "run",
         logging.WARNING,

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from types import CodeType
 
 
+_FROM_SIGNAL = "_onward_from_signal"
+
+
 def raise_interrupt(error: BaseException) -> None:
     """Raise `error` again if a signal handler raised it; otherwise return."""
     if is_interrupt(error):
@@ -29,6 +32,13 @@ def is_interrupt(error: BaseException) -> bool:
     """Return whether a signal handler of this process raised the error, or one that led to it."""
     if not isinstance(error, SystemExit | KeyboardInterrupt):
         return False
+    if not hasattr(error, _FROM_SIGNAL):
+        # Kept, for a body that is unwound loses the tracebacks of its errors.
+        setattr(error, _FROM_SIGNAL, _is_from_handler(error))
+    return bool(getattr(error, _FROM_SIGNAL))
+
+
+def _is_from_handler(error: BaseException) -> bool:
     handlers = _handlers()
     seen: set[int] = set()
     cause: BaseException | None = error

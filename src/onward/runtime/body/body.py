@@ -29,7 +29,7 @@ from onward.core.replay import (
     Standing,
 )
 from onward.engine.payloads import pack
-from onward.errors import BadInput, Undecodable
+from onward.errors import BadInput
 from onward.runtime.body.blame import Blame
 from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
 from onward.runtime.body.children import (
@@ -40,7 +40,7 @@ from onward.runtime.body.children import (
     StartCall,
     still_elsewhere,
 )
-from onward.runtime.body.divergence import Place, place_now, place_of_wait
+from onward.runtime.body.divergence import Place, hand_over, place_now, place_of_wait
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.history_limit import HistoryLimit
 from onward.runtime.body.routing import step_run
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.core.retry import Retry
+    from onward.errors import Undecodable
     from onward.runtime.body.calls import Call, Decoder
     from onward.runtime.body.children import MapPart
     from onward.runtime.body.effects import EffectDefinition
@@ -466,10 +467,7 @@ class Body:
 
     def _give(self, call: Call, record: Record) -> bool:
         """Give the code an outcome, if that still fits it."""
-        try:
-            call.hand_over(record)
-        except Undecodable as misfit:
-            self.diverged = misfit
+        self.diverged = hand_over(call, record, self.run.id) or self.diverged
         return self.diverged is None
 
     def out_of_turn(self) -> list[Record]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.codec import register_error
+from onward.codec import UnknownTag, register_error
 from onward.core.replay import Diverged
-from onward.errors import Undecodable, UserError
+from onward.errors import NewerRow, Undecodable, UserError
+from onward.runtime.reading import unknown_codec, unreadable
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from onward.core.replay import Record
+    from onward.runtime.body.calls import Call
 
 _INNER = ("onward", "asyncio", "contextlib", "functools")
 _inner: dict[int, dict[str, Any]] = {}
@@ -90,6 +92,23 @@ def place_of_wait(tasks: Iterable[asyncio.Task[Any]]) -> Place | None:
     return place
 
 
+def hand_over(call: Call, record: Record, run: str) -> Undecodable | None:
+    """Give a call its outcome; return why not, if that does not fit the code.
+
+    Raises:
+        UnreadableRow: the record is damaged.
+    """
+    try:
+        call.hand_over(record)
+    except UnknownTag as unknown:
+        return unknown_codec(f"record {record.identity!r} of run {run}", unknown)
+    except Undecodable as misfit:
+        return misfit
+    except Exception as error:
+        raise unreadable(f"record {record.identity!r} of run {run}", error) from error
+    return None
+
+
 def told(
     misfit: Diverged | Undecodable, place: Place | None, unread: list[Record], run: str
 ) -> Divergence:
@@ -99,6 +118,8 @@ def told(
         step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"
         lines.append(f"Put a value that fits in its place: {step} --result JSON")
         return Divergence("\n".join(lines))
+    if isinstance(misfit, NewerRow):
+        return Divergence(str(misfit))
     was: Record | None = None
     if isinstance(misfit, Diverged):
         was, asked = misfit.recorded, misfit.asked

@@ -18,7 +18,7 @@ from onward.core.replay import escaped
 from onward.engine.payloads import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from onward.core.replay import Record
 
@@ -59,13 +59,11 @@ def read_noted(payload: bytes) -> tuple[Place, Noted]:
     return (position, number), noted
 
 
-def in_order(payloads: Iterable[bytes], attributes: bytes | None = None) -> Noted:
-    """Return what notes add up to, with the attributes that the run began with."""
+def read_attributes(attributes: bytes | None) -> Noted:
+    """Return the attributes that a run began with."""
     noted = Noted()
     if attributes is not None:
         noted.attributes.update(decode(unpack(attributes)))
-    for _, each in sorted(map(read_noted, payloads), key=lambda placed: placed[0]):
-        noted.take(each)
     return noted
 
 
@@ -84,10 +82,8 @@ class Notes:
         attributes: bytes | None,
         write: Callable[[str, bytes], None],
     ) -> None:
-        self.seen = Noted()
+        self.seen = read_attributes(attributes)
         """What the body can know by now."""
-        if attributes is not None:
-            self.seen.attributes.update(decode(unpack(attributes)))
         self._kept = dict(kept)
         self._place: Place = (0, 0)
         self._write = write

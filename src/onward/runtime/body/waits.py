@@ -13,6 +13,7 @@ from onward.core.run import Reason
 from onward.runtime.body.calls import SignalCall
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.effects import EffectCall
+from onward.runtime.reading import newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from onward.core.replay import Record
     from onward.runtime.body.calls import Call
     from onward.store.rows import Claimed, InboxRow
+
+
+_KINDS = frozenset(map(str, MessageKind))
 
 
 class Mailbox:
@@ -56,6 +60,11 @@ class Mailbox:
                 self._sort_in(row)
 
     def _sort_in(self, row: InboxRow) -> None:
+        """Sort a message by its kind.
+
+        Raises:
+            NewerRow: this version does not know the kind.
+        """
         if row.kind == MessageKind.SIGNAL:
             self.signals[row.seq] = row
         elif row.kind == MessageKind.CHILD:
@@ -64,6 +73,8 @@ class Mailbox:
             if row.seq > self._held_at:
                 change = MessageKind(row.kind), row.name
                 self.held_by = sources_after(self.held_by, [change])
+        elif row.kind not in _KINDS:
+            raise newer(f"message {row.seq} of run {row.run}", "kind", row.kind)
         else:
             self.orders.append(row)
             self.is_stopping = self.is_stopping or row.kind == MessageKind.CANCEL

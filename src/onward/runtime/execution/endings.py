@@ -8,7 +8,7 @@ from onward.codec import decode, encode, encode_error
 from onward.core.instant import MINUTE
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack, unpack
-from onward.errors import BadInput
+from onward.errors import BadInput, Undecodable
 from onward.store.rows import Move
 from onward.store.runs.ends import child_end, to_parent
 from onward.telemetry.interrupts import raise_interrupt
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 GRACE: Duration = MINUTE
 """How long a body that was cancelled may take to clean up."""
 
+
+_REASONS = frozenset(map(str, Reason))
 
 CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
 """What becomes of a run that goes on as a new one."""
@@ -60,8 +62,12 @@ TIME_IS_UP = Stop(Reason.DEADLINE, GRACE)
 
 def read_stop(letter: InboxRow) -> Stop:
     """Return what a message says that wants a run to stop."""
-    why = Reason(letter.name) if letter.name else Reason.OPERATOR
-    grace = GRACE if letter.payload is None else decode(unpack(letter.payload), int)
+    # Whatever else a newer sender says, it wants the run to stop.
+    why = Reason(letter.name) if letter.name in _REASONS else Reason.OPERATOR
+    try:
+        grace = GRACE if letter.payload is None else decode(unpack(letter.payload), int)
+    except Undecodable:
+        grace = GRACE
     return Stop(why, grace)
 
 

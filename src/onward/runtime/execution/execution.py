@@ -36,6 +36,7 @@ from onward.runtime.execution.ledger import Ledger
 from onward.runtime.execution.past import NO_PAST, read_past
 from onward.runtime.execution.steps import Steps
 from onward.runtime.execution.telling import scope_of, tell_unread
+from onward.runtime.reading import reading
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
@@ -86,7 +87,8 @@ class Execution:
             claimed, past.last, self.replay, host.commit, self.drop, self.break_off, version
         )
         self.mail = Mailbox(claimed, inbox, past.heard)
-        self.notes = Notes(past.notes, claimed.attributes, self._write_note)
+        with reading(f"the attributes of run {claimed.id}"):
+            self.notes = Notes(past.notes, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
         self.body = Body(claimed, self.replay, self.notes, self, self.scope, program.retry)
         self.body.unheard.update(past.signals)
@@ -164,7 +166,8 @@ class Execution:
             self.exits.end(stop.move)
             return
         try:
-            args, kwargs = self.program.shape.decode(unpack(self.claimed.input))
+            with reading(f"the arguments of run {self.claimed.id}"):
+                args, kwargs = self.program.shape.decode(unpack(self.claimed.input))
         except Undecodable as misfit:
             self.body.place = place_of(self.program.fn)
             self.body.diverged = misfit
@@ -215,10 +218,13 @@ class Execution:
         if self.is_gone:
             return False
         seen = self.mail.seen
+        guarded(self, partial(self._take_in, rows, counted))
+        return self.mail.seen > seen
+
+    def _take_in(self, rows: Iterable[InboxRow], counted: int) -> None:
         self.mail.add(rows)
         self.mail.seen = max(self.mail.seen, counted)
         self.pump()
-        return self.mail.seen > seen
 
     def evict(self) -> None:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""

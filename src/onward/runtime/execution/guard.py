@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from onward.errors import Undecodable
 from onward.runtime.body.runloop import Exited, Spinning, Stuck
 from onward.runtime.execution import endings
 from onward.telemetry.interrupts import is_interrupt
@@ -55,6 +56,9 @@ def _end(execution: Execution, error: BaseException) -> None:
         return
     if isinstance(error, Exited):
         error = error.error
+    elif isinstance(error, Undecodable):
+        execution.exits.pause(error)
+        return
     elif isinstance(error, Exception) and not isinstance(error, Spinning | Stuck):
         execution.break_off(error)
         return

@@ -40,6 +40,7 @@ from onward.runtime.execution.guard import on_done
 from onward.runtime.execution.kin import look_at
 from onward.runtime.execution.replies import is_away
 from onward.runtime.execution.telling import FORSAKEN, tell_effect, tell_forsaken
+from onward.runtime.reading import reading
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -128,8 +129,11 @@ class Ledger:
 
     def _take_up(self, call: EffectCall, row: EffectRow, asked: int) -> None:
         latest = row.read_at + self._host.clock.monotonic() - asked
-        ours = _by_our_time(as_effect(row), self._host.now(), row.read_at, latest)
-        call.take_up_row(row, ours, self._execution.claimed)
+        with reading(f"effect {row.key}"):
+            ours = _by_our_time(as_effect(row), self._host.now(), row.read_at, latest)
+            call.take_up_row(row, ours, self._execution.claimed)
+            if not settled(ours):
+                call.arguments()  # fails here, and not once it is in flight
         self._recall(call, row)
 
     def _recall(self, call: EffectCall, row: EffectRow) -> None:

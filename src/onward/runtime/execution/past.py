@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.replay import Record, RecordKind, RecordState
-from onward.errors import Undecodable
+from onward.errors import Undecodable, UnreadableRow
 from onward.runtime.body.calls import Awaited, TimerCall
 from onward.runtime.body.children import ChildCall, StartCall, tied_child
 from onward.runtime.body.chunks import failed_items
 from onward.runtime.body.notes import read_noted, step_notes
 from onward.runtime.execution.journal import Kept
+from onward.runtime.reading import newer, record_of, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,7 +97,7 @@ def read_past(history: Iterable[RecordRow]) -> Past:
     """Return what a history says."""
     past = Past()
     for row in history:
-        kind = _KINDS[row.kind]
+        kind = _known(row)
         if kind is RecordKind.NOTE:
             if row.payload is not None:
                 past.notes[row.identity] = row.payload
@@ -104,8 +105,25 @@ def read_past(history: Iterable[RecordRow]) -> Past:
             past.memos[row.identity.removeprefix(MEMO)] = row
         else:
             past.records.append(_record(row, kind))
-            _sort_in(past, row, kind)
+            try:
+                _sort_in(past, row, kind)
+            except (KeyError, TypeError, ValueError) as error:
+                raise unreadable(record_of(row), error) from error
     return past
+
+
+def _known(row: RecordRow) -> RecordKind:
+    """Return the kind of a record.
+
+    Raises:
+        NewerRow: its kind or its state is one that this version does not know.
+    """
+    kind = _KINDS.get(row.kind)
+    if kind is None:
+        raise newer(record_of(row), "kind", row.kind)
+    if row.state not in _STATES:
+        raise newer(record_of(row), "state", row.state)
+    return kind
 
 
 def _sort_in(past: Past, row: RecordRow, kind: RecordKind) -> None:
@@ -114,6 +132,8 @@ def _sort_in(past: Past, row: RecordRow, kind: RecordKind) -> None:
             past.tried[row.identity] = row.opened_at
     elif row.seq > past.last:
         past.last = row.seq
+    else:  # they come in order
+        raise UnreadableRow(record_of(row), f"another record has its position {row.seq}")
     if row.message is not None:
         past.heard.add(row.message)
         if kind is RecordKind.SIGNAL:

@@ -1,4 +1,4 @@
-"""Which code a workflow is: a mark that changes when the file it is written in changes.
+"""Which code a workflow is: a mark that changes with its module, and with the version of Onward.
 
 A run that did not fit its history under one mark may be tried again under another.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from onward.core.digest import digest
@@ -22,13 +23,22 @@ MARK_CHARS = 12
 def code_mark(fn: Callable[..., Any], version: str | None) -> str:
     """Return the mark of a function's code; with a declared version it is that version's."""
     if version is not None:
-        return digest("version", version)[:MARK_CHARS]
+        return digest("version", version, _engine())[:MARK_CHARS]
     mark = _mark_of_module(fn.__module__)
     if mark is not None:
         return mark
     own = getattr(fn, "__code__", None)
     told = [repr(type(fn))] if own is None else _told(own)
-    return digest(*told)[:MARK_CHARS]
+    return digest(*told, _engine())[:MARK_CHARS]
+
+
+@cache
+def _engine() -> str:
+    """Return the version of Onward, which may read what an older one could not."""
+    try:
+        return metadata.version("onward")
+    except metadata.PackageNotFoundError:  # run from its source
+        return ""
 
 
 @cache
@@ -38,7 +48,7 @@ def _mark_of_module(name: str) -> str | None:
         source = None if module is None else inspect.getsource(module)
     except (OSError, TypeError):  # typed in by hand, or there is no source
         source = None
-    return None if source is None else digest(source)[:MARK_CHARS]
+    return None if source is None else digest(source, _engine())[:MARK_CHARS]
 
 
 def _told(code: CodeType) -> list[str]:

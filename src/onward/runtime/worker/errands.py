@@ -15,6 +15,7 @@ from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound, Unavailable
 from onward.runtime.execution.endings import Overtaken
+from onward.runtime.reading import reading
 from onward.store.runs import ledger
 from onward.store.runs.ends import to_children
 from onward.telemetry.events import emit
@@ -90,7 +91,8 @@ class Errands:
         if execution.claimed.kind == RunKind.STEP:
             return None  # then it is the policy of the step, which was tried as often as it says
         error = decode_error(unpack(move.error))
-        kept = read_policy(policy)
+        with reading(f"the retry policy of run {execution.claimed.id}"):
+            kept = read_policy(policy)
         decision = decide(
             kept, execution.claimed.attempt, facts_of(error), chance=self._chance.random()
         )

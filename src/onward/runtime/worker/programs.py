@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.run import RunKind
 from onward.engine.policies import read_limits
+from onward.errors import UnreadableRow
 from onward.runtime.body.chunks import ChunkShape, work_through
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Program, run_name
+from onward.runtime.reading import newer, reading
 from onward.runtime.worker.code import code_mark
 
 if TYPE_CHECKING:
     from onward.runtime.definition import StepDefinition, WorkflowDefinition
     from onward.runtime.registry import Registry
     from onward.store.rows import Claimed
+
+
+_ELSEWHERE = frozenset({RunKind.MAP, RunKind.STEP})
+_KINDS = _ELSEWHERE | {RunKind.WORKFLOW}
 
 
 class Programs:
@@ -48,17 +54,34 @@ class Programs:
         return code_mark(definition.fn, self._version)
 
     def of(self, run: Claimed) -> Program:
-        """Return what a run executes."""
+        """Return what a run executes.
+
+        Raises:
+            NewerRow: this version does not know runs of that kind.
+            UnreadableRow: its data is missing, or its kind, name and limits make no sense.
+        """
+        if run.input is None:
+            raise UnreadableRow(f"the data of run {run.id}", "its row is missing")
+        if run.kind not in _KINDS:
+            raise newer(f"run {run.id}", "kind", run.kind)
+        kind, space, name = run.name.partition(" ")
+        if run.kind != (kind if space and kind in _ELSEWHERE else RunKind.WORKFLOW):
+            raise UnreadableRow(f"run {run.id}", f"it is a {run.kind} by the name {run.name!r}")
         if run.kind == RunKind.MAP:
-            return self._chunk(run.name.removeprefix("map "))
+            return self._chunk(name)
         if run.kind == RunKind.STEP:
-            step = self._registry.steps[run.name.removeprefix("step ")]
-            return replace(_step(step, run.retry), code=self._mark(step))
+            step = self._registry.steps[name]
+            with reading(f"the limits of run {run.id}"):
+                return replace(_step(step, run.retry), code=self._mark(step))
         workflow = self._registry.workflows[run.name]
         program = self._workflows.get(run.name)
         if program is None or program.fn is not workflow.fn:
             program = self._workflows[run.name] = self._workflow(workflow)
         return program
+
+    def mark_of(self, run: Claimed) -> str | None:
+        """Return the mark of the code that a run by this name would execute here."""
+        return self.codes.get(run.name)
 
     def _workflow(self, workflow: WorkflowDefinition) -> Program:
         return Program(

@@ -10,16 +10,16 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.errors import LeaseLost, OnwardError, Unavailable
 from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.tasks import contained_tasks
 from onward.runtime.attempts.threads import StepThreads
-from onward.runtime.execution.execution import End, Execution
-from onward.runtime.execution.telling import tell_claimed, tell_crasher, tell_left
+from onward.runtime.execution.execution import End
+from onward.runtime.execution.telling import tell_claimed, tell_left
 from onward.runtime.execution.turns import Turns
 from onward.runtime.registry import Names
+from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.chores import Chores
 from onward.runtime.worker.errands import Errands
 from onward.runtime.worker.keeper import Keeper
@@ -43,14 +43,11 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits
+    from onward.runtime.execution.execution import Execution
     from onward.runtime.registry import Registry
     from onward.runtime.worker.options import Options, Ports
     from onward.store.hints import Ear
-    from onward.store.rows import (
-        Claimed,
-        InboxRow,
-        RecordRow,
-    )
+    from onward.store.rows import Claimed
     from onward.store.store import Store
     from onward.store.writing.commit import Commit
     from onward.store.writing.writer import Outcome
@@ -94,8 +91,10 @@ class Worker:
             self._keeper_failed,
             ports.observer,
         )
-        self._programs = Programs(registry, options.version)
-        self._chores = Chores(store, self.id, ports.clock, self._programs)
+        self.version = options.version
+        self.programs = Programs(registry, options.version)
+        self._beginnings = Beginnings(self, store)
+        self._chores = Chores(store, self.id, ports.clock, self.programs)
         self.names = Names(registry)
         self.turns = Turns()
         self.context = copy_context()
@@ -318,44 +317,15 @@ class Worker:
             )
         )
         self.observer.claim_took(self.id, len(claimed), self._clock.monotonic() - begun)
-        await self._begin(claimed)
+        await self._beginnings.begin(claimed)
         return len(claimed)
 
-    async def _begin(self, claimed: list[Claimed]) -> None:
-        runs = [run for run in claimed if run.crashes < CRASHES_MOST]
-        for run in claimed:
-            if run.crashes >= CRASHES_MOST:
-                await self._store.stop(
-                    run.uid, state=RunState.FAILED, reason=Reason.CRASHED, by_uid=True
-                )
-                tell_crasher(self.observer, run, self.id, self.now())
-        warm = {run.uid: kept for run in runs if (kept := self._warm.take(run)) is not None}
-        # A run that follows another begins with a part of its history.
-        old = (run.uid for run in runs if run.fence > 1 or run.follows is not None)
-        behind = [uid for uid in old if uid not in warm]
-        mailed = [run.uid for run in runs if run.inbox]
-        try:
-            histories = await self._store.history(behind) if behind else {}
-            inboxes = await self._store.look(mailed) if mailed else {}
-        except BaseException:
-            for kept in warm.values():
-                kept.forget()
-            raise
-        for run in runs:
-            inbox = inboxes.get(run.uid, ())
-            if run.uid in warm:
-                self._own(warm[run.uid], run)
-                warm[run.uid].resume(run, inbox)
-            else:
-                self._start(run, histories.get(run.uid, ()), inbox)
+    def take_warm(self, runs: Sequence[Claimed]) -> dict[str, Execution]:
+        """Return the bodies of these runs that are still in memory."""
+        return {run.uid: kept for run in runs if (kept := self._warm.take(run)) is not None}
 
-    def _start(self, run: Claimed, history: Sequence[RecordRow], inbox: Sequence[InboxRow]) -> None:
-        program = self._programs.of(run)
-        execution = Execution(run, program, self, history, inbox, version=self._options.version)
-        self._own(execution, run)
-        execution.begin()
-
-    def _own(self, execution: Execution, run: Claimed) -> None:
+    def own(self, execution: Execution, run: Claimed) -> None:
+        """Take a run into this worker's hands."""
         self.running[execution.uid] = execution
         tell_claimed(self.observer, execution.scope, run)
         assert self._ear is not None

@@ -14,7 +14,7 @@ from onward.core.decision import Moved, Refused
 from onward.core.run import TERMINAL, Reason, Run, RunState
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import RunRow
-from onward.store.runs.stopping import end_children, tied
+from onward.store.runs.stopping import end_children, keep_end, tied
 
 if TYPE_CHECKING:
     from onward.core.decision import Decision
@@ -154,8 +154,8 @@ async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
         given = {"state": end.state, "reason": end.reason, "phase": end.phase, "seq": end.seq}
         await tx.fetch("end_followed", uid=old.uid, **given)
         if not (end.result is None and end.error is None and end.culprit is None):
-            kept = {"result": end.result, "error": end.error, "culprit": end.culprit}
-            await tx.fetch("keep_end", uid=old.uid, **kept)
+            kept = {"result": end.result, "error": end.error}
+            await keep_end(tx, old.uid, culprit=end.culprit, **kept)
 
 
 async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[str]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.store.database import Tx
-    from onward.store.rows import Message, Sent
+    from onward.store.rows import Claimed, Message, Move, Sent
 
 
 class Stop(NamedTuple):
@@ -50,6 +50,15 @@ async def stop(tx: Tx, target: str, how: Stop, *, by_uid: bool = False) -> tuple
             return stopped, subjects
         uid = tip
     return Stopped(None, "absent"), set()
+
+
+async def give_up(tx: Tx, worker: str, run: Claimed, move: Move) -> tuple[bool, set[str]]:
+    """End a run under the claim of a worker, and say whether that claim still holds."""
+    claim = {"uid": run.uid, "worker": worker, "fence": run.fence}
+    if not (await tx.leased(worker) and await tx.fetch("is_owned", **claim)):
+        return False, set()
+    _, subjects = await _stop(tx, run.uid, Stop(move.state, move.reason, move.error))
+    return True, subjects
 
 
 async def overdue(tx: Tx, most: int) -> tuple[int, set[str]]:
@@ -109,11 +118,24 @@ async def _stop(tx: Tx, uid: str, how: Stop) -> tuple[Stopped, set[str]]:
         run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
         return Stopped(uid, "over" if run.state in TERMINAL else "started", run.queue), set()
     if how.error is not None:
-        await tx.fetch("keep_end", uid=uid, result=None, error=how.error, culprit=None)
+        await keep_end(tx, uid, error=how.error)
     await _release(tx, uid)
     told = await tx.send(_farewell(run, how))
     subjects = heard(told) | {run_subject(uid), queue_subject(run.queue)}
     return Stopped(uid, "stopped", run.queue), subjects | await end_children(tx, uid)
+
+
+async def keep_end(
+    tx: Tx,
+    uid: str,
+    *,
+    result: bytes | None = None,
+    error: bytes | None = None,
+    culprit: str | None = None,
+) -> None:
+    """Keep what came of a run."""
+    given = {"result": result, "error": error, "culprit": culprit, "lost": b""}
+    await tx.fetch("keep_end", uid=uid, **given)
 
 
 async def _release(tx: Tx, uid: str) -> None:

@@ -26,7 +26,7 @@ SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, 
        (SELECT f.link FROM onward_run f INDEXED BY onward_run_follows
         WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1)
        AS follower_link
-FROM onward_run r JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+FROM onward_run r LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
 WHERE r.namespace = :namespace AND r.uid = :uid;
 
 -- name: target_seen

@@ -11,8 +11,16 @@ WHERE namespace = :namespace AND uid = :uid
 RETURNING queue;
 
 -- name: keep_end
-UPDATE onward_run_data SET result = :result, error = :error, culprit = :culprit
-WHERE namespace = :namespace AND uid = :uid;
+-- A run whose data is lost still keeps why it ended.
+INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, culprit)
+VALUES (:namespace, :uid, :lost, '', :result, :error, :culprit)
+ON CONFLICT (namespace, uid) DO UPDATE
+SET result = excluded.result, error = excluded.error, culprit = excluded.culprit;
+
+-- name: is_owned
+-- Whether a claim still holds.
+SELECT 1 FROM onward_run
+WHERE namespace = :namespace AND uid = :uid AND worker = :worker AND fence = :fence;
 
 -- name: release_deliveries
 -- What a run had reserved is there for the next one.

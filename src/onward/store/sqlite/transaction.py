@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,7 @@ BUSY_SECONDS = 5.0
 """How long one try waits for SQLite's own lock."""
 
 _TRIES = 3
+_WRITES = re.compile(r"\b(DELETE|INSERT|UPDATE)\b")
 _as_json = msgspec.json.Encoder().encode
 
 
@@ -56,7 +58,17 @@ class SqliteTx:
         statement = self._statements[name]
         given["now"] = self.now
         given["namespace"] = self.namespace
-        return self._connection.execute(statement.sql, statement.arrange(given)).fetchall()
+        try:
+            return self._connection.execute(statement.sql, statement.arrange(given)).fetchall()
+        except sqlite3.OperationalError as error:
+            if not _is_broken_text(error, statement.sql):
+                raise
+        # One damaged text must not hide all other rows.
+        self._connection.text_factory = _lenient
+        try:
+            return self._connection.execute(statement.sql, statement.arrange(given)).fetchall()
+        finally:
+            self._connection.text_factory = str
 
     def write_rows(self, name: str, rows: Iterable[tuple[object, ...]]) -> int:
         """Run a named statement once a row, and say how many rows of a table that changed.
@@ -83,6 +95,15 @@ class SqliteTx:
     async def send(self, messages: Sequence[Message]) -> list[Sent]:
         """Put messages into the inboxes of runs."""
         return await batch.send(self, messages)
+
+
+def _is_broken_text(error: Exception, sql: str) -> bool:
+    """Return whether a read met text that is no UTF-8; a write is not simply repeated."""
+    return "decode to UTF-8" in str(error) and not _WRITES.search(sql)
+
+
+def _lenient(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
 
 
 class Sharing(NamedTuple):

@@ -89,9 +89,9 @@ WITH RECURSIVE gone AS (
               scheduled_at, created_at, started_at, priority, tags, held_by
 )
 SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes
-FROM picked p JOIN taken t ON t.uid = p.uid, LATERAL (
+FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
     SELECT input, args_hash, trace, retry, attributes FROM onward_run_data
-    WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d
+    WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true
 ORDER BY p.priority DESC, p.due;
 
 -- name: runs_of_worker

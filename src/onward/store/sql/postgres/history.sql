@@ -30,9 +30,10 @@ FROM unnest(:uids::text[]) u (uid), LATERAL (
     WHERE namespace = :namespace AND uid = u.uid LIMIT 1) r
 LEFT JOIN LATERAL (
     SELECT uid, link FROM onward_run
-    WHERE namespace = :namespace AND follows = r.uid AND id = r.id LIMIT 1) f ON true, LATERAL (
+    WHERE namespace = :namespace AND follows = r.uid AND id = r.id LIMIT 1) f ON true
+LEFT JOIN LATERAL (
     SELECT input, args_hash, result, error, culprit, progress, attributes FROM onward_run_data
-    WHERE namespace = :namespace AND uid = u.uid LIMIT 1) d
+    WHERE namespace = :namespace AND uid = u.uid LIMIT 1) d ON true
 WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');
 
 -- name: all_notes

@@ -66,7 +66,7 @@ SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq,
        r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
-JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
 ORDER BY j.key;
 
 -- name: runs_of_worker

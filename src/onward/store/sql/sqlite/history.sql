@@ -31,7 +31,7 @@ SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, 
        AS follower_link
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
-JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
 WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');
 
 -- name: all_notes

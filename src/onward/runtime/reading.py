@@ -1,0 +1,54 @@
+"""Reading rows of the database: an error names the row, so that an operator can find it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from onward.codec import UnknownTag
+from onward.errors import NewerRow, Undecodable, UnreadableRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onward.store.rows import RecordRow
+
+
+@contextmanager
+def reading(row: str) -> Iterator[None]:
+    """Name the row that a block of code reads.
+
+    Raises:
+        NewerRow: it met a codec that this version does not know.
+        Undecodable: it met a value that does not fit the code.
+        UnreadableRow: it failed otherwise.
+    """
+    try:
+        yield
+    except UnknownTag as error:
+        raise unknown_codec(row, error) from error
+    except (UnreadableRow, Undecodable):
+        raise
+    except Exception as error:
+        raise unreadable(row, error) from error
+
+
+def unreadable(row: str, error: Exception) -> UnreadableRow:
+    """Return the error for a row, given what reading it has raised."""
+    return UnreadableRow(row, f"{type(error).__name__}: {error}")
+
+
+def newer(row: str, what: str, word: str) -> NewerRow:
+    """Return the error for a row with a word that this version does not know."""
+    return NewerRow(row, f"its {what} is {word!r}, which this version does not know")
+
+
+def unknown_codec(row: str, error: UnknownTag) -> NewerRow:
+    """Return the error for a row in a codec that this installation does not know."""
+    fact, _, move = error.fact.partition("; ")
+    return NewerRow(row, fact, move[:1].upper() + move[1:])
+
+
+def record_of(row: RecordRow) -> str:
+    """Return the name of a record in errors."""
+    return f"record {row.identity!r}, attempt {row.attempt}, of run {row.run}"

@@ -1,0 +1,178 @@
+"""Beginning the runs that a worker has claimed: each begins, or is ended or parked with a reason.
+
+Between the claim and its first step a run is read from many rows, by code that may be older than
+what wrote them. Whatever goes wrong with one run must not harm the others, nor the worker.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from onward.codec import encode_error
+from onward.core.inbox import MessageKind
+from onward.core.lease import Fate
+from onward.core.run import CRASHES_MOST, Reason, RunState
+from onward.engine.payloads import pack
+from onward.errors import LeaseLost, OnwardError, StoreUnusable, Unavailable, Undecodable
+from onward.runtime.body.divergence import told
+from onward.runtime.execution.endings import read_stop
+from onward.runtime.execution.execution import Execution
+from onward.runtime.execution.guard import guarded
+from onward.runtime.execution.telling import scope_of, tell_claimed, tell_crasher, tell_left
+from onward.runtime.reading import unreadable
+from onward.store.rows import Move
+from onward.store.writing.commit import Commit
+from onward.telemetry.events import emit, name_of
+from onward.telemetry.interrupts import raise_interrupt
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from onward.runtime.worker.worker import Worker
+    from onward.store.rows import Claimed, InboxRow, RecordRow
+    from onward.store.store import Store
+    from onward.store.writing.writer import Outcome
+
+T = TypeVar("T")
+
+_AWAY = (LeaseLost, StoreUnusable, Unavailable)
+
+
+async def read_each(
+    read: Callable[[list[str]], Awaitable[Mapping[str, T]]], uids: list[str]
+) -> tuple[dict[str, T], dict[str, Exception]]:
+    """Read something of many runs at once, or if that fails, of each by itself.
+
+    Returns:
+        What was read, and for the others why it was not.
+    """
+    if not uids:
+        return {}, {}
+    try:
+        return dict(await read(uids)), {}
+    except _AWAY:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is about one of them
+        if len(uids) == 1:
+            return {}, {uids[0]: error}
+    found: dict[str, T] = {}
+    failed: dict[str, Exception] = {}
+    for uid in uids:
+        one, wrong = await read_each(read, [uid])
+        found |= one
+        failed |= wrong
+    return found, failed
+
+
+class Beginnings:
+    """Begins the runs of one worker."""
+
+    def __init__(self, worker: Worker, store: Store) -> None:
+        self._worker = worker
+        self._store = store
+
+    async def begin(self, claimed: Sequence[Claimed]) -> None:
+        """Begin runs that were just claimed."""
+        runs = []
+        for run in claimed:
+            if run.crashes < CRASHES_MOST:
+                runs.append(run)
+            else:
+                await self._end(run, Move(RunState.FAILED, Reason.CRASHED))
+                tell_crasher(self._worker.observer, run, self._worker.id, self._worker.now())
+        warm = self._worker.take_warm(runs)
+        try:
+            await self._begin(runs, warm)
+        finally:
+            for kept in warm.values():  # those that were not begun
+                kept.forget()
+
+    async def _begin(self, runs: Sequence[Claimed], warm: dict[str, Execution]) -> None:
+        # A run that follows another begins with a part of its history.
+        old = (run.uid for run in runs if run.fence > 1 or run.follows is not None)
+        histories, lost = await read_each(
+            self._store.history, [uid for uid in old if uid not in warm]
+        )
+        inboxes, unread = await read_each(self._store.look, [run.uid for run in runs if run.inbox])
+        for run in runs:
+            failure = lost.get(run.uid) or unread.get(run.uid)
+            inbox = inboxes.get(run.uid, ())
+            if failure is not None:
+                row = f"the history or the inbox of run {run.id}"
+                await self._refuse(run, inbox, unreadable(row, failure))
+            elif run.uid in warm:
+                self._resume(warm.pop(run.uid), run, inbox)
+            else:
+                await self._start(run, histories.get(run.uid, ()), inbox)
+
+    def _resume(self, kept: Execution, run: Claimed, inbox: Sequence[InboxRow]) -> None:
+        self._worker.own(kept, run)
+        guarded(kept, partial(kept.resume, run, inbox))
+
+    async def _start(
+        self, run: Claimed, history: Sequence[RecordRow], inbox: Sequence[InboxRow]
+    ) -> None:
+        worker = self._worker
+        try:
+            program = worker.programs.of(run)
+            execution = Execution(run, program, worker, history, inbox, version=worker.version)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, only this run suffers
+            raise_interrupt(error)
+            await self._refuse(run, inbox, error)
+        else:
+            worker.own(execution, run)
+            guarded(execution, execution.begin)
+
+    # --- runs that cannot begin ------------------------------------------------------------------
+
+    async def _refuse(self, run: Claimed, inbox: Sequence[InboxRow], error: BaseException) -> None:
+        """Park a run that newer code may read, and end another; what says why names the row."""
+        cancel = next((row for row in inbox if row.kind == MessageKind.CANCEL), None)
+        if not isinstance(error, OnwardError) and isinstance(error, Exception):
+            error = unreadable(f"run {run.id}", error).with_traceback(error.__traceback__)
+        if not isinstance(error, Undecodable):
+            move = Move(RunState.FAILED, Reason.INTERNAL, error=pack(encode_error(error)))
+        elif cancel is not None:  # there is no code that could clean up
+            move = read_stop(cancel).move
+        else:
+            self._park(run, error)
+            return
+        try:
+            await self._end(run, move)
+        except _AWAY:
+            raise
+        except Exception as broken:  # noqa: BLE001 - an audit gives it back; the others go on
+            emit("run.unended", scope_of(run, self._worker.id), error=name_of(broken))
+        else:
+            self._tell(run, move)
+
+    async def _end(self, run: Claimed, move: Move) -> None:
+        await self._store.give_up(self._worker.id, run, move)
+
+    def _park(self, run: Claimed, error: Undecodable) -> None:
+        move = Move(
+            RunState.PAUSED,
+            Reason.DIVERGENCE,
+            error=pack(encode_error(told(error, None, [], run.id))),
+            parked_by=self._worker.programs.mark_of(run),
+            seen=run.inbox,
+            seq=run.seq,
+        )
+        written = self._worker.commit(Commit(run.uid, run.fence, move=move))
+        written.add_done_callback(partial(self._parked, run, move))
+
+    def _parked(self, run: Claimed, move: Move, done: asyncio.Future[Outcome]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return  # an audit finds it
+        if done.result().fate is Fate.BUSY:  # a message came: the next claim reads that as well
+            self._worker.commit(Commit(run.uid, run.fence, move=Move(RunState.READY, seq=run.seq)))
+        else:
+            self._tell(run, move)
+
+    def _tell(self, run: Claimed, move: Move) -> None:
+        worker = self._worker
+        scope = scope_of(run, worker.id)
+        tell_claimed(worker.observer, scope, run)
+        tell_left(worker.observer, scope, move, worker.now())
