@@ -8,6 +8,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from onward.errors import Unavailable
+from onward.store.clock import SystemClock
 from onward.store.forks import forked
 from onward.store.hints import Exchange
 from onward.store.sqlite.clock import FileClock
@@ -54,7 +55,8 @@ class File:
                 migrate(self._connections[0], self.where)
             self.time.learn(kept_time(self._connections[0]))
             if path is not None and self.locks is not None:
-                watch = Watch(self.exchange, clock, data_version(self._connections[0]))
+                # Its thread waits in real time, whatever time a test makes.
+                watch = Watch(self.exchange, SystemClock(), data_version(self._connections[0]))
                 self._sharing = Sharing(path, self.locks, Presence(path), watch)
         except BaseException:
             self._let_go()
