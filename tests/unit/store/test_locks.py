@@ -157,6 +157,27 @@ def test_a_wait_for_a_lock_warns_and_ends_and_names_the_file_and_the_holder(
 
 
 @pytest.mark.usefixtures("short_waits")
+def test_a_lock_that_many_calls_wait_for_is_reported_once_a_minute(
+    database: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waiting, "WARN_AFTER", 0)
+    holder, waits = Locks(database), Locks(database)
+
+    with caplog.at_level(logging.WARNING, "onward"):
+        for _ in range(2):
+            with holder.writing():
+                for _ in range(3):
+                    with pytest.raises(Unavailable), waits.writing():
+                        pass
+            with waits.writing():
+                pass  # it was released: the next one is news
+
+    assert len(caplog.records) == 2
+    holder.close()
+    waits.close()
+
+
+@pytest.mark.usefixtures("short_waits")
 def test_after_a_wait_in_vain_the_next_ones_are_short_until_the_lock_is_had(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

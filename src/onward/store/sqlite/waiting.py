@@ -30,6 +30,7 @@ class Patience:
         self.clock = SystemClock()  # locks are waited for in real time, whatever time a test makes
         self.limit = WAIT_LIMIT
         self._is_closing = False
+        self._quiet_until: int | None = None
 
     def close(self) -> None:
         """Let waits end soon, from now on."""
@@ -38,8 +39,17 @@ class Patience:
 
     def succeed(self) -> None:
         """Take note that a lock was obtained."""
+        self._quiet_until = None
         if not self._is_closing:
             self.limit = WAIT_LIMIT
+
+    def may_warn(self) -> bool:
+        """Say whether a long wait is to be reported: once a minute, however many calls wait."""
+        now = self.clock.monotonic()
+        if self._quiet_until is not None and now < self._quiet_until:
+            return False
+        self._quiet_until = now + WARN_EVERY
+        return True
 
     def fail(self) -> None:
         """Take note that a wait was in vain."""
@@ -52,7 +62,6 @@ class Wait:
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
         self._began = patience.clock.monotonic()
-        self._warn_at = WARN_AFTER
 
     @property
     def waited(self) -> Duration:
@@ -70,8 +79,7 @@ class Wait:
             Unavailable: the limit has passed; nothing was written.
         """
         waited = self.waited
-        if waited >= self._warn_at:
-            self._warn_at = waited + WARN_EVERY
+        if waited >= WARN_AFTER and self._patience.may_warn():
             emit("store.locked", file=str(lock), holder=holder(lock), seconds=waited // SECOND)
         if waited >= self._patience.limit:
             self._patience.fail()
