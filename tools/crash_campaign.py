@@ -3,6 +3,8 @@
     python -m tools.crash_campaign                          # all of it, on both stores
     python -m tools.crash_campaign --runs 5000 --kills 2000 --seed 7 --only kills --store sqlite
     python -m tools.crash_campaign --only effects --kills 500
+    python -m tools.crash_campaign --only soak --seconds 300 --store postgres
+    python -m tools.crash_campaign --only forks --store sqlite
 
 It stops at the first thing that is not as promised, and names the seed or the point.
 """
@@ -23,6 +25,8 @@ from tests.e2e.effects.kills import PROMISES, die_at_random_points
 from tests.e2e.effects.sink import Sink
 from tests.e2e.engine.kills import kill_at_random
 from tests.e2e.engine.outside import VARIABLE
+from tests.e2e.engine.pools import a_worker_that_forked_dies
+from tests.e2e.engine.soak import soak
 from tests.e2e.engine.supervisor import Crew
 from tests.e2e.engine.sweep import (
     CLIENT_POINTS,
@@ -111,6 +115,26 @@ def effects(ground: Ground, number: int, seed: int) -> None:
         print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
 
 
+def soaked(ground: Ground, seconds: float) -> None:
+    """Run code that never changes, cold, and see that none of it parks as divergent."""
+    with ground.crew() as crew, telling(f"{ground.name}: soak"):
+        found = asyncio.run(soak(crew, seconds))
+        assert not found.diverged, (
+            f"{len(found.diverged)} of {found.runs} runs parked: {found.diverged[0]}"
+        )
+    print(f"{ground.name}: {found} in {seconds:.0f} s", flush=True)
+
+
+def forks(ground: Ground, number: int, seed: int) -> None:
+    """Kill workers that have forked."""
+    began = time.monotonic()
+    for nth in range(number):
+        with ground.crew() as crew, telling(f"{ground.name}: fork {nth}, seed {seed + nth}"):
+            asyncio.run(a_worker_that_forked_dies(crew, seed + nth))
+    seconds = time.monotonic() - began
+    print(f"{ground.name}: {number} kills of workers that forked in {seconds:.0f} s", flush=True)
+
+
 @contextmanager
 def telling(what: str) -> Iterator[None]:
     """Say what was being tried, if it fails."""
@@ -127,13 +151,17 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--hits", type=int, default=3, help="passes of a point to die at")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--only", choices=["sweep", "kills", "effects"])
+    parser.add_argument("--seconds", type=float, default=60, help="how long the soak lasts")
+    parser.add_argument("--forks", type=int, default=10, help="workers to kill that have forked")
+    parser.add_argument("--only", choices=["sweep", "kills", "effects", "soak", "forks"])
     parser.add_argument("--store", choices=["sqlite", "postgres"])
     wanted = parser.parse_args()
     parts: dict[str, Callable[[Ground], None]] = {
         "sweep": lambda ground: sweep(ground, wanted.hits),
         "kills": lambda ground: kills(ground, wanted.runs, wanted.kills, wanted.seed),
         "effects": lambda ground: effects(ground, wanted.kills, wanted.seed),
+        "soak": lambda ground: soaked(ground, wanted.seconds),
+        "forks": lambda ground: forks(ground, wanted.forks, wanted.seed),
     }
     with PostgresServer.start() as server:
         for ground in (Ground("sqlite", None), Ground("postgres", server)):

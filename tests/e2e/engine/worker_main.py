@@ -15,7 +15,7 @@ from onward.core.instant import SECOND
 from onward.errors import LeaseLost
 from onward.runtime.worker.options import Options
 from tests.e2e.effects import orders
-from tests.e2e.engine import gates, kinfolk, shapes
+from tests.e2e.engine import gates, kinfolk, sampled, shapes
 from tests.e2e.engine.hands import working
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onward.runtime.worker.worker import Worker
 
-KNOWN = (shapes, gates, kinfolk, orders)  # importing them defines their workflows
+KNOWN = (shapes, gates, kinfolk, sampled, orders)  # importing them defines their workflows
 LEASE_LOST = 75
 
 

@@ -11,24 +11,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
-from onward.errors import LeaseLost, Unavailable
+from onward.errors import LeaseLost, StoreUnusable, Unavailable
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
 from onward.testing.simulation.draw import Draw
-from onward.testing.simulation.families import CHILDREN, KINDS, STEPS
+from onward.testing.simulation.kinds import STEPS, WORKFLOWS
 from onward.testing.simulation.line import NAMESPACE
-from onward.testing.simulation.plan import SEATS, TROUBLE_SECONDS
+from onward.testing.simulation.plan import OFF, SEATS, TROUBLE_SECONDS, Stop
 from onward.testing.simulation.process import Process
+from onward.testing.simulation.times import Skewed
 
 if TYPE_CHECKING:
     from onward.store.store import Store
     from onward.testing.clock import VirtualClock
     from onward.testing.simulation.line import Memory
-    from onward.testing.simulation.plan import Crash, Plan, Stop
+    from onward.testing.simulation.plan import Crash, Plan
     from onward.testing.simulation.process import SeededLoop
     from onward.testing.simulation.witness import Witness
+
+FREEZE_SECONDS = 40.0
+"""How long a worker stands still that loses its lease of it."""
+
+FREEZE_SENDS = 40
+"""After how many sends at most."""
 
 BACK_SECONDS = 0.5
 """How soon somebody takes the seat of a worker that gave up by itself."""
@@ -83,14 +90,15 @@ class Crew:
 
     def _make(self, process: Process) -> tuple[Store, Worker]:
         draw = Draw(self._seed, process.name)
-        store = self._memory.store(process, self._clock, draw)
-        workflows = [each.definition for each in KINDS.values()]
-        workflows += [each.definition for each in CHILDREN]
+        ahead = round(draw.upto(2 * self._plan.skew) * SECOND - self._plan.skew * SECOND)
+        store = self._memory.store(process, Skewed(self._clock, ahead), draw)
+        workflows = [each.definition for each in WORKFLOWS]
         registry = Registry(workflows, [each.definition for each in STEPS])
         options = Options(slots=self._plan.slots, warm=self._plan.warm)
         ports = Ports(self._clock, draw, None, lambda: store, "simulated", self._born)
         worker = Worker(store, registry, options, Limits(), ports)
-        process.worker = worker.id
+        process.worker_id = lambda: worker.id
+        self._freeze_once(process, worker, Draw(self._seed, f"{process.name} freezes"))
         return store, worker
 
     async def _life(
@@ -101,8 +109,14 @@ class Crew:
         try:
             async with store:
                 await worker.run()
-        except (LeaseLost, Unavailable) as error:
+        except (LeaseLost, Unavailable, StoreUnusable) as error:
             why = type(error).__name__
+            if worker.ready.is_set() and "survival" not in OFF:
+                self._witness.accuse(f"{process.name} ended: {error!r}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, a worker must not end of it
+            why = type(error).__name__
+            self._witness.accuse(f"{process.name} ended: {error!r}")
+        process.has_left = True
         self._witness.tell(process, "leave", why)
         if not gone.done():
             gone.set_result(BACK_SECONDS)
@@ -117,6 +131,19 @@ class Crew:
             process.at_turn[stop.turn] = partial(self._stop, process, stop)
         if crash is not None:
             process.at_turn[crash.turn] = partial(self._crash, process, crash, gone)
+
+    def _freeze_once(self, process: Process, worker: Worker, draw: Draw) -> None:
+        """Let a worker stand still after it has sent something for its runs, once, in some turn."""
+        sent, turn = 0, 1 + draw.below(FREEZE_SENDS)
+
+        def count() -> None:
+            nonlocal sent
+            sent += bool(worker.running)
+            if sent == turn and not process.has_stood_still:
+                self._stop(process, Stop(0, process.turns, FREEZE_SECONDS))
+
+        if draw.happens(self._plan.freezes):
+            process.at_send = count
 
     def _crash(self, process: Process, crash: Crash, gone: asyncio.Future[float]) -> None:
         if self._clock.monotonic() > self._ends or gone.done():
@@ -134,6 +161,7 @@ class Crew:
         if self._clock.monotonic() > self._ends:
             return
         process.stop()
+        self._witness.control.disturbed(self._clock.monotonic())
         self._witness.tell(process, "stop", stop.seconds)
         self._loop.call_later(
             stop.seconds, self._go_on, process, context=self._world.context.copy()
@@ -141,4 +169,5 @@ class Crew:
 
     def _go_on(self, process: Process) -> None:
         process.go_on()
+        self._witness.control.disturbed(self._clock.monotonic())
         self._witness.tell(process, "go on")

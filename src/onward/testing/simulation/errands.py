@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from onward.sdk.workflow import Workflow
     from onward.testing.simulation.draw import Draw
+    from onward.testing.simulation.stopwatch import Stopwatch
     from onward.testing.simulation.witness import Witness
 
 word = Signal("word", str)
@@ -32,11 +33,18 @@ WORDS = ("one", "two", "three")
 
 
 class Outside:
-    """What the code of steps reaches: the witness, and chance."""
+    """What the code of steps and bodies reaches: the witness, random numbers, a stopwatch."""
 
-    def __init__(self, witness: Witness, draw: Draw) -> None:
+    def __init__(self, witness: Witness, draw: Draw, stopwatch: Stopwatch) -> None:
         self._witness = witness
-        self._draw = draw
+        self.draw = draw
+        self.stopwatch = stopwatch
+        self._repaired: set[str] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the world has ended, and what is left is taken apart."""
+        return self._witness.is_over
 
     def begin(self, *handed: str) -> None:
         """Take note that a step begins, and what values of other steps it was handed."""
@@ -51,11 +59,19 @@ class Outside:
 
     def token(self) -> str:
         """Return something that was never there before."""
-        return self._draw.token()[:8]
+        return self.draw.token()[:8]
 
-    async def take_time(self) -> None:
+    async def take_time(self, seconds: float = STEP_SECONDS) -> None:
         """Work on something for a while."""
-        await asyncio.sleep(self._draw.upto(STEP_SECONDS))
+        await asyncio.sleep(self.draw.upto(seconds))
+
+    def repair(self, run_id: str) -> None:
+        """Remove the cause for which the steps of a run fail."""
+        self._repaired.add(run_id)
+
+    def is_repaired(self, run_id: str) -> bool:
+        """Say whether the cause is gone for which the steps of a run fail."""
+        return run_id in self._repaired
 
 
 _worlds: list[Outside] = []

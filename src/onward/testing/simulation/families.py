@@ -18,8 +18,7 @@ from onward.sdk.inside import continue_as_new, now, random, start, uuid
 from onward.sdk.step import step
 from onward.sdk.waits import sleep
 from onward.sdk.workflow import workflow
-from onward.testing.simulation.errands import ERRANDS, count, fetch, haste, outside, trial, use
-from onward.testing.simulation.purchases import purchases
+from onward.testing.simulation.errands import count, fetch, haste, outside, trial, use
 
 if TYPE_CHECKING:
     from onward.sdk.step import Step
@@ -29,6 +28,8 @@ ITEMS = tuple("abcdefg")
 ROUNDS = 3
 DEADLINE_SECONDS = 15
 ATTEMPTS = 3
+FOUNDED = 6
+DOOMED = 12
 
 fetch_elsewhere = fetch.options(queue="default")
 use_elsewhere = use.options(queue="default")
@@ -55,6 +56,12 @@ async def child(what: str) -> str:
     found = await fetch(what)
     await sleep("1s")
     return await use(found)
+
+
+@workflow(name="simulated quick")
+async def quick(what: str) -> str:
+    """Do nothing."""
+    return what
 
 
 @workflow(name="simulated middle")
@@ -171,7 +178,27 @@ async def clock_watcher() -> list[str]:
     return [text.partition(" ")[0] for text in found]
 
 
-FAMILIES: dict[str, Workflow[[], list[str]]] = {
+@workflow(name="simulated founder")
+async def founder() -> list[str]:
+    """Start many runs under ids of their own, one after the other."""
+    found = []
+    for number in range(FOUNDED):
+        started = await start(quick.options(id=f"started {number} of {current().id}"), "s")
+        found.append(await quick.options(id=f"child {number} of {current().id}")("c"))
+        found.append(await started.result())
+    return found
+
+
+@workflow(name="simulated doomed founder")
+async def doomed_founder() -> list[str]:
+    """Start runs under ids of their own until somebody ends it by force."""
+    for number in range(DOOMED):
+        await start(quick.options(id=f"started {number} of {current().id}"), "s")
+        await quick.options(id=f"child {number} of {current().id}")("c")
+    return ["never cancelled"]
+
+
+FAMILIES: dict[str, Workflow[..., list[str]]] = {
     each.name: each
     for each in (
         family,
@@ -184,17 +211,13 @@ FAMILIES: dict[str, Workflow[[], list[str]]] = {
         clan,
         doom,
         clock_watcher,
+        rounds,
+        founder,
+        doomed_founder,
     )
 }
-KINDS: dict[str, Workflow[[], list[str]]] = {
-    **ERRANDS,
-    **FAMILIES,
-    rounds.name: rounds,
-    purchases.name: purchases,
-}
-"""All that a client may ask for, by name."""
 
-CHILDREN = (child, middle, lingerer)
+CHILDREN = (child, middle, lingerer, quick)
 STEPS: tuple[Step[..., Any], ...] = (fetch, use, count, trial, haste, tally)
 
 OPTIONS = {
@@ -221,10 +244,12 @@ COMES_TO = {
 
 def is_right_family(name: str, result: list[str] | None) -> bool:
     """Say whether a run of this workflow may have this result; None means that it was cancelled."""
-    if name in (hurry.name, clan.name, doom.name):
+    if name in (hurry.name, clan.name, doom.name, doomed_founder.name):
         return result in (None, ["never cancelled"])
     if result is None:
         return False
+    if name == founder.name:
+        return result == ["c", "s"] * FOUNDED
     if name == clock_watcher.name:
         return len(result) == 4 and result == sorted(result)
     shapes = [text.partition("=")[0] + "+" * text.endswith("+") for text in result]

@@ -119,11 +119,19 @@ def unsendable(
 
 
 def broken_outside(
-    ledger: dict[str, EffectSeen], sent: Counter[str], applied: Counter[str]
+    ledger: dict[str, EffectSeen],
+    sent: Counter[str],
+    applied: Counter[str],
+    stopped: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield where the ledger and the outside do not agree, once all runs are over."""
+    """Yield where the ledger and the outside do not agree, once all runs are over.
+
+    Of what a run left behind that was `stopped`, nobody may know what became.
+    """
     for key, effect in ledger.items():
         expected = {"applied": {1}, "failed": {0}, "skipped": {0, 1}}.get(effect.state)
+        if effect.run in stopped and effect.state in ("planned", "indeterminate"):
+            expected = {0} if effect.state == "planned" else {0, 1}
         if expected is None:
             yield f"{effect} has not settled"
         elif applied[key] not in expected:

@@ -14,16 +14,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onward.errors import Unavailable
+from onward.errors import StoreUnusable, Unavailable
 from onward.store.address import SqliteAddress
 from onward.store.hints import Exchange
 from onward.store.sqlite.database import File, SqliteDatabase
 from onward.store.store import Store
+from onward.testing.simulation.times import ServerTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from onward.core.ports import Chance, Clock
+    from onward.store.sqlite.clock import FileClock
     from onward.store.sqlite.threads import Work
     from onward.testing.clock import VirtualClock
     from onward.testing.simulation.draw import Draw
@@ -54,14 +56,23 @@ class Memory:
         weather: How good the lines are.
         draw: Decides how long each thing takes.
         witness: Is told after every transaction whose it was, before anything else happens.
+        is_server: Whether its time goes back when the clock is put back.
     """
 
     def __init__(
-        self, clock: VirtualClock, weather: Weather, draw: Draw, witness: Callable[[Process], None]
+        self,
+        clock: VirtualClock,
+        weather: Weather,
+        draw: Draw,
+        witness: Callable[[Process], None],
+        *,
+        is_server: bool = False,
     ) -> None:
-        self.file = File(None, clock, None)
+        self.file = _Server(clock) if is_server else File(None, clock, None)
         self.is_away = False
         """Whether the database cannot be reached by anybody."""
+        self.is_refusing = False
+        """Whether the database turns everybody away."""
         self._weather = weather
         self._draw = draw
         self._witness = witness
@@ -74,15 +85,19 @@ class Memory:
         database = SqliteDatabase(SqliteAddress(None), NAMESPACE, clock, None, line)
         return Store(database, NAMESPACE, clock, chance)
 
+    def line_of(self, process: Process) -> Line:
+        """Return the line of a process."""
+        return next(line for line in self._lines if line.process is process)
+
     def ask(self, work: Work) -> Any:
         """Let the world itself look at the database, at once and unseen."""
         return self.file.writer.submit(work, NAMESPACE).result()
 
     def carry_out(self, process: Process, work: Work, namespace: str) -> Future[Any]:
         """Do what a process asks for, in a transaction."""
-        if self.is_away:
+        if self.is_away or self.is_refusing:
             answer: Future[Any] = Future()
-            answer.set_exception(Unavailable("the simulated database", "is away"))
+            answer.set_exception(_refusal() if self.is_refusing else _absence())
             return answer
         answer = self.file.writer.submit(work, namespace)
         self._witness(process)
@@ -111,6 +126,23 @@ class Memory:
         self.file.close()
 
 
+class _Server(File):
+    """A database with a clock of its own, which goes back when somebody puts it back."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._server_time = ServerTime(clock)
+        super().__init__(None, clock, None)
+
+    @property
+    def time(self) -> FileClock:
+        """Its time, and not that of a file."""
+        return self._server_time
+
+    @time.setter
+    def time(self, _: FileClock) -> None:
+        """Do nothing: its time is its own."""
+
+
 class Line(File):
     """The database file as one process sees it: what SQLite does with threads, done with time."""
 
@@ -118,6 +150,7 @@ class Line(File):
         shared = memory.file
         self.path = None
         self.where = shared.where
+        self.pid = shared.pid
         self.users = 1  # never closed by a process: the database outlives them all
         self.rumours = self.exchange = Rumours(memory)
         self.time = shared.time
@@ -133,7 +166,19 @@ class Line(File):
         answer: Future[Any] = Future()
         answer.set_running_or_notify_cancel()
         _loop().call_later(self._memory.delay(), self._arrive, work, namespace, answer)
+        self.process.at_send()
         return answer
+
+    def submit_once(self, work: Work, namespace: str) -> Future[Any]:
+        """Send a request that is never sent again: the driver of a caller does not repeat it."""
+        answer: Future[Any] = Future()
+        answer.set_running_or_notify_cancel()
+        _loop().call_later(self._memory.delay(), self._arrive_once, work, namespace, answer)
+        return answer
+
+    def _arrive_once(self, work: Work, namespace: str, answer: Future[Any]) -> None:
+        done = self._memory.carry_out(self.process, work, namespace)
+        _loop().call_later(self._memory.delay(), _reply, done, answer)
 
     def _arrive(self, work: Work, namespace: str, answer: Future[Any]) -> None:
         done = self._memory.carry_out(self.process, work, namespace)
@@ -160,6 +205,14 @@ class Rumours(Exchange):
     def hear(self, subjects: Iterable[str]) -> None:
         """Tell those who listen in this process."""
         super().ring(subjects)
+
+
+def _absence() -> Unavailable:
+    return Unavailable("the simulated database", "is away")
+
+
+def _refusal() -> StoreUnusable:
+    return StoreUnusable("the simulated database", "takes no logins", "Wait for an operator")
 
 
 def _reply(done: Future[Any], answer: Future[Any]) -> None:

@@ -10,7 +10,7 @@ from onward.core.effect import Verdict
 from onward.core.run import TERMINAL
 from onward.engine import effects
 from onward.engine.payloads import pack
-from onward.errors import Unavailable, VerdictRefused
+from onward.errors import StoreUnusable, Unavailable, VerdictRefused
 from onward.store.runs.ledger import effects_of
 from onward.testing.simulation.purchases import shop
 
@@ -45,7 +45,7 @@ class Operator:
                     return
                 for row in await effects_of(self._store, uid):
                     await self._consider(row)
-            except Unavailable:
+            except (Unavailable, StoreUnusable):
                 continue
 
     async def _consider(self, row: EffectRow) -> None:

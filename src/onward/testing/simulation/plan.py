@@ -5,7 +5,7 @@ Each kind of trouble is on in some worlds and off in others, so that no kind alw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onward.testing.simulation.draw import Draw
 from onward.testing.simulation.line import Weather
@@ -18,6 +18,8 @@ TURNS_MOST = 1000
 
 TROUBLE_SECONDS = 60.0
 """After this nothing bad happens any more."""
+
+DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +45,22 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The database cannot be reached for a while."""
+    """The database cannot be reached for a while, or turns everybody away."""
 
     begin: float
     seconds: float
+    is_refusal: bool = False
+    """Whether it is there, but refuses, as a server does that takes no logins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Somebody puts the clock of the machine forward, or back."""
+    """Somebody puts the clock forward, or back; for good, or for a moment only."""
 
     begin: float
     seconds: float
+    back_after: float | None = None
+    """After how many seconds the clock is put right again, if it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +77,61 @@ class Plan:
     jumps: tuple[Jump, ...] = ()
     pauses: float = 0.0
     """How many of the runs somebody pauses for a while."""
+    meddling: float = 0.0
+    """How often clients start runs again, send messages again, or fork and retry runs."""
+    freezes: float = 0.0
+    """How many workers stand still for long while something that they sent is on its way."""
+    skew: float = 0.0
+    """By how many seconds the clocks of the machines differ at most."""
+    is_server: bool = False
+    """Whether the database has a clock that goes back when it is put back."""
 
 
 def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
     """Return the plan of the world with this seed; its runs are of these kinds."""
+    return _switched(_draw_plan(seed, kinds))
+
+
+OFF = frozenset({"meddling", "freezes", "refusals", "server", "blips", "survival"})
+"""Troubles that the engine does not stand yet: no plan has them, and what follows is not judged."""
+
+
+def _switched(plan: Plan) -> Plan:
+    """Return a plan without the troubles that are switched off."""
+    outages = tuple(o for o in plan.outages if not (o.is_refusal and "refusals" in OFF))
+    jumps = tuple(j for j in plan.jumps if j.back_after is None or "blips" not in OFF)
+    return replace(
+        plan,
+        outages=outages,
+        jumps=jumps,
+        meddling=0.0 if "meddling" in OFF else plan.meddling,
+        freezes=0.0 if "freezes" in OFF else plan.freezes,
+        is_server=plan.is_server and "server" not in OFF,
+    )
+
+
+def _draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
     draw = Draw(seed, "plan")
+    is_server = draw.happens(0.5)
     return Plan(
         errands=tuple(draw.one_of(kinds) for _ in range(1 + draw.below(4))),
         slots=draw.one_of((1, 2, 100)),
-        warm=draw.one_of((0, 1, 1000)),
+        warm=draw.one_of((0, 0, 1, 1000)),
         weather=Weather(
             delay=draw.one_of((0.0, 0.001, 0.05, 0.5)),
             hints_lost=draw.one_of((0.0, 0.3, 1.0)),
             answers_lost=draw.one_of((0.0, 0.0, 0.05)),
             clears=TROUBLE_SECONDS,
         ),
-        crashes=tuple(_crash(draw) for _ in range(1 + draw.below(2))),
-        stops=tuple(_stop(draw) for _ in range(draw.below(3))),
-        outages=tuple(
-            Outage(draw.upto(TROUBLE_SECONDS), draw.upto(25)) for _ in range(draw.one_of((0, 0, 1)))
-        ),
-        jumps=tuple(
-            Jump(draw.upto(TROUBLE_SECONDS), draw.one_of((-20.0, -1.0, 20.0)))
-            for _ in range(draw.one_of((0, 0, 1)))
-        ),
+        crashes=tuple(_crash(draw) for _ in range(draw.one_of((0, 1, 1, 2)))),
+        stops=tuple(_stop(draw) for _ in range(draw.one_of((0, 0, 1, 2)))),
+        outages=tuple(_outage(draw) for _ in range(draw.one_of((0, 0, 1, 2)))),
+        jumps=tuple(_jump(draw, is_server=is_server) for _ in range(draw.one_of((0, 0, 0, 1, 2)))),
         pauses=draw.one_of((0.0, 0.5)),
+        meddling=draw.one_of((0.0, 0.5)),
+        freezes=draw.one_of((0.0, 0.0, 0.5)),
+        skew=draw.one_of((0.0, 0.0, 5.0)),
+        is_server=is_server,
     )
 
 
@@ -105,3 +141,15 @@ def _crash(draw: Draw) -> Crash:
 
 def _stop(draw: Draw) -> Stop:
     return Stop(draw.below(SEATS), draw.magnitude(TURNS_MOST), draw.one_of((2, 14, 16, 40)))
+
+
+def _outage(draw: Draw) -> Outage:
+    begin, seconds = draw.upto(TROUBLE_SECONDS / 2), draw.one_of((3, 9, 14, 22, 40))
+    return Outage(begin, draw.upto(seconds), is_refusal=draw.happens(0.3))
+
+
+def _jump(draw: Draw, *, is_server: bool) -> Jump:
+    begin, is_blip = draw.upto(TROUBLE_SECONDS), draw.happens(0.2)
+    if is_blip and not is_server:
+        return Jump(begin, DAY_SECONDS, back_after=draw.upto(5))
+    return Jump(begin, draw.one_of((-120.0, -60.0, -20.0, -1.0, 20.0)))

@@ -42,16 +42,31 @@ class Process:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.worker: str | None = None
-        """The id under which it works on runs, if it does."""
+        self.worker_id: Callable[[], str | None] = lambda: None
+        """Returns the id under which it works on runs now, if it does."""
+        self.has_stood_still = False
+        """Whether it was ever stopped: then others may hold it to be dead."""
+        self.has_left = False
+        """Whether it came to its end by itself."""
         self.turns = 0
         self.is_dead = False
         self.is_out = False
         """Whether its callbacks are not run: it is dead, or stands still."""
         self.at_turn: dict[int, Callable[[], None]] = {}
         """What befalls it before which of its turns."""
+        self.at_send: Callable[[], None] = lambda: None
+        """What befalls it when it has sent something."""
         self.context: Context = copy_context()
         self.context.run(process_now.set, self)
+
+    @property
+    def worker(self) -> str | None:
+        """The id under which it works on runs, if it does."""
+        return self.worker_id()
+
+    @worker.setter
+    def worker(self, worker: str | None) -> None:
+        self.worker_id = lambda: worker
 
     def die(self) -> None:
         """Have no turn any more."""
@@ -59,7 +74,7 @@ class Process:
 
     def stop(self) -> None:
         """Have no turn until it goes on."""
-        self.is_out = True
+        self.is_out = self.has_stood_still = True
 
     def go_on(self) -> None:
         """Have turns again, unless it died."""
@@ -71,6 +86,15 @@ class Process:
 
 process_now: ContextVar[Process] = ContextVar("onward_simulated_process")
 """The process that the running code is part of."""
+
+
+_hung: list[bool] = []
+"""Whether the function that was last called as if in a thread hangs."""
+
+
+def hang() -> None:
+    """Let the thread that the calling code seems to run in hang: nobody hears of its end."""
+    _hung.append(True)
 
 
 class Turns:
@@ -162,13 +186,14 @@ class SeededLoop(VirtualLoop):
         future: asyncio.Future[T] = self.create_future()
 
         def call() -> None:
+            _hung.clear()
             try:
                 result = func(*args)
-            except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+            except BaseException as error:  # noqa: BLE001 - as a thread of a pool does
                 if not future.done():
                     future.set_exception(error)
             else:
-                if not future.done():
+                if not (future.done() or _hung):
                     future.set_result(result)
 
         self.call_later(self._draw.upto(THREAD_SECONDS), call)

@@ -22,6 +22,7 @@ from onward.testing.simulation.process import process_now
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.sdk.workflow import Workflow
     from onward.testing.simulation.draw import Draw
     from onward.testing.simulation.process import Process
     from onward.testing.simulation.witness import Witness
@@ -99,7 +100,7 @@ class Shop:
 
         How long it must be known is counted by the database's clock; if that was put back, longer.
         """
-        now, longer = asyncio.get_running_loop().time(), self._witness.put_back / SECOND
+        now, longer = asyncio.get_running_loop().time(), self._witness.steps.back / SECOND
         if key in self._taken and now <= self._taken[key] + KEY_SECONDS + longer:
             return True
         self._taken[key] = now
@@ -188,7 +189,10 @@ async def purchases() -> list[str]:
     return [first, *await beside, await _outcome(letter("e"))]
 
 
-def is_right_purchase(result: list[str] | None) -> bool:
+PURCHASES: dict[str, Workflow[..., list[str]]] = {purchases.name: purchases}
+
+
+def is_right_purchase(_: str, result: list[str] | None) -> bool:
     """Say whether a run may have this result: what the shop answered, or that there is nothing."""
     given = {*shop().answers.values(), "skipped", "not applied"}
     return result is not None and len(result) == 5 and given >= set(result)

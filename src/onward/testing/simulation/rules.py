@@ -64,7 +64,7 @@ class View:
 
     Args:
         now: The database's time.
-        steady: What it would be had nobody ever put the clock back.
+        steady: What it would be had nobody ever put a clock back.
     """
 
     def __init__(self, now: Instant, steady: Instant) -> None:
@@ -77,6 +77,8 @@ class View:
         self.effects: dict[str, EffectSeen] = {}
         self.settles: dict[str, Instant] = {}
         """When an effect can take place no more, in steady time."""
+        self.spoiled: frozenset[str] = frozenset()
+        """Runs whose rows the world itself has spoiled: they may come to anything."""
 
     def rows(self) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """Yield every row with a key that is its own."""
@@ -97,10 +99,11 @@ def broken_rules(process: Process, before: View, after: View) -> Iterator[str]:
     if process.is_dead:
         yield f"{process.name} wrote after its death"
     yield from _runs(process, before, after)
+    yield from _started(process, before, after)
     yield from _records(process, before, after)
     yield from _effects(process, before, after)
     for at, message in before.inbox.items():
-        if after.inbox.get(at) != message:
+        if after.inbox.get(at) != message and at[0] not in after.spoiled:
             yield f"message {at} was changed or lost"
     for worker, until in before.leases.items():
         allowed = worker == process.worker or until < after.now or process.name == WORLD
@@ -113,16 +116,30 @@ def _runs(process: Process, before: View, after: View) -> Iterator[str]:
         new = after.runs.get(uid)
         if new is None:
             yield f"run {uid} vanished"
-        elif new != old:
+        elif new != old and uid not in after.spoiled:
             yield from _moved(process, before, after, old, new)
+
+
+def _started(process: Process, before: View, after: View) -> Iterator[str]:
+    """Yield the runs that were started for a parent by one who does not own it."""
+    for uid in after.runs.keys() - before.runs.keys():
+        run = after.runs[uid]
+        if run.parent is None or run.follows is not None or run.parent not in before.runs:
+            continue
+        parent, did = before.runs[run.parent], f"started {run.id} for {run.parent_identity}"
+        if parent.state != "running":
+            yield f"{process.name} {did}, but {parent.id} is {parent.state}"
+        else:
+            yield from _not_owner(process, before, parent, did)
 
 
 def _records(process: Process, before: View, after: View) -> Iterator[str]:
     for place, record in before.records.items():
-        if record.closed_at is not None and after.records.get(place) != record:
+        is_changed = record.closed_at is not None and after.records.get(place) != record
+        if is_changed and record.run not in after.spoiled:
             yield f"{process.name} changed {place}, which was recorded"
     for place, record in after.records.items():
-        if before.records.get(place) != record:
+        if before.records.get(place) != record and record.run not in after.spoiled:
             yield from _recorded(process, before, after, record)
 
 
@@ -141,6 +158,10 @@ def _moved(
 ) -> Iterator[str]:
     if old.state in TERMINAL:
         yield f"{process.name} changed {old.id}, which was over: {old} became {new}"
+    if (new.state, new.reason) == ("paused", "divergence"):
+        yield f"{old.id} parked as divergent, though its code has not changed"
+    if (new.state, new.reason) == ("failed", "internal"):
+        yield f"{old.id} failed for an error of the engine"
     if new.fence == old.fence + 1:
         yield from _raised(process, after, old, new)
     elif new.fence != old.fence:
@@ -221,7 +242,8 @@ def broken_families(view: View) -> Iterator[str]:
 def _redone(view: View, run: RunSeen) -> Iterator[str]:
     """Yield what a retry has done again though it was finished."""
     for (uid, identity, attempt), old in view.records.items():
-        if uid == run.follows and old.state == "succeeded" and old.seq is not None:
+        is_part = ":map " in identity  # in which items may have failed
+        if uid == run.follows and old.state == "succeeded" and old.seq is not None and not is_part:
             new = view.records.get((run.uid, identity, attempt))
             if new is not None and new.payload != old.payload:
                 yield f"{run.id} did {identity} again when it was retried"

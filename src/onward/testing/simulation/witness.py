@@ -14,6 +14,7 @@ from onward.core.run import TERMINAL
 from onward.runtime.execution.endings import GRACE
 from onward.store.invariants import violated
 from onward.store.sqlite.connection import DIALECT
+from onward.testing.simulation.control import Control
 from onward.testing.simulation.ledger_rules import (
     EffectSeen,
     broken_outside,
@@ -27,19 +28,22 @@ from onward.testing.simulation.rules import (
     broken_families,
     broken_rules,
 )
+from onward.testing.simulation.times import Steps
 from onward.testing.simulation.trace import Event
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from onward.core.instant import Duration, Instant
+    from onward.core.instant import Instant
     from onward.runtime.attempts.attempt import Attempt
     from onward.store.database import Tx
     from onward.testing.clock import VirtualClock
     from onward.testing.simulation.line import Memory
     from onward.testing.simulation.process import Process
     from onward.testing.simulation.trace import Trace
+
+STOPPED = ("cancelled", "timed_out")
 
 _STATEMENTS = {
     "witness_changes": "SELECT total_changes()",
@@ -70,13 +74,14 @@ class Witness:
 
     def __init__(self, clock: VirtualClock, trace: Trace) -> None:
         self._clock = clock
+        self.steps = Steps(clock)
+        """By how much the clock was put forward and back."""
+        self.control = Control()
+        """What clients have asked of runs as a whole, and who stood still meanwhile."""
+        self._spoiled: set[str] = set()
         self._changes = -1
         self._seen = View(0, 0)
         self._doubted: set[str] = set()
-        self.put_back: Duration = 0
-        """By how much the clock was put back, in all."""
-        self.put_forward = False
-        """Whether the clock was put forward: then the database takes windows to be over early."""
         self._trace = trace
         self.broken: list[str] = []
         self.on_broken: Callable[[], None] = lambda: None
@@ -102,7 +107,24 @@ class Witness:
         self.broken.append(rule)
         self.on_broken()
 
+    def hold(self, run_id: str) -> None:
+        """Take note that the pause of a run was acknowledged."""
+        self.control.paused(run_id, self._clock.monotonic())
+
+    def spoil(self, uid: str) -> None:
+        """Take note that the world changes the rows of a run by itself."""
+        self._spoiled.add(uid)
+
     # --- what the world asks ---------------------------------------------------------------------
+
+    @property
+    def put_forward(self) -> bool:
+        """Whether the clock was put forward: then the database takes windows to be over early."""
+        return self.steps.forward > 0
+
+    def chain(self, run_id: str) -> set[str]:
+        """Return the uids of all runs of an id."""
+        return {run.uid for run in self._seen.runs.values() if run.id == run_id}
 
     def run(self, uid: str) -> RunSeen:
         """Return a run as it stands."""
@@ -110,7 +132,11 @@ class Witness:
 
     def open_runs(self) -> list[RunSeen]:
         """Return the runs that are not over."""
-        return [run for run in self._seen.runs.values() if run.state not in TERMINAL]
+        return [
+            run
+            for run in self._seen.runs.values()
+            if run.state not in TERMINAL and run.uid not in self._spoiled
+        ]
 
     def is_recorded(self, uid: str, payload: bytes) -> bool:
         """Say whether a value is the recorded outcome of some step of a run, or of its family."""
@@ -148,7 +174,8 @@ class Witness:
 
     def compare(self, sent: Counter[str], applied: Counter[str]) -> None:
         """Hold what was sent and applied outside against the ledger, now that all is over."""
-        for rule in broken_outside(self._seen.effects, sent, applied):
+        stopped = [run.uid for run in self._seen.runs.values() if run.state in STOPPED]
+        for rule in broken_outside(self._seen.effects, sent, applied, stopped):
             if not self.put_forward:
                 self.accuse(rule)
 
@@ -165,6 +192,8 @@ class Witness:
         """
         self.tell(process, "step", step.run.uid, step.identity, step.number)
         run = self._seen.runs[step.run.uid]
+        for rule in self.control.step_begins(process, step, self._seen, self._clock.monotonic()):
+            self.accuse(rule)
         done = [
             record
             for record in self._seen.records.values()
@@ -198,8 +227,13 @@ class Witness:
             what = "claim" if claims else "commit"
             self.tell(process, what, *rows, *[("gone", *key) for key, _ in gone])
         for violation in violations:
-            self.accuse(str(violation))
-        for rule in broken_rules(process, before, after):
+            is_of_time = violation.name == "check_ready_is_due" and self.steps.back
+            if not (self._spoiled.intersection(violation.subjects) or is_of_time):
+                self.accuse(str(violation))
+        for rule in (
+            *broken_rules(process, before, after),
+            *self.control.transaction(process, before, after),
+        ):
             self.accuse(rule)
 
     async def _read(self, tx: Tx) -> tuple[View, list[Any]] | None:
@@ -207,7 +241,8 @@ class Witness:
         if changes == self._changes:
             return None
         now = self._memory.file.time.now()
-        view = View(now, self._clock.wall() + self.put_back)
+        view = View(now, self.steps.steady)
+        view.spoiled = frozenset(self._spoiled)
         view.runs = {row[0]: RunSeen._make(row) for row in await tx.fetch("witness_runs")}
         for row in await tx.fetch("witness_records"):
             view.records[row[0], row[1], row[2]] = RecordSeen._make(row)

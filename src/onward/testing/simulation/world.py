@@ -9,24 +9,32 @@ to the database are the world's. So the same seed gives the same world, to the l
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from onward.core.file_time import SLOWDOWN
 from onward.core.instant import SECOND
 from onward.testing.clock import VirtualClock
-from onward.testing.simulation.client import Client
+from onward.testing.simulation.client import Client, World
 from onward.testing.simulation.crew import Crew
 from onward.testing.simulation.draw import Draw
 from onward.testing.simulation.errands import Outside, enter
-from onward.testing.simulation.families import KINDS
+from onward.testing.simulation.exits import RAISED_BY_A_RUN
+from onward.testing.simulation.kinds import DRAWN
 from onward.testing.simulation.line import Memory
 from onward.testing.simulation.plan import TROUBLE_SECONDS, draw_plan
 from onward.testing.simulation.process import Process, SeededLoop
 from onward.testing.simulation.purchases import Shop, open_shop
 from onward.testing.simulation.rules import WORLD
+from onward.testing.simulation.spoiling import Spoiler
+from onward.testing.simulation.stopwatch import Stopwatch
+from onward.testing.simulation.times import Skewed
 from onward.testing.simulation.trace import Trace
 from onward.testing.simulation.witness import Witness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from onward.testing.simulation.plan import Jump, Outage, Plan
 
 PATIENCE_SECONDS = TROUBLE_SECONDS + 240.0
@@ -53,7 +61,7 @@ class Simulation:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan or draw_plan(seed, tuple(KINDS))
+        self.plan = plan or draw_plan(seed, DRAWN)
         self.trace = Trace(seed)
         self.clock = VirtualClock()
         self.witness = Witness(self.clock, self.trace)
@@ -66,14 +74,22 @@ class Simulation:
             Failed: something happened that must never happen, or did not happen in time.
         """
         lines = Draw(self.seed, "lines")
-        self._memory = Memory(self.clock, self.plan.weather, lines, self.witness.look)
+        self._memory = Memory(
+            self.clock, self.plan.weather, lines, self.witness.look, is_server=self.plan.is_server
+        )
         self.witness.watch(self._memory)
-        leave = enter(Outside(self.witness, Draw(self.seed, "outside")))
+        steps = self.witness.steps
+        stopwatch = Stopwatch(self.clock, lambda: steps.forward, self.witness.accuse)
+        leave = enter(Outside(self.witness, Draw(self.seed, "outside"), stopwatch))
         shopping = Draw(self.seed, "shop")
         self._shop = Shop(self.witness, shopping, self._world, TROUBLE_SECONDS)
         close_shop = open_shop(self._shop)
         try:
-            with asyncio.Runner(loop_factory=self._make_loop) as runner:
+            with (
+                _alive(self._ended_by),  # what is left of a run may raise it again
+                asyncio.Runner(loop_factory=self._make_loop) as runner,
+                _alive(self._ended_by),
+            ):
                 runner.run(self._live(), context=self._world.context.copy())
         finally:
             leave()
@@ -82,6 +98,11 @@ class Simulation:
         if self.witness.broken:
             raise Failed(self.trace, self.witness.broken)
         return self.trace
+
+    def _ended_by(self, error: BaseException) -> None:
+        if not self.witness.is_over:
+            self.witness.broken.append(f"a process ended of what a run raised: {error!r}")
+            self._end()
 
     def _make_loop(self) -> SeededLoop:
         self._loop = SeededLoop(self.clock, Draw(self.seed, "turns"))
@@ -101,8 +122,11 @@ class Simulation:
         await over.wait()
         if story.done() and (error := story.exception()) is not None:
             self.witness.broken.append(f"the story broke off: {error!r}")
+        self._end()
+
+    def _end(self) -> None:
+        """Let nobody reach anything any more: what is left, dead or alive, is taken apart."""
         self.witness.tell(self._world, "end", self._loop.turns.taken)
-        # From here on nobody reaches anything: what is left, dead or alive, is taken apart.
         self._memory.is_away = self._loop.turns.is_over = self.witness.is_over = True
 
     async def _story(self) -> None:
@@ -112,14 +136,18 @@ class Simulation:
         work = asyncio.create_task(crew.work(self._loop, self.clock, leaving), name="crew")
         trouble = asyncio.create_task(self._trouble(), name="trouble")
         process = Process("client")
-        store = self._memory.store(process, self.clock, Draw(self.seed, "client"))
+        skewed = Skewed(self.clock, round(self.plan.skew * SECOND))
+        store = self._memory.store(process, skewed, Draw(self.seed, "client"))
         wishes = Draw(self.seed, "wishes")
-        client = Client(process, store, self.witness, wishes, self.plan.pauses)
+        spoiler = Spoiler(self._memory, self.witness, self._world, Draw(self.seed, "spoiler"))
+        world = World(self.witness, self._memory, spoiler, self.plan)
+        client = Client(process, store, world, wishes)
         errands = self._loop.task_of(process, client.send_all(self.plan.errands), name="client")
-        await asyncio.wait([errands], timeout=PATIENCE_SECONDS)
+        patience = self._patience()
+        await asyncio.wait([errands], timeout=patience)
         if not errands.done():
             stuck = ", ".join(map(str, self.witness.open_runs()))
-            self.witness.accuse(f"not over after {PATIENCE_SECONDS} s: {stuck}")
+            self.witness.accuse(f"not over after {patience} s: {stuck}")
             return
         await errands
         await self._all_over()
@@ -127,9 +155,18 @@ class Simulation:
         leaving.set()
         await work
 
+    def _patience(self) -> float:
+        """Return how long everything may take.
+
+        When the clock goes back, what is due is late by as much; the time of a file goes on at half
+        speed until the clock has caught up.
+        """
+        back = sum(-jump.seconds for jump in self.plan.jumps if jump.seconds < 0)
+        return PATIENCE_SECONDS + (back if self.plan.is_server else SLOWDOWN * back)
+
     async def _all_over(self) -> None:
         """Wait for runs that nobody waits for."""
-        end = self._loop.time() + PATIENCE_SECONDS
+        end = self._loop.time() + self._patience()
         while left := self.witness.open_runs():
             if self._loop.time() > end:
                 self.witness.accuse(f"not over after all: {', '.join(map(str, left))}")
@@ -146,19 +183,37 @@ class Simulation:
 
     async def _go_away(self, outage: Outage) -> None:
         await asyncio.sleep(outage.begin)
-        self.witness.tell(self._world, "outage", outage.seconds)
-        self._memory.is_away = True
+        what = "refusal" if outage.is_refusal else "outage"
+        self.witness.tell(self._world, what, outage.seconds)
+        self._reach(outage, is_there=False)
         await asyncio.sleep(outage.seconds)
-        self._memory.is_away = False
+        self._reach(outage, is_there=True)
         self.witness.tell(self._world, "back")
+
+    def _reach(self, outage: Outage, *, is_there: bool) -> None:
+        self.witness.control.disturbed(self.clock.monotonic())
+        if outage.is_refusal:
+            self._memory.is_refusing = not is_there
+        else:
+            self._memory.is_away = not is_there
 
     async def _jump(self, jump: Jump) -> None:
         await asyncio.sleep(jump.begin)
         self.witness.tell(self._world, "jump", jump.seconds)
-        way = round(jump.seconds * SECOND)
-        if way > 0:
-            self.witness.put_forward = True
-            self.clock.jump(way)
-        else:
-            self.clock.set_back(-way)
-            self.witness.put_back -= way
+        self.witness.control.is_time_torn |= jump.seconds > 0
+        self.witness.steps.step(jump.seconds)
+        if jump.back_after is not None:
+            await asyncio.sleep(jump.back_after)
+            self.witness.tell(self._world, "jump", -jump.seconds)
+            self.witness.steps.step(-jump.seconds)
+
+
+@contextmanager
+def _alive(told: Callable[[BaseException], None]) -> Iterator[None]:
+    """Tell what would end the process if the code of a run has raised it; a person may."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        if error.args != (RAISED_BY_A_RUN,):
+            raise
+        told(error)

@@ -1,0 +1,66 @@
+"""How bugs that are put in on purpose are looked for: in worlds that have much of one trouble.
+
+The worlds of the command have all of these troubles too, only more rarely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from onward.store.statements import Dialect
+from onward.testing.simulation import Failed, Simulation
+from onward.testing.simulation.line import Weather
+from onward.testing.simulation.plan import draw_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from onward.store.statements import Statement
+    from onward.testing.simulation.plan import Plan
+
+CALM = Weather(delay=0.001, hints_lost=0.0, answers_lost=0.0, clears=0.0)
+LOSSY = Weather(delay=0.001, hints_lost=0.0, answers_lost=0.3, clears=60.0)
+
+
+def quiet(seed: int, *kinds: str, **changes: Any) -> Plan:
+    """Return a plan with runs of these kinds and no trouble but what is given."""
+    plan = replace(
+        draw_plan(seed, kinds),
+        weather=CALM,
+        crashes=(),
+        stops=(),
+        outages=(),
+        jumps=(),
+        pauses=0.0,
+        meddling=0.0,
+        freezes=0.0,
+        skew=0.0,
+        is_server=False,
+    )
+    return replace(plan, **changes)
+
+
+def caught(plan: Callable[[int], Plan], within: int) -> str:
+    """Return what the first world says that sees the bug which is in, of so many worlds."""
+    for seed in range(within):
+        try:
+            Simulation(seed, plan(seed)).run()
+        except Failed as failed:
+            return str(failed)
+    return f"none of {within} worlds has seen it"
+
+
+def rewrite(monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
+    """Change a part of a statement."""
+    render = Dialect.render
+
+    def changed(self: Dialect, each: str, text: str, order: tuple[str, ...] = ()) -> Statement:
+        if each == name:
+            assert old in text, f"{name} has no {old!r} any more"
+            text = text.replace(old, new)
+        return render(self, each, text, order)
+
+    monkeypatch.setattr(Dialect, "render", changed)
