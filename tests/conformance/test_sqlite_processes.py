@@ -216,12 +216,12 @@ async def test_a_callers_transaction_is_refused_where_it_could_damage_the_file(
     connection = sqlite3.connect(path)
     async with open_store(str(path)) as store, Child(path) as child:
         monkeypatch.setattr(admission, "has_wal_reset_bug", lambda: True)
-        assert await store.within(connection).state("a") is None
+        assert await store.within(connection).find("a") is None
 
         await child.ask("open")
 
         with pytest.raises(StoreUnusable, match=r"onward\[sqlite\]"):
             await store.within(connection).start(a_run("a"))
         monkeypatch.setattr(admission, "has_wal_reset_bug", lambda: False)
-        assert await store.within(connection).state("a") is None
+        assert await store.within(connection).find("a") is None
     connection.close()

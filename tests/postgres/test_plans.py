@@ -18,7 +18,7 @@ from tests.postgres.hand import STATEMENTS, Hand
 # Statements of both databases that a busy worker or client sends all the time.
 SHARED = {
     "be_followed", "chores", "copy_messages", "copy_records", "disown", "diverged_runs",
-    "drop_lease", "edit_record", "end_followed", "follow_data", "follow_run", "insert_mark",
+    "drop_lease", "edit_record", "end_followed", "follow_data", "follow_run", "insert_outbox",
     "insert_run", "insert_run_data", "keep_end", "keep_progress", "last_position", "lease_here",
     "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "release_deliveries",
     "renew_lease", "run_by_uid", "run_end", "set_limit", "started_run", "stir", "stop_run",
@@ -31,8 +31,8 @@ SHORT = {
     ("claim", "onward_run_suspect"): "it holds suspects alone, and there are few",
     ("claim", "onward_run_running"): "only its first row is read, to find the first worker in it",
     ("claim", "onward_lease_pkey"): "there are as many leases as workers",
-    ("oldest_marks", "onward_mark_pkey"): "the first marks are wanted, whatever they are",
-    ("chores", "onward_mark_pkey"): "one is enough",
+    ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
+    ("chores", "onward_outbox_target"): "one is enough",
     ("chores", "onward_run_flow"): "one is enough",
     ("flow_candidates", "onward_run_suspect"): "it holds suspects alone, and there are few",
 }

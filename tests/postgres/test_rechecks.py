@@ -57,7 +57,7 @@ async def test_a_message_that_another_connection_delivers_just_now_is_found(url:
         await first.begin()
         [row] = await first.tx.fetch(
             "send", target=["r"], message=["m1"], kind=["signal"], name=["go"], payload=[None],
-            stirs=[""],
+            stirs=[""], by_uid=[0], in_turn=0,
         )  # fmt: skip
         async with asyncio.TaskGroup() as tasks:
             again = tasks.create_task(store.send(a_message("r")))

@@ -40,8 +40,8 @@ async def prepare(store: Store) -> None:
     await store.take_lease("spare", LONG)
     await store.start(a_run("ready"))
     await store.write(lambda tx: tx.fetch("subscribe", topic="mail", handler="rows"))
-    mark = {**a_message("r", "marked")._asdict()}
-    await store.write(lambda tx: tx.fetch("insert_mark", **mark))
+    message = a_message("r", "by a caller")._asdict()
+    await store.write(lambda tx: tx.fetch("insert_outbox", **message))
     await store.start(a_run("late", queue="nowhere", deadline=1))
     await store.start(a_run("keyed", queue="other", flow_key="k"))
     await store.set_limit("k", 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 order = Signal("order", str)
 
-TABLES = ("onward_run", "onward_run_data", "onward_mark", "onward_inbox")
+TABLES = ("onward_run", "onward_run_data", "onward_outbox", "onward_inbox")
 
 
 @workflow

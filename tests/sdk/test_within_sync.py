@@ -73,7 +73,11 @@ def test_what_is_rolled_back_leaves_nothing(place: str, transaction: SyncTransac
             run = app.within(theirs.connection).start(deliver, 7)
             app.within(theirs.connection).signal("house-1", order, "bread")
 
-        assert [seen(place, f"onward_{name}") for name in ("run", "run_data", "mark")] == [1, 1, 0]
+        assert [seen(place, f"onward_{name}") for name in ("run", "run_data", "outbox")] == [
+            1,
+            1,
+            0,
+        ]
         with pytest.raises(NotFound):
             run.state()
 

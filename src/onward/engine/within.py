@@ -49,19 +49,12 @@ async def signal(store: Store, within: Within, target: str, name: str, payload: 
         NotFound: the caller's transaction sees no such run.
         RunOver: it has ended.
     """
-    kind = MessageKind.SIGNAL
-    message = Message(
-        target,
-        store.new_uid(),
-        kind,
-        check_id(name, "the signal"),
-        pack(payload),
-        stirring(kind),
-    )
+    kind, wanted, packed = MessageKind.SIGNAL, check_id(name, "the signal"), pack(payload)
     await within.prepare_to_write()
-    state = await within.state(target)
-    if state is None:
+    found = await within.find(target)
+    if found is None:
         raise NotFound("run", target, store.namespace)
+    run_id, state = found
     if state in TERMINAL:
         raise RunOver(target, f"it was over before signal {name!r} came")
-    await within.send(message)
+    await within.send(Message(run_id, store.new_uid(), kind, wanted, packed, stirring(kind)))

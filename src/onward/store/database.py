@@ -105,7 +105,7 @@ class Tx(Protocol):
         ...
 
     async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
-        """Put messages into the inboxes of runs."""
+        """Put messages into the inboxes of runs, whatever callers sent to them before."""
         ...
 
 
@@ -170,8 +170,11 @@ class Database(Protocol):
         """Start runs that are not there yet."""
         ...
 
-    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
-        """Put messages into the inboxes of runs."""
+    async def send(self, messages: Sequence[Message]) -> Sequence[Sent | None]:
+        """Put messages into the inboxes of runs, after what callers sent to the same runs.
+
+        Some, but not all, may be left for another call; their answer is None.
+        """
         ...
 
     async def sweep(self, most: int) -> Sequence[Sent]:

@@ -31,6 +31,7 @@ _HEADER = re.compile(r"^-- name: (\w+)(?:\(([\w\s,-]*)\))?$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _INDEX_HINT = re.compile(r" INDEXED BY \w+")
+_IDENTITY = "GENERATED ALWAYS AS IDENTITY"
 _TABLE = re.compile(r"CREATE TABLE (onward_\w+)")
 
 
@@ -90,6 +91,8 @@ class Dialect:
         sql = _COMMENT.sub("", text)
         if self.postgres:
             sql = re.sub(r"\) STRICT(, WITHOUT ROWID)?;", ");", sql)
+            # A key that SQLite assigns by itself.
+            sql = sql.replace("INTEGER NOT NULL PRIMARY KEY", f"INTEGER {_IDENTITY} PRIMARY KEY")
             sql = re.sub(r"\bBLOB\b", "BYTEA", re.sub(r"\bINTEGER\b", "BIGINT", sql))
             sql = self._qualified(sql)
         return [part.strip() for part in sql.split(";") if part.strip()]

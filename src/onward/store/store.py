@@ -255,7 +255,7 @@ class Store(Reads):
 
     async def sweep(self) -> int:
         """Deliver messages that callers wrote in transactions of their own; say how many."""
-        rows = await self.read(lambda tx: tx.fetch("marks_waiting"))
+        rows = await self.read(lambda tx: tx.fetch("outbox_waiting"))
         if not rows[0][0]:
             return 0
         sent = await self.database.sweep(SWEEP_MOST)
@@ -329,11 +329,11 @@ class Store(Reads):
         self.database.tell({queue_subject(run.queue) for run in runs})
         return answers
 
-    async def _write_messages(self, messages: list[Message]) -> Sequence[Sent]:
+    async def _write_messages(self, messages: list[Message]) -> Sequence[Sent | None]:
         failpoint("send.before")
         answers = await self.database.send(messages)
         failpoint("send.after")
-        self.database.tell(heard(answers))
+        self.database.tell(heard(filter(None, answers)))
         return answers
 
 

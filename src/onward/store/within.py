@@ -76,8 +76,8 @@ class Within:
         caller = await self._admit(writes=False)
         await caller.prepare_to_write()
 
-    async def state(self, target: str) -> str | None:
-        """Return the state of the run of this id or else uid, if the caller's transaction sees one.
+    async def find(self, target: str) -> tuple[str, str] | None:
+        """Return id and state of the run of this id or else uid, if the transaction sees one.
 
         Raises:
             StoreUnusable: the connection cannot carry writes to this store.
@@ -86,17 +86,19 @@ class Within:
             return None
         caller = await self._admit(writes=False)
         found = await self._fetch(caller, "target_state", {"target": target})
-        return found[0][0] if found else None
+        return (found[0][0], found[0][1]) if found else None
 
     async def send(self, message: Message) -> None:
-        """Send a message with the caller's commit; a worker delivers it after that.
+        """Send a message, whose target is the id of a run, with the caller's commit.
+
+        It is delivered after that by a worker, or together with the next message to that run.
 
         Raises:
             StoreUnusable: the connection cannot carry writes to this store.
         """
         check_message(message)
         caller = await self._admit()
-        await self._fetch(caller, "insert_mark", message._asdict())
+        await self._fetch(caller, "insert_outbox", message._asdict())
         await self._hint(caller, "hint_send", target=message.target)
 
     async def _hint(self, caller: Caller, name: str, **given: object) -> None:

@@ -108,7 +108,7 @@ def test_a_statement_uses_the_index_that_was_made_for_it(
 
 @pytest.mark.parametrize(
     "name",
-    ["ready_candidates", "due_candidates", "candidates_of_key", "oldest_marks", "overdue_runs"],
+    ["ready_candidates", "due_candidates", "candidates_of_key", "oldest_outbox", "overdue_runs"],
 )
 def test_what_is_asked_for_in_order_lies_in_order(
     connection: sqlite3.Connection, name: str

@@ -20,19 +20,19 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 # A statement that one database has for itself is a decision: everything else is one text.
 ONLY_SQLITE = {
     "add_event", "add_message", "add_record", "all_notes", "candidates_of_key", "claim_run",
-    "claimed_runs", "delivery_seen", "drop_mark", "due_candidates", "effect_version", "end_run",
-    "flow_suspects", "flowing", "free_runs", "handler_seen", "history", "hold_runs", "keep_aside",
-    "keep_time", "keys_of_queue", "let_go", "look", "message_seen", "move_delivery",
-    "move_run", "oldest_marks", "orphan_candidates", "raise_inbox", "read_time",
+    "claimed_runs", "delivery_seen", "drop_outbox_row", "due_candidates", "effect_version",
+    "end_run", "flow_suspects", "flowing", "free_runs", "handler_seen", "history", "hold_runs",
+    "keep_aside", "keep_time", "keys_of_queue", "let_go", "look", "message_seen", "move_delivery",
+    "move_run", "oldest_outbox", "orphan_candidates", "outbox_of_run", "raise_inbox", "read_time",
     "ready_candidates", "recorded_times", "reset_time", "ripen", "run_ends", "runs_of_worker",
-    "runs_seen", "save_state", "shift_leases", "spread_event", "stir_handler",
+    "runs_seen", "save_state", "shift_leases", "signal_seen", "spread_event", "stir_handler",
     "suspect_candidates", "tied_below", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
-    "all_notes", "claim", "commit", "drop_marks", "flow_candidates", "flow_keys", "free_runs",
+    "all_notes", "claim", "commit", "drop_outbox_rows", "flow_candidates", "flow_keys", "free_runs",
     "hint_send", "hint_start", "history", "hold_lease", "hold_runs", "keep_aside", "let_go",
-    "lock_runs", "look", "oldest_marks", "place", "record", "recorded_times", "ripen", "run_ends",
-    "runs_of_worker", "send", "start", "tied_below",
+    "lock_runs", "look", "oldest_outbox", "outbox_of_runs", "place", "record", "recorded_times",
+    "ripen", "run_ends", "runs_of_worker", "send", "start", "tied_below",
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onward.store.callers.caller import Caller
 
-_NO_CHANGE = "DELETE FROM onward_mark WHERE 0"
+_NO_CHANGE = "DELETE FROM onward_outbox WHERE 0"
 """Takes the lock for writing, and begins a transaction if the connection does that by itself."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
@@ -187,18 +188,43 @@ async def start(tx: PostgresTx, runs: Sequence[NewRun]) -> list[Started]:
 
 async def send(tx: PostgresTx, messages: Sequence[Message]) -> list[Sent]:
     """Put messages into the inboxes of runs."""
+    answers, _ = await _send(tx, messages, in_turn=False)
+    return [answers[place] for place in range(len(messages))]
+
+
+async def send_in_turn(
+    tx: PostgresTx, messages: Sequence[Message]
+) -> tuple[list[Sent | None], frozenset[str]]:
+    """Put messages into the inboxes of runs, unless the outbox holds others for the same runs.
+
+    Returns:
+        The answers, None for a message that was not sent because of that, and the ids of the runs
+        to which what is in the outbox has to be delivered first.
+    """
+    answers, behind = await _send(tx, messages, in_turn=True)
+    return [answers.get(place) for place in range(len(messages))], behind
+
+
+async def _send(
+    tx: PostgresTx, messages: Sequence[Message], *, in_turn: bool
+) -> tuple[dict[int, Sent], frozenset[str]]:
     answers: dict[int, Sent] = {}
+    behind: dict[int, str] = {}
     asked = list(enumerate(messages))
     for _ in range(_TRIES):
         columns = _columns("", Message._fields, [message for _, message in asked])
-        rows = await tx.fetch("send", **columns)
+        rows = await tx.fetch("send", in_turn=int(in_turn), **columns)
         for (place, _), row in zip(asked, rows, strict=True):
+            if row[7] is not None:
+                behind[place] = row[7]
+                continue
             sent = _sent(*row[1:6])
             if sent is not None and not (row[6] and sent.fate == "ended"):
                 answers[place] = sent
-        asked = [(place, message) for place, message in asked if place not in answers]
+        done = answers.keys() | behind.keys()
+        asked = [(place, message) for place, message in asked if place not in done]
         if not asked:
-            return [answers[place] for place in range(len(messages))]
+            return answers, frozenset(behind.values())
     raise Unavailable(tx.where, "keeps changing under a batch of messages")
 
 
@@ -217,13 +243,32 @@ def _sent(
 
 
 async def sweep(tx: PostgresTx, most: int) -> list[Sent]:
-    """Deliver messages that callers wrote in transactions of their own, in order of their ids."""
-    marks = await tx.fetch("oldest_marks", limit=most)
-    if not marks:
+    """Deliver messages that callers wrote in transactions of their own, oldest first."""
+    return await _sweep(tx, await tx.fetch("oldest_outbox", limit=most))
+
+
+async def sweep_runs(tx: PostgresTx, ids: Iterable[str], most: int) -> list[Sent]:
+    """Deliver all that callers wrote for these runs in transactions of their own.
+
+    The first rows of all of them are locked before any run is, and never one before those: so
+    nobody who moves others waits for this while this waits for them.
+    """
+    sent: list[Sent] = []
+    after = dict.fromkeys(sorted(ids), 0)
+    while after:
+        given = {"targets": list(after), "after": list(after.values()), "limit": most}
+        rows = await tx.fetch("outbox_of_runs", **given)
+        sent += await _sweep(tx, rows)
+        counts = Counter(row[1] for row in rows)
+        after = {row[1]: row[0] for row in rows if counts[row[1]] == most}
+    return sent
+
+
+async def _sweep(tx: PostgresTx, rows: Sequence[Sequence[Any]]) -> list[Sent]:
+    if not rows:
         return []
-    sent = await send(tx, [Message(row[1], row[0], *row[2:]) for row in marks])
-    messages, targets = [row[0] for row in marks], [row[1] for row in marks]
-    await tx.fetch("drop_marks", messages=messages, targets=targets)
+    sent = await send(tx, [Message(*row[1:]) for row in rows])
+    await tx.fetch("drop_outbox_rows", seqs=[row[0] for row in rows])
     return sent
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onward.errors import StoreUnusable
+from onward.errors import StoreUnusable, Unavailable
 from onward.store.database import Capabilities
 from onward.store.hints import Exchange
 from onward.store.migrations import missing
@@ -14,6 +14,7 @@ from onward.store.postgres.admission import Home, Place, PostgresAdmission
 from onward.store.postgres.listener import Listener, channel_of
 from onward.store.postgres.pool import Pool
 from onward.store.postgres.transaction import PostgresTx
+from onward.store.runs.stopping import heard
 from onward.store.statements import Dialect
 from onward.store.within import Within
 from onward.telemetry.failpoints import failpoint
@@ -34,6 +35,7 @@ T = TypeVar("T")
 # What workers and clients do all the time, and what may take long: neither waits for the other.
 HOT_MOST = 6
 SLOW_MOST = 4
+SWEEP_MOST = 500
 _MIGRATION_LOCK = 7_166_273_214  # any number, the same everywhere
 
 
@@ -87,7 +89,9 @@ class PostgresDatabase:
         """Run `work` in a transaction; run it again, whole, if the server asks for that."""
         return await self._transact(work, self._slow)
 
-    async def _transact(self, work: Callable[[PostgresTx], Awaitable[T]], pool: Pool) -> T:
+    async def _transact(
+        self, work: Callable[[PostgresTx], Awaitable[T]], pool: Pool, *, splits: bool = False
+    ) -> T:
         async def transact(connection: Any) -> T:
             async with connection.transaction():
                 result = await work(self._tx(connection))
@@ -95,7 +99,7 @@ class PostgresDatabase:
             failpoint("commit.after")
             return result
 
-        return await pool.run(transact)
+        return await pool.run(transact, splits=splits)
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work`; a single statement is one consistent view by itself."""
@@ -118,9 +122,25 @@ class PostgresDatabase:
         """Start runs that are not there yet."""
         return await self._single(lambda tx: batch.start(tx, runs), splits=True)
 
-    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
-        """Put messages into the inboxes of runs."""
-        return await self._single(lambda tx: batch.send(tx, messages), splits=True)
+    async def send(self, messages: Sequence[Message]) -> Sequence[Sent | None]:
+        """Put messages into the inboxes of runs, after what callers sent to the same runs."""
+        answers, behind = await self._single(
+            lambda tx: batch.send_in_turn(tx, messages), splits=True
+        )
+        if not behind:
+            return answers
+        try:
+            swept = await self._transact(
+                lambda tx: batch.sweep_runs(tx, behind, SWEEP_MOST), self._hot, splits=True
+            )
+            self.tell(heard(swept))
+            left = [message for message, sent in zip(messages, answers, strict=True) if not sent]
+            rest = iter(await self._single(lambda tx: batch.send(tx, left), splits=True))
+        except Unavailable:
+            if not any(answers):
+                raise
+            return answers  # what was sent is answered, the others are tried by themselves
+        return [sent or next(rest) for sent in answers]
 
     async def sweep(self, most: int) -> Sequence[Sent]:
         """Deliver messages that callers wrote in transactions of their own."""

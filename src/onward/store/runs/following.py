@@ -165,6 +165,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
     cut = last + 1 if wish.cut is None else max(0, wish.cut)
     link, takes = Link(wish.link), carried(Link(wish.link))
     both = {"old": old.uid, "new_uid": wish.new_uid}
+    same_start = int(wish.id is None and is_same_start(link))
     rows = await tx.fetch(
         "follow_run",
         id=wish.id,
@@ -173,6 +174,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         keeps_deadline=int(Carried.DEADLINE in takes),
         attempt=old.attempt + 1 if link is Link.RETRY else 1,
         origin=origin(link, old.uid, old.origin),
+        same_start=same_start,
         seq=cut if wish.edited is not None else min(last, max(0, cut - 1)),
         **both,
     )
@@ -181,14 +183,14 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         if made is None:
             return await _taken(tx, wish.id or old.id), set()
         return Followed(made.uid, "made", made.state), set()
-    state, queue = rows[0]
+    state, queue, chain = rows[0]
     await tx.fetch(
         "follow_data",
         input=wish.input,
         args_hash=wish.args_hash,
         attributes=wish.attributes,
         keeps_attributes=int(Carried.ATTRIBUTES in takes),
-        same_start=int(wish.id is None and is_same_start(link)),
+        same_start=same_start,
         **both,
     )
     await tx.fetch("copy_records", cut=cut, **both)
@@ -198,9 +200,9 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         await tx.fetch("copy_aside", **both)
     if wish.edited is not None:
         await tx.fetch("edit_record", **_edited(wish.edited, wish.new_uid, cut))
-    await tx.fetch("copy_messages", signals=_signals(link), **both)
+    await tx.fetch("copy_messages", signals=_signals(link), chain=chain, **both)
     for seq in wish.unheard:
-        await tx.fetch("copy_message", seq=seq, **both)
+        await tx.fetch("copy_message", seq=seq, chain=chain, **both)
     return Followed(wish.new_uid, "made", state), {queue_subject(queue), run_subject(old.uid)}
 
 

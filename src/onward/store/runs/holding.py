@@ -40,7 +40,8 @@ async def pause(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
     top = await _open_run(tx, target)
     if isinstance(top, Paused):
         return top, set()
-    if await tx.fetch("told_to_stop", uid=top.uid):  # it cleans up, and so do all below it
+    [[stop]] = await tx.fetch("told_to_stop", uid=top.uid)
+    if stop is not None:  # it cleans up, and so do all below it
         return Paused(top.uid, "done"), set()
     uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
     held = await tx.fetch("hold_runs", uids=uids, source=top.uid)

@@ -13,7 +13,7 @@ SELECT (SELECT due FROM onward_run
 -- name: chores
 -- What there is to do beside claims: messages of callers to deliver, runs with a flow key that could
 -- be claimed, runs past their deadline that nobody has told so (see `overdue_runs`).
-SELECT EXISTS (SELECT 1 FROM onward_mark WHERE namespace = :namespace),
+SELECT EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
        OR EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow_due
@@ -23,8 +23,8 @@ SELECT EXISTS (SELECT 1 FROM onward_mark WHERE namespace = :namespace),
                WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
                  AND state IN ('ready', 'running', 'waiting', 'paused')
                  AND (SELECT i.seq FROM onward_inbox i
-                      WHERE i.namespace = r.namespace AND i.run = r.uid
-                        AND i.message = 'deadline') IS NULL);
+                      WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+                        AND i.message = 'deadline' AND i.run = r.uid) IS NULL);
 
--- name: marks_waiting
-SELECT count(*) FROM (SELECT 1 FROM onward_mark WHERE namespace = :namespace LIMIT 1) m;
+-- name: outbox_waiting
+SELECT count(*) FROM (SELECT 1 FROM onward_outbox WHERE namespace = :namespace LIMIT 1) o;

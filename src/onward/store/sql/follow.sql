@@ -21,8 +21,8 @@ SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND
 -- What holds the parent holds the new run, too. A pause of the old run itself ends with that run.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
-    deadline, seq, inbox, parent, parent_identity, root, tied, follows, link, attempt, origin,
-    handler, held_by, scheduled_at, created_at, updated_at)
+    deadline, seq, inbox, parent, parent_identity, root, tied, follows, link, chain, attempt,
+    origin, handler, held_by, scheduled_at, created_at, updated_at)
 SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o.kind, o.name,
        o.version, o.queue, o.priority, o.flow_key, o.tags,
        CASE WHEN o.held_above <> '' THEN 'paused' WHEN t.delay_in > 0 THEN 'waiting'
@@ -36,6 +36,7 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.root END,
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.tied ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
+       CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(o.chain, o.uid) END,
        CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler, o.held_above,
        t.now + t.delay_in, t.now, t.now
 FROM (SELECT r.*, coalesce((SELECT p.held_by FROM onward_run p
@@ -45,7 +46,7 @@ FROM (SELECT r.*, coalesce((SELECT p.held_by FROM onward_run p
      (SELECT CAST(:now AS BIGINT) AS now, CAST(:delay_in AS BIGINT) AS delay_in) t
 WHERE true
 ON CONFLICT DO NOTHING
-RETURNING state, queue;
+RETURNING state, queue, coalesce(chain, uid);
 
 -- name: follow_data
 -- A fork under another id, and what replaces a run, is a start of its own.
@@ -95,8 +96,9 @@ VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, 
 
 -- name: copy_message
 -- A signal that a record of the old run has taken, but that its code was never handed.
-INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
+INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
+       sent_at
 FROM onward_inbox
 WHERE namespace = :namespace AND run = :old AND seq = :seq AND kind = 'signal'
 ON CONFLICT DO NOTHING;
@@ -104,8 +106,9 @@ ON CONFLICT DO NOTHING;
 -- name: copy_messages
 -- Messages that a copied record has taken, and signals: all of them, those that nobody has taken, or
 -- none. They keep their numbers.
-INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-SELECT namespace, CAST(:new_uid AS TEXT), seq, message, kind, name, payload, sent_at
+INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
+SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
+       sent_at
 FROM onward_inbox
 WHERE namespace = :namespace AND run = :old AND (
     seq IN (SELECT message FROM onward_record

@@ -32,10 +32,10 @@ WHERE r.namespace = :namespace AND r.uid = :uid;
 -- name: target_seen
 -- The newest run of an id or, failing that, a run by its uid. The uid of one run may be the id of
 -- another, so `by_uid` says that no id is meant.
-SELECT uid, id, newest, state, link, follows, 1 AS rank FROM onward_run
+SELECT uid, id, newest, 1 AS rank FROM onward_run
 WHERE namespace = :namespace AND id = :target AND newest = 1 AND CAST(:by_uid AS BIGINT) = 0
 UNION ALL
-SELECT uid, id, newest, state, link, follows, 2 AS rank FROM onward_run
+SELECT uid, id, newest, 2 AS rank FROM onward_run
 WHERE namespace = :namespace AND uid = :target
 ORDER BY rank LIMIT 1;
 

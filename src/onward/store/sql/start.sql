@@ -43,7 +43,6 @@ FROM (SELECT namespace, uid, name, state, 1 AS rank FROM onward_run
       WHERE namespace = :namespace AND id = :id AND newest = 1) r
 ORDER BY r.rank LIMIT 1;
 
--- name: insert_mark
-INSERT INTO onward_mark (namespace, message, target, kind, name, payload, stirs, created_at)
-VALUES (:namespace, :message, :target, :kind, :name, :payload, :stirs, :now)
-ON CONFLICT DO NOTHING;
+-- name: insert_outbox
+INSERT INTO onward_outbox (namespace, target, message, kind, name, payload, stirs, created_at)
+VALUES (:namespace, :target, :message, :kind, :name, :payload, :stirs, :now);

@@ -42,8 +42,10 @@ WHERE namespace = :namespace AND parent = :uid AND tied = 1
   AND state IN ('ready', 'running', 'waiting', 'paused');
 
 -- name: told_to_stop
-SELECT seq FROM onward_inbox
-WHERE namespace = :namespace AND run = :uid AND message IN ('cancel', 'deadline') LIMIT 1;
+SELECT (SELECT i.seq FROM onward_inbox i
+        WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+          AND i.message IN ('cancel', 'deadline') AND i.run = r.uid LIMIT 1)
+FROM onward_run r WHERE r.namespace = :namespace AND r.uid = :uid;
 
 -- name: overdue_runs
 -- Open runs past their deadline that nobody has told so. A run is looked up in the inbox by its key,
@@ -52,6 +54,7 @@ SELECT uid, fence, parent FROM onward_run r INDEXED BY onward_run_deadline
 WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
   AND state IN ('ready', 'running', 'waiting', 'paused')
   AND (SELECT i.seq FROM onward_inbox i
-       WHERE i.namespace = r.namespace AND i.run = r.uid AND i.message = 'deadline') IS NULL
+       WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+         AND i.message = 'deadline' AND i.run = r.uid) IS NULL
 ORDER BY deadline
 LIMIT :most;

@@ -47,7 +47,7 @@ async def _reaches(caller: Caller, path: Path | None) -> bool:
     [_, _, name] = (await caller.fetch("PRAGMA database_list"))[0]
     if path is not None:
         return bool(name) and _is_same(name, path)
-    there = await caller.fetch("SELECT 1 FROM sqlite_master WHERE name = 'onward_mark'")
+    there = await caller.fetch("SELECT 1 FROM sqlite_master WHERE name = 'onward_outbox'")
     return not name and bool(there)
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from onward.core.chain import Link
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import RunState
 from onward.store.database import Written
-from onward.store.rows import Claimed, Message, RunRow, Sent, Started
+from onward.store.rows import Claimed, Message, Sent, Started
 from onward.store.sqlite import flow
 from onward.store.writing.commit import NOTHING_ATTACHED
 from onward.store.writing.repeats import recorded_times
@@ -163,34 +162,50 @@ async def send(tx: SqliteTx, messages: Sequence[Message]) -> list[Sent]:
     return [_send(tx, message) for message in messages]
 
 
+async def send_in_turn(tx: SqliteTx, messages: Sequence[Message]) -> tuple[list[Sent], list[Sent]]:
+    """Put messages into the inboxes of runs, after what the outbox holds for the same runs.
+
+    Returns:
+        The answers to the messages, and those to what was in the outbox.
+    """
+    answers: list[Sent] = []
+    swept: list[Sent] = []
+    for message in messages:
+        for _, run_id, *_ in tx.rows("target_seen", target=message.target, by_uid=message.by_uid):
+            swept += _sweep(tx, tx.rows("outbox_of_run", target=run_id))
+        answers.append(_send(tx, message))
+    return answers, swept
+
+
 async def sweep(tx: SqliteTx, most: int) -> list[Sent]:
-    """Deliver messages that callers wrote in transactions of their own, in order of their ids."""
+    """Deliver messages that callers wrote in transactions of their own, oldest first."""
+    return _sweep(tx, tx.rows("oldest_outbox", limit=most))
+
+
+def _sweep(tx: SqliteTx, rows: list[Any]) -> list[Sent]:
     sent = []
-    for message, target, *content in tx.rows("oldest_marks", limit=most):
-        sent.append(_send(tx, Message(target, message, *content)))
-        tx.rows("drop_mark", message=message, target=target)
+    for seq, *message in rows:
+        sent.append(_send(tx, Message(*message)))
+        tx.rows("drop_outbox_row", seq=seq)
     return sent
 
 
 def _send(tx: SqliteTx, message: Message) -> Sent:
     """Put a message into the inbox of the run that it is for, or of the one that follows it.
 
-    A message to a run that is over and followed goes to the newest run of its id, and a signal that
-    the run before had taken is there. Only the end of a child is for its very parent.
+    A message to a run that is over and followed goes to the newest run of its id. A signal is
+    delivered once to a chain. Only the end of a child is for its very parent.
     """
     found = tx.rows("target_seen", target=message.target, by_uid=message.by_uid)
     if not found:
         return Sent(None, None, "", "absent")
-    uid, run_id, newest, _, link, follows, _ = found[0]
-    before: list[str] = []
+    meant, run_id, newest, _ = found[0]
+    uid = meant
     if not newest and message.kind != MessageKind.CHILD:
-        before.append(uid)
-        tip = RunRow._make(tx.rows("newest_run", id=run_id)[0])
-        uid, link, follows = tip.uid, tip.link, tip.follows
-    if link == Link.CONTINUE:
-        before.append(follows)
-    for run in before if message.kind == MessageKind.SIGNAL else ():
-        there = tx.rows("message_seen", run=run, message=message.message)
+        uid = tx.rows("target_seen", target=run_id, by_uid=0)[0][0]
+    # The newest may be of another chain, if it was started in the place of the one that is meant.
+    for run in dict.fromkeys((meant, uid)) if message.kind == MessageKind.SIGNAL else ():
+        there = tx.rows("signal_seen", run=run, message=message.message)
         if there:
             return Sent(uid, there[0][0], "", "duplicate")
     return _deliver(tx, uid, message)
@@ -204,8 +219,8 @@ def _deliver(tx: SqliteTx, uid: str, message: Message) -> Sent:
     raised = tx.rows("raise_inbox", run=uid, stirs=message.stirs)
     if not raised:
         return Sent(uid, None, "", "ended")
-    seq, queue = raised[0]
-    tx.write_rows("add_message", [(uid, seq, *message[1:5], tx.namespace, tx.now)])
+    seq, queue, chain = raised[0]
+    tx.write_rows("add_message", [(uid, seq, chain, *message[1:5], tx.namespace, tx.now)])
     return Sent(uid, seq, queue, "delivered")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onward.errors import Unavailable
 from onward.store.database import Capabilities
 from onward.store.forks import check_process
+from onward.store.runs.stopping import heard
 from onward.store.sqlite import batch
 from onward.store.sqlite.admission import SqliteAdmission
 from onward.store.sqlite.connection import check_library, connect
@@ -126,8 +127,10 @@ class SqliteDatabase:
         return await self._do(lambda tx: batch.start(tx, runs))
 
     async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
-        """Put messages into the inboxes of runs."""
-        return await self._do(lambda tx: batch.send(tx, messages))
+        """Put messages into the inboxes of runs, after what callers sent to the same runs."""
+        answers, swept = await self._do(lambda tx: batch.send_in_turn(tx, messages))
+        self.tell(heard(swept))
+        return answers
 
     async def sweep(self, most: int) -> Sequence[Sent]:
         """Deliver messages that callers wrote in transactions of their own."""

@@ -35,7 +35,7 @@ class Lane(Generic[Item, Answer]):
 
     Args:
         apply: Writes what it can of the items, all or nothing, and returns an answer per item, or
-            `None` for one that has to wait for the next batch; the first is never put off. It
+            `None` for one that has to wait for the next batch; never for all. It
             raises `Rejected` when an item cannot be written, `Contended` when somebody's lock is
             in the way of one, and `Unavailable` when nothing can be written.
         name: Names the task, for people who look at a stack dump.

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.errors import NotFound, StoreUnusable
 from onward.store.rows import Move, Started
+from onward.testing.conformance.chains import RETRY, a_failed_run, mail
+from onward.testing.conformance.families import each
 from onward.testing.conformance.samples import SUCCEEDED, a_message, a_run, an_open_record
 
 if TYPE_CHECKING:
@@ -95,18 +99,84 @@ async def test_a_message_is_sent_by_the_sweep_after_the_commit(world: World) -> 
     assert message[2:6] == ("m1", "signal", "approval", b"jtrue")
 
 
-async def test_messages_are_swept_in_the_order_of_their_ids(world: World) -> None:
+async def test_messages_are_swept_in_the_order_in_which_they_were_sent(world: World) -> None:
     store = await world.store()
     await store.start(a_run("a"))
-    names = [f"m{number:02}" for number in range(20)]
+    names = [f"m{number:02}" for number in range(20, 0, -1)]  # not that of their ids
 
-    for some in (names[10:], names[:10]):
+    for some in (names[:10], names[10:]):
         async with world.caller(commit=True) as connection:
-            for name in reversed(some):
+            for name in some:
                 await store.within(connection).send(a_message("a", name))
 
     assert await store.sweep() == 20
     assert [row.message for row in (await store.look(["uid-a"]))["uid-a"]] == names
+
+
+@each(("a", "uid-a"))
+async def test_a_message_comes_after_what_a_caller_committed_before_it(
+    world: World, target: str
+) -> None:
+    store = await world.store()
+    for run in ("a", "b"):
+        await store.start(a_run(run))
+    async with world.caller(commit=True) as connection:
+        within = store.within(connection)
+        for message in ("z", "a"):  # whatever their ids are
+            await within.send(a_message("a", message))
+
+    other, own, last = await asyncio.gather(
+        store.send(a_message("b", "m1")),
+        store.send(a_message(target, "m1")),
+        store.send(a_message(target, "m2")),
+    )
+
+    assert (other.seq, own.seq, last.seq) == (1, 3, 4)
+    messages = (await store.look(["uid-a"]))["uid-a"]
+    assert [row.message for row in messages] == ["z", "a", "m1", "m2"]
+    assert await store.sweep() == 0
+
+
+async def test_an_order_comes_after_what_a_caller_committed_before_it(world: World) -> None:
+    worker = await world.worker()
+    await worker.owning("a")
+    async with world.caller(commit=True) as connection:
+        await worker.store.within(connection).send(a_message("a", "m1"))
+
+    await worker.store.send(a_message("a", "cancel", MessageKind.CANCEL))
+
+    rows = (await worker.store.look(["uid-a"]))["uid-a"]
+    assert [row.message for row in rows] == ["m1", "cancel"]
+
+
+async def test_all_that_callers_sent_to_a_run_comes_before_the_next_message(world: World) -> None:
+    store = await world.store()
+    for run in ("a", "b"):
+        await store.start(a_run(run))
+    for number in range(2):
+        async with world.caller(commit=True) as connection:
+            for k in range(260):  # in two bites
+                for run in ("a", "b"):
+                    await store.within(connection).send(a_message(run, f"{number} {k:03}"))
+
+    sent = await asyncio.gather(*(store.send(a_message(run, "last")) for run in ("a", "b")))
+
+    assert [answer.seq for answer in sent] == [521, 521]
+    rows = (await store.look(["uid-a"]))["uid-a"]
+    assert [row.message for row in rows] == sorted(row.message for row in rows)
+
+
+async def test_what_a_caller_sent_reaches_the_run_that_follows(world: World) -> None:
+    worker = await world.worker()
+    await a_failed_run(worker)
+    async with world.caller(commit=True) as connection:
+        await worker.store.within(connection).send(a_message("a", "m1"))
+    await worker.store.follow(RETRY)
+
+    sent = await worker.store.send(a_message("uid-a", "m2"))
+
+    assert (sent.uid, sent.fate) == ("uid-next", "delivered")
+    assert [message for _, message in await mail(worker)] == ["m1", "m2"]
 
 
 async def test_a_sweep_takes_a_bounded_number_and_the_next_one_the_rest(world: World) -> None:

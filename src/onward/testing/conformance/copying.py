@@ -273,6 +273,45 @@ async def test_a_signal_that_is_sent_again_is_not_given_to_the_continuation(worl
     assert await mail(worker) == [(3, "m3")]
 
 
+@each(("continued_from", "retry_of"))
+async def test_a_signal_is_delivered_once_however_often_its_run_is_followed(
+    world: World, last: str
+) -> None:
+    worker = await world.worker()
+    run = await a_run_with_mail(worker)  # it took m1 and m2
+    for number, link in enumerate(("continued_from", "retry_of", "continued_from", last)):
+        wish = owned(run, worker, link, CONTINUED if link == "continued_from" else FAILED)
+        await worker.store.follow(wish._replace(new_uid=f"uid-{number}"))
+        [run] = await worker.claim()
+
+    for target in ("a", "uid-a", "uid-1", run.uid):
+        for message in ("m1", "m2", "m3"):
+            again = await worker.store.send(a_message(target, message))
+            assert (again.uid, again.fate) == (run.uid, "duplicate")
+    assert await mail(worker, run.uid) == [(3, "m3")]
+
+
+async def test_a_fork_beside_a_run_is_sent_what_that_run_was_sent(world: World) -> None:
+    worker = await world.worker()
+    run = await a_run_with_mail(worker)
+    await worker.store.follow(owned(run, worker, "continued_from", CONTINUED))
+    await worker.store.follow(Following("uid-next", "uid-fork", "forked_from", id="b"))
+
+    assert (await worker.store.send(a_message("b", "m1"))).fate == "delivered"
+    assert (await worker.store.send(a_message("b", "m3"))).fate == "duplicate"  # it was copied
+    assert (await worker.store.send(a_message("a", "m1"))).fate == "duplicate"
+
+
+async def test_a_run_that_replaces_another_is_sent_what_that_was_sent(world: World) -> None:
+    worker = await world.worker()
+    run = await a_run_with_mail(worker)
+    await worker.commit(run, move=FAILED)
+    await worker.store.follow(Following(run.uid, "uid-next", "replaces", 0))
+
+    assert (await worker.store.send(a_message(run.uid, "m1"))).fate == "duplicate"
+    assert (await worker.store.send(a_message("a", "m1"))).fate == "delivered"
+
+
 async def test_a_cancel_reaches_a_retry_although_the_run_before_had_one(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")

@@ -36,7 +36,8 @@ CREATE TABLE onward_worker (
 -- Narrow on purpose: each claim rewrites the row. Payloads are in onward_run_data.
 --
 -- `root` is the topmost run of its tree, and a `tied` run is cancelled when its parent ends.
--- `follows` is the run before it under the same id and `link` says how. The keys of effects are made
+-- `follows` is the run before it under the same id and `link` says how. `chain` is the uid of the run
+-- with which its chain was started (null: its own). The keys of effects are made
 -- of `origin`, or else of the uid: in a line of retries it is the uid of the first, in a child that
 -- ends with its parent a hash of the parent's and of the call. `parked_by` lists the code that did
 -- not fit its history, `held_by` the uids of the runs whose pause holds it.
@@ -69,6 +70,7 @@ CREATE TABLE onward_run (
     tied INTEGER NOT NULL DEFAULT 0,
     follows TEXT,
     link TEXT CHECK (link IN ('retry_of', 'continued_from', 'forked_from', 'replaces')),
+    chain TEXT,
     attempt INTEGER NOT NULL DEFAULT 1,
     origin TEXT,
     handler TEXT,
@@ -156,11 +158,13 @@ CREATE TABLE onward_record (
     PRIMARY KEY (namespace, run, identity, attempt)
 ) STRICT;
 
--- What others send to a run. Only senders write here; the run's owner reads.
+-- What others send to a run. Only senders write here; the run's owner reads. `chain` is that of the
+-- run: a signal that any run of the chain was sent is not delivered to it again.
 CREATE TABLE onward_inbox (
     namespace TEXT NOT NULL,
     run TEXT NOT NULL,
     seq INTEGER NOT NULL,
+    chain TEXT NOT NULL,
     message TEXT NOT NULL,
     kind TEXT NOT NULL,
     name TEXT NOT NULL DEFAULT '',
@@ -169,21 +173,26 @@ CREATE TABLE onward_inbox (
     PRIMARY KEY (namespace, run, seq)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX onward_inbox_message ON onward_inbox (namespace, run, message);
+CREATE UNIQUE INDEX onward_inbox_message ON onward_inbox (namespace, chain, message, run);
 
 -- Messages written in a caller's own transaction: insert-only, so that an open transaction of a
--- stranger locks no row of the engine. Workers sweep them into inboxes.
-CREATE TABLE onward_mark (
+-- stranger locks no row of the engine. Workers, and whoever sends to the same run, move them into its
+-- inbox. `target` is the id of the run. The database assigns `seq`, so that no sender's clock decides
+-- their order.
+CREATE TABLE onward_outbox (
+    seq INTEGER NOT NULL PRIMARY KEY,
     namespace TEXT NOT NULL,
-    message TEXT NOT NULL,
     target TEXT NOT NULL,
+    message TEXT NOT NULL,
     kind TEXT NOT NULL,
     name TEXT NOT NULL DEFAULT '',
     payload BLOB,
     stirs TEXT NOT NULL DEFAULT '',
-    created_at INTEGER NOT NULL,
-    PRIMARY KEY (namespace, message, target)
-) STRICT, WITHOUT ROWID;
+    created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX onward_outbox_oldest ON onward_outbox (namespace, seq);
+CREATE INDEX onward_outbox_target ON onward_outbox (namespace, target, seq);
 
 -- The ledger. `version` rises with every change and guards it.
 --

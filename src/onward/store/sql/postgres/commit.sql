@@ -111,7 +111,8 @@ WITH me AS MATERIALIZED (
         SELECT uid FROM given WHERE state IS NOT NULL
         UNION SELECT run FROM child UNION SELECT target FROM message
         ORDER BY uid) k, LATERAL (
-        SELECT uid, state, reason, fence, inbox, held_by FROM onward_run
+        SELECT uid, state, reason, fence, inbox, held_by, coalesce(chain, uid) AS chain
+        FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 ), moved AS (
     -- Here and below: an insert that always meets its row, for it is there and locked. Unlike an
@@ -181,10 +182,12 @@ WITH me AS MATERIALIZED (
     SELECT m.*, row_number() OVER (PARTITION BY m.target ORDER BY m.place) AS k,
            count(*) OVER (PARTITION BY m.target) AS n
     FROM (
-        SELECT DISTINCT ON (m.target, m.message) m.* FROM message m JOIN own o ON o.uid = m.run
+        SELECT DISTINCT ON (m.target, m.message) m.*, coalesce(l.chain, m.target) AS chain
+        FROM message m JOIN own o ON o.uid = m.run LEFT JOIN locked l ON l.uid = m.target
         LEFT JOIN LATERAL (
             SELECT seq FROM onward_inbox
-            WHERE namespace = :namespace::text AND run = m.target AND message = m.message
+            WHERE namespace = :namespace::text AND chain = coalesce(l.chain, m.target)
+              AND message = m.message AND run = m.target
             LIMIT 1) i ON true
         WHERE i.seq IS NULL
         ORDER BY m.target, m.message, m.place) m
@@ -236,9 +239,9 @@ WITH me AS MATERIALIZED (
     SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace, c.retry, c.attributes
     FROM child c JOIN born USING (uid)
 ), mail AS (
-    INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-    SELECT :namespace::text, p.target, w.inbox - p.n + p.k, p.message, p.kind, p.name, p.payload,
-           :now
+    INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
+    SELECT :namespace::text, p.target, w.inbox - p.n + p.k, p.chain, p.message, p.kind, p.name,
+           p.payload, :now
     FROM post p
     JOIN (SELECT uid, inbox FROM woken UNION ALL SELECT uid, inbox FROM born) w ON w.uid = p.target
     ON CONFLICT DO NOTHING

@@ -8,8 +8,8 @@ SELECT c.uid FROM unnest(:uids::text[]) u (uid), LATERAL (
     WHERE namespace = :namespace::text AND parent = u.uid AND parent IS NOT NULL AND tied = 1
       AND state IN ('ready', 'running', 'waiting', 'paused')
       AND (SELECT i.seq FROM onward_inbox i
-           WHERE i.namespace = r.namespace AND i.run = r.uid
-             AND i.message IN ('cancel', 'deadline') LIMIT 1) IS NULL
+           WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+             AND i.message IN ('cancel', 'deadline') AND i.run = r.uid LIMIT 1) IS NULL
     OFFSET 0) c;
 
 -- name: hold_runs

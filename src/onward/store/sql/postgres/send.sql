@@ -4,8 +4,11 @@
 -- the statement began, but is there now, is in neither place: the caller asks again. So it does when
 -- another run has just followed the one that the message was for.
 --
--- A message to a run that is over and followed goes to the newest run of its id, and a signal that
--- the run before had taken is there. Only the end of a child is for its very parent.
+-- A message to a run that is over and followed goes to the newest run of its id. A signal is delivered
+-- once to a chain: to that of the run that is meant and, if another was started in its place, to that
+-- of the newest. Only the end of a child is for its very parent.
+--
+-- With `in_turn`, nothing is sent to a run for which the outbox holds messages: they are `behind`.
 WITH patience AS MATERIALIZED (
     SELECT set_config('lock_timeout', '2000', true)  -- behind a pooler nothing else sets it
 ), given AS (
@@ -14,29 +17,34 @@ WITH patience AS MATERIALIZED (
         :stirs::text[], :by_uid::bigint[]) WITH ORDINALITY
     AS g (target, message, kind, name, payload, stirs, by_uid, place)
 ), aimed AS (
-    SELECT g.*, coalesce(t.uid, r.uid) AS uid, coalesce(t.state, r.state) AS state, i.seq AS there
+    SELECT g.*, coalesce(t.uid, r.uid) AS uid, coalesce(t.state, r.state) AS state,
+           coalesce(t.chain, r.chain) AS chain, i.seq AS there, o.target AS behind
     FROM given g, LATERAL (
         SELECT * FROM (
-            SELECT uid, id, newest, state, link, follows, 1 AS rank FROM onward_run
+            SELECT uid, id, newest, state, coalesce(chain, uid) AS chain, 1 AS rank FROM onward_run
             WHERE namespace = :namespace::text AND id = g.target AND newest = 1 AND g.by_uid = 0
             UNION ALL
-            SELECT uid, id, newest, state, link, follows, 2 AS rank FROM onward_run
+            SELECT uid, id, newest, state, coalesce(chain, uid) AS chain, 2 AS rank FROM onward_run
             WHERE namespace = :namespace::text AND uid = g.target) x
         ORDER BY rank LIMIT 1) r
     LEFT JOIN LATERAL (
-        SELECT uid, state, link, follows FROM onward_run
+        SELECT uid, state, coalesce(chain, uid) AS chain FROM onward_run
         WHERE namespace = :namespace::text AND id = r.id AND newest = 1
           AND r.newest = 0 AND g.kind <> 'child' LIMIT 1) t ON true
     LEFT JOIN LATERAL (
         SELECT seq FROM onward_inbox
-        WHERE namespace = :namespace::text AND message = g.message AND run = ANY (ARRAY[
-            coalesce(t.uid, r.uid), CASE WHEN g.kind = 'signal' THEN r.uid END,
-            CASE WHEN g.kind = 'signal' AND coalesce(t.link, r.link) = 'continued_from'
-                 THEN coalesce(t.follows, r.follows) END])
+        WHERE namespace = :namespace::text AND chain = ANY (ARRAY[r.chain, t.chain])
+          AND message = g.message AND (g.kind = 'signal' OR run = coalesce(t.uid, r.uid))
         LIMIT 1) i ON true
+    LEFT JOIN LATERAL (
+        SELECT target FROM onward_outbox
+        WHERE namespace = :namespace::text AND target = r.id AND i.seq IS NULL
+          AND :in_turn::bigint = 1
+        LIMIT 1) o ON true
 ), fresh AS (
-    SELECT DISTINCT ON (uid, message) uid, place, message, kind, name, payload, stirs FROM aimed
-    WHERE there IS NULL
+    SELECT DISTINCT ON (uid, message)
+           uid, chain, place, message, kind, name, payload, stirs FROM aimed
+    WHERE there IS NULL AND behind IS NULL
     ORDER BY uid, message, place
 ), numbered AS (
     SELECT *, row_number() OVER (PARTITION BY uid ORDER BY place) AS k,
@@ -67,14 +75,15 @@ WITH patience AS MATERIALIZED (
         held_by = excluded.held_by, updated_at = excluded.updated_at
     RETURNING uid, queue, inbox
 ), mail AS (
-    INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-    SELECT :namespace::text, n.uid, w.inbox - n.n + n.k, n.message, n.kind, n.name, n.payload, :now
+    INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
+    SELECT :namespace::text, n.uid, w.inbox - n.n + n.k, n.chain, n.message, n.kind, n.name,
+           n.payload, :now
     FROM numbered n JOIN woken w ON w.uid = n.uid
     ON CONFLICT DO NOTHING
     RETURNING run, message, seq
 )
 SELECT g.place, a.uid, coalesce(l.state, a.state), m.seq, a.there, w.queue,
-       l.newest = 0 AND g.kind <> 'child' AS followed
+       l.newest = 0 AND g.kind <> 'child' AS followed, a.behind
 FROM given g
 LEFT JOIN aimed a ON a.place = g.place
 LEFT JOIN locked l ON l.uid = a.uid
@@ -83,13 +92,31 @@ LEFT JOIN mail m ON m.run = a.uid AND m.message = f.message
 LEFT JOIN woken w ON w.uid = a.uid
 ORDER BY g.place;
 
--- name: oldest_marks
-SELECT message, target, kind, name, payload, stirs FROM onward_mark
-WHERE namespace = :namespace ORDER BY message, target LIMIT :limit::bigint
-FOR UPDATE SKIP LOCKED;
+-- name: oldest_outbox
+-- Whoever moves messages of a run holds the first of them, and so has all: nobody else may move those
+-- that come after it before that is done. Runs whose messages somebody else moves are left to that.
+WITH head AS MATERIALIZED (
+    SELECT target, min(seq) AS seq FROM (
+        SELECT target, seq FROM onward_outbox
+        WHERE namespace = :namespace::text ORDER BY seq LIMIT :limit::bigint) o
+    GROUP BY target
+), held AS MATERIALIZED (
+    SELECT o.target FROM (SELECT * FROM head ORDER BY seq) h, LATERAL (
+        SELECT target FROM onward_outbox
+        WHERE namespace = :namespace::text AND target = h.target AND seq = h.seq
+        LIMIT 1 FOR UPDATE SKIP LOCKED) o
+)
+SELECT o.* FROM held h, LATERAL (
+    SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+    WHERE namespace = :namespace::text AND target = h.target
+    ORDER BY seq LIMIT :limit::bigint FOR UPDATE) o
+ORDER BY o.seq LIMIT :limit::bigint;
 
--- name: drop_marks
-DELETE FROM onward_mark m
-USING unnest(:messages::text[], :targets::text[]) g (message, target)
-WHERE m.namespace = :namespace AND m.message = ANY (:messages::text[])
-  AND m.message = g.message AND m.target = g.target;
+-- name: outbox_of_runs
+SELECT o.* FROM unnest(:targets::text[], :after::bigint[]) t (target, after), LATERAL (
+    SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+    WHERE namespace = :namespace::text AND target = t.target AND seq > t.after
+    ORDER BY seq LIMIT :limit::bigint FOR UPDATE) o;
+
+-- name: drop_outbox_rows
+DELETE FROM onward_outbox WHERE namespace = :namespace AND seq = ANY (:seqs::bigint[]);

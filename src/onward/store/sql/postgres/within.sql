@@ -10,7 +10,7 @@ SELECT current_database(),
                AND has_table_privilege(to_regclass('onward_run')::oid, 'SELECT')
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'INSERT')
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'SELECT')
-               AND has_table_privilege(to_regclass('onward_mark')::oid, 'INSERT')
+               AND has_table_privilege(to_regclass('onward_outbox')::oid, 'INSERT')
            END, false),
        -- A transaction that has notified cannot be prepared for a commit in two phases.
        current_setting('max_prepared_transactions') = '0'

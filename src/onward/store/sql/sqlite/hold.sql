@@ -9,8 +9,8 @@ CROSS JOIN onward_run r INDEXED BY onward_run_parent
     ON r.namespace = :namespace AND r.parent = j.value
 WHERE r.tied = 1 AND r.state IN ('ready', 'running', 'waiting', 'paused')
   AND (SELECT i.seq FROM onward_inbox i
-       WHERE i.namespace = r.namespace AND i.run = r.uid
-         AND i.message IN ('cancel', 'deadline') LIMIT 1) IS NULL;
+       WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+         AND i.message IN ('cancel', 'deadline') AND i.run = r.uid LIMIT 1) IS NULL;
 
 -- name: hold_runs
 UPDATE onward_run

@@ -1,7 +1,20 @@
 -- Sending on SQLite. The run's row counts the messages; parking compares that count.
 
 -- name: message_seen
-SELECT seq FROM onward_inbox WHERE namespace = :namespace AND run = :run AND message = :message;
+SELECT i.seq FROM onward_run r
+CROSS JOIN onward_inbox i INDEXED BY onward_inbox_message
+    ON i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+        AND i.message = :message AND i.run = r.uid
+WHERE r.namespace = :namespace AND r.uid = :run;
+
+-- name: signal_seen
+-- By any run of the chain that a run belongs to.
+SELECT i.seq FROM onward_run r
+CROSS JOIN onward_inbox i INDEXED BY onward_inbox_message
+    ON i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+        AND i.message = :message AND i.kind = 'signal'
+WHERE r.namespace = :namespace AND r.uid = :run
+LIMIT 1;
 
 -- name: raise_inbox
 -- Every message wakes a run that waits, and some wake one that is paused for a certain reason. One
@@ -20,17 +33,20 @@ FROM (SELECT (fence > 0 OR instr(:stirs, ',unstarted,') > 0) AND (
       FROM onward_run WHERE namespace = :namespace AND uid = :run) w
 WHERE r.namespace = :namespace AND r.uid = :run
   AND r.state IN ('ready', 'running', 'waiting', 'paused')
-RETURNING inbox, queue;
+RETURNING inbox, queue, coalesce(chain, uid);
 
--- name: add_message(run, seq, message, kind, name, payload, namespace, now)
-INSERT INTO onward_inbox (namespace, run, seq, message, kind, name, payload, sent_at)
-VALUES (:namespace, :run, :seq, :message, :kind, :name, :payload, :now)
+-- name: add_message(run, seq, chain, message, kind, name, payload, namespace, now)
+INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
+VALUES (:namespace, :run, :seq, :chain, :message, :kind, :name, :payload, :now)
 ON CONFLICT DO NOTHING;
 
--- name: drop_mark
-DELETE FROM onward_mark
-WHERE namespace = :namespace AND message = :message AND target = :target;
+-- name: oldest_outbox
+SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+WHERE namespace = :namespace ORDER BY seq LIMIT :limit;
 
--- name: oldest_marks
-SELECT message, target, kind, name, payload, stirs FROM onward_mark
-WHERE namespace = :namespace ORDER BY message, target LIMIT :limit;
+-- name: outbox_of_run
+SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+WHERE namespace = :namespace AND target = :target ORDER BY seq;
+
+-- name: drop_outbox_row
+DELETE FROM onward_outbox WHERE namespace = :namespace AND seq = :seq;
