@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import onward
 from onward import App, Signal, workflow
 from onward.errors import BadInput, Conflict, NotFound, PayloadTooLarge, RunOver, Unencodable
 from onward.store.invariants import check
@@ -24,6 +25,15 @@ TABLES = ("onward_run", "onward_run_data", "onward_outbox", "onward_inbox")
 @workflow
 async def serve(table: int) -> str:
     return f"table {table}: {await order.wait()}"
+
+
+@workflow
+async def serve_again(table: int, before: str | None = None) -> str:
+    """Continue as a new run after the first order."""
+    found = await order.wait()
+    if before is None:
+        onward.continue_as_new(table, found)
+    return f"table {table}: {before}, {found}"
 
 
 @workflow
@@ -69,6 +79,19 @@ async def test_what_is_started_and_sent_happens_with_the_commit(
         assert run.id == "table-7"
         assert await run.result(timeout="10s") == "table 7: soup"
         assert await check(app._store) == []
+
+
+async def test_a_signal_by_uid_reaches_the_run_that_continues_the_target(
+    place: str, transaction: AsyncTransaction
+) -> None:
+    async with App(place) as app, app.worker(workflows=[serve_again]):
+        first = await app.start(serve_again.options(id="table-8"), 8)
+        await first.signal(order, "soup")
+        await app._results.end_of(first.uid)  # it has continued as a new run
+        async with transaction(place, commit=True) as theirs:
+            await app.within(theirs.connection).signal(first.uid, order, "cheese")
+
+        assert await first.result(timeout="10s") == "table 8: soup, cheese"
 
 
 async def test_what_is_rolled_back_leaves_nothing(
