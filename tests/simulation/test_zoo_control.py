@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from onward.testing.simulation.conversations import conversation
 from onward.testing.simulation.errands import talk
-from onward.testing.simulation.families import rounds
+from onward.testing.simulation.families import batch, dispatch, family, rounds
 from tests.simulation.zoo import caught, quiet, rewrite
 
 if TYPE_CHECKING:
     import pytest
+
+    from onward.testing.simulation.plan import Plan
 
 
 def test_an_id_that_is_taken_for_the_uid_of_another_run_is_seen(
@@ -29,3 +32,52 @@ def test_a_start_that_is_not_known_after_its_run_went_on_is_seen(
     )
     failure = caught(lambda seed: quiet(seed, rounds.name, meddling=1.0), 5)
     assert "it was started with different arguments" in failure
+
+
+def talking(seed: int) -> Plan:
+    """Return a world in which words are sent in every way, some of them twice."""
+    return quiet(seed, conversation.name, meddling=1.0)
+
+
+def heard_wrongly(failure: str) -> bool:
+    """Say whether a run has heard words twice or in another order, or ended before the last."""
+    return "ended with" in failure or "it was over before signal" in failure
+
+
+def test_a_signal_that_is_delivered_again_after_two_continuations_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rewrite(
+        monkeypatch,
+        "signal_seen",
+        "AND i.kind = 'signal'",
+        "AND i.kind = 'signal' AND i.run IN (r.uid, r.follows)",
+    )
+    assert heard_wrongly(caught(talking, 20))
+
+
+def test_a_signal_that_overtakes_one_of_a_callers_transaction_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rewrite(monkeypatch, "outbox_of_run", "target = :target", "target = :target AND 0")
+    assert heard_wrongly(caught(talking, 20))
+
+
+def test_signals_in_the_order_of_their_senders_clocks_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rewrite(monkeypatch, "oldest_outbox", "ORDER BY seq", "ORDER BY message DESC")
+    rewrite(monkeypatch, "outbox_of_run", "ORDER BY seq", "ORDER BY message DESC")
+    assert heard_wrongly(caught(talking, 20))
+
+
+def test_a_pause_that_does_not_reach_children_and_maps_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nobody(*_: Any) -> list[str]:
+        return []
+
+    monkeypatch.setattr("onward.store.runs.holding._lock_below", nobody)
+    kinds = family.name, batch.name, dispatch.name
+    failure = caught(lambda seed: quiet(seed, *kinds, pauses=1.0, slots=1), 60)
+    assert "began a step of" in failure

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from onward.testing.simulation.process import Process
 
 
+_FAILED = ("failed", "timed_out", "cancelled")
+
 WORLD = "world"
 """The process that stands for the machine: it may end the lease of a worker that died."""
 
@@ -240,10 +242,14 @@ def broken_families(view: View) -> Iterator[str]:
 
 
 def _redone(view: View, run: RunSeen) -> Iterator[str]:
-    """Yield what a retry has done again though it was finished."""
+    """Yield what a retry has done again though it was finished before anything failed."""
+    ended = [r.seq for r in view.records.values() if r.run == run.follows and r.state in _FAILED]
+    first_failure = min((seq for seq in ended if seq is not None), default=None)
     for (uid, identity, attempt), old in view.records.items():
         is_part = ":map " in identity  # in which items may have failed
         if uid == run.follows and old.state == "succeeded" and old.seq is not None and not is_part:
+            if first_failure is not None and old.seq > first_failure:
+                continue  # it may have come of the failure
             new = view.records.get((run.uid, identity, attempt))
             if new is not None and new.payload != old.payload:
                 yield f"{run.id} did {identity} again when it was retried"

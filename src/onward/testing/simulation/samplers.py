@@ -48,11 +48,11 @@ async def note(seen: str) -> str:
 
 
 @step(name="simulated break", retry=Retry(attempts=1))
-async def break_once(run_id: str) -> str:
+async def break_once(cause: str) -> str:
     """Fail until the cause is gone."""
     outside().begin()
     await outside().take_time(1.0)
-    if not outside().is_repaired(run_id):
+    if not outside().is_repaired(cause):
         raise ValueError("the cause is still there")
     return outside().token()
 
@@ -188,10 +188,11 @@ async def retried_sampler() -> list[str]:
 @workflow(name="simulated broken sampler")
 async def broken_sampler() -> list[str]:
     """Take samples beside a step that fails until the cause is gone, which it is at a retry."""
+    cause = current().id.removeprefix("fork of ")  # a fork is given what the run was given
     if current().attempt > 1:
-        outside().repair(current().id)
+        outside().repair(cause)
     shapes = await _some_shapes()
-    await asyncio.gather(_twice("beside"), break_once(current().id))
+    await asyncio.gather(_twice("beside"), break_once(cause))
     await note(sample())
     return ["sampled", shapes, str(current().attempt)]
 
