@@ -11,27 +11,28 @@ from onward.errors import Conflict
 from onward.store.runs.replacing import replace
 
 if TYPE_CHECKING:
-    from onward.store.rows import NewRun, RunEnd, RunRow, Started
+    from onward.store.rows import NewRun, Owner, RunEnd, RunRow, Started
     from onward.store.store import Store
 
 
-async def start_beside(store: Store, run: NewRun, on_conflict: str) -> Started | None:
+async def start_beside(store: Store, owner: Owner, run: NewRun, on_conflict: str) -> Started | None:
     """Start a run, or find the one that has the id; None: try again, its end is awaited.
 
     It never waits itself: whoever asks is a run, which may hold what the other one needs.
 
     Raises:
         Conflict: the id belongs to another run that may not stand for this one.
+        LeaseLost: the run for which it is started is not the owner's any more.
     """
-    started = await store.start(run)
+    started = await store.start(run, owner)
     if started.created or on_conflict != "replace":
         return check_started(run, started, on_conflict)
-    if not await ask_to_end(store, started.uid):
+    if not await ask_to_end(store, started.uid, owner):
         return None
-    return await _in_place_of(store, started.uid, run)
+    return await _in_place_of(store, owner, started.uid, run)
 
 
-async def start_child(store: Store, run: NewRun) -> Started | None:
+async def start_child(store: Store, owner: Owner, run: NewRun) -> Started | None:
     """Start a child under an id that must be free; None: try again, its end is awaited.
 
     The child of an earlier attempt of the same parent is no stranger: it is gone on with if it is
@@ -39,8 +40,9 @@ async def start_child(store: Store, run: NewRun) -> Started | None:
 
     Raises:
         Conflict: the id belongs to another run.
+        LeaseLost: the parent is not the owner's any more.
     """
-    started = await store.start(run)
+    started = await store.start(run, owner)
     if started.created:
         return started
     other = await store.run(started.uid)
@@ -50,7 +52,7 @@ async def start_child(store: Store, run: NewRun) -> Started | None:
         return check_started(run, started, "return")
     if other.state not in TERMINAL:
         return None  # it was told to end with its parent
-    return await _in_place_of(store, other.uid, run)
+    return await _in_place_of(store, owner, other.uid, run)
 
 
 async def end_of(store: Store, uid: str) -> RunEnd | None:
@@ -61,8 +63,8 @@ async def end_of(store: Store, uid: str) -> RunEnd | None:
     return end if end.state in TERMINAL else None
 
 
-async def _in_place_of(store: Store, old: str, run: NewRun) -> Started | None:
-    started = await replace(store, old, run)
+async def _in_place_of(store: Store, owner: Owner, old: str, run: NewRun) -> Started | None:
+    started = await replace(store, old, run, owner)
     return started if started.created else None
 
 

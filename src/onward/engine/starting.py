@@ -16,7 +16,9 @@ from onward.engine.sending import stirring
 from onward.errors import BadInput, Conflict
 from onward.store.hints import run_subject
 from onward.store.rows import Message, NewRun
+from onward.store.runs.owning import stop_or_cancel
 from onward.store.runs.replacing import replace
+from onward.store.runs.stopping import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.instant import Duration, Instant
     from onward.core.retry import Retry
-    from onward.store.rows import Started
+    from onward.store.rows import Owner, Started
     from onward.store.store import Store
 
 PRIORITY_MOST = 1_000_000
@@ -103,16 +105,16 @@ async def _end_of(store: Store, uid: str) -> None:
             is_over = (await store.run(uid)).state in TERMINAL
 
 
-async def ask_to_end(store: Store, uid: str) -> bool:
-    """Cancel a run that is to be replaced, and say whether it is over by now."""
-    stopped = await store.stop(
-        uid, state=RunState.CANCELLED, reason=Reason.REPLACED, unstarted_only=True, by_uid=True
-    )
-    if stopped.fate != "started":
-        return True
+async def ask_to_end(store: Store, uid: str, owner: Owner | None = None) -> bool:
+    """Cancel a run that is to be replaced, and say whether it is over by now.
+
+    Raises:
+        LeaseLost: an owner does this for a run that it does not have any more.
+    """
     kind = MessageKind.CANCEL
     cancel = Message(uid, "cancel", kind, Reason.REPLACED, stirs=stirring(kind), by_uid=1)
-    await store.send(cancel)
+    unbegun = Stop(RunState.CANCELLED, Reason.REPLACED, unstarted_only=True)
+    await stop_or_cancel(store, uid, unbegun, cancel, owner)
     return (await store.run(uid)).state in TERMINAL
 
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
+    from onward.errors import LeaseLost
     from onward.store.hints import Carrier, Exchange
-    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.rows import Claimed, Message, Sent, Start, Started
     from onward.store.within import Within
     from onward.store.writing.commit import Batch, Commit
 
@@ -166,8 +167,8 @@ class Database(Protocol):
         """Write a batch of owners' commits."""
         ...
 
-    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        """Start runs that are not there yet."""
+    async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
+        """Start runs that are not there yet; an owner that lost its run starts nothing."""
         ...
 
     async def send(self, messages: Sequence[Message]) -> Sequence[Sent | None]:

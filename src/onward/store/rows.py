@@ -48,6 +48,21 @@ class NewRun(NamedTuple):
     attributes: bytes | None = None
 
 
+class Owner(NamedTuple):
+    """A worker that has a run, under the fence of its claim."""
+
+    worker: str
+    run: str
+    fence: int
+
+
+class Start(NamedTuple):
+    """A start of a run: by a client, or for another run by the owner of that."""
+
+    run: NewRun
+    owner: Owner | None = None
+
+
 class NewRecord(NamedTuple):
     """A record of a run's history: opened, or closed with its outcome."""
 

@@ -7,16 +7,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from onward.core.lease import LEASE
-from onward.errors import StoreUnusable
+from onward.errors import LeaseLost, StoreUnusable
 from onward.store.address import SqliteAddress, parse
 from onward.store.clock import SystemChance, SystemClock, Uids, spawn_thread
 from onward.store.hints import queue_subject
-from onward.store.rows import Sent
+from onward.store.rows import Sent, Start
 from onward.store.runs.following import follow
 from onward.store.runs.holding import Paused, pause, resume
 from onward.store.runs.reads import Reads
 from onward.store.runs.stopping import Stop, Stopped, give_up, heard, overdue, stop
-from onward.store.runs.upkeep import disown, has_limit, keep_progress, parked, unpark
+from onward.store.runs.upkeep import (
+    disown,
+    has_limit,
+    keep_progress,
+    parked,
+    set_limit,
+    unpark,
+)
 from onward.store.sqlite.database import SqliteDatabase
 from onward.store.writing.fitness import (
     check_following,
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
     from onward.store.database import Database, Tx, Wanted
     from onward.store.hints import Ear
     from onward.store.redis import RedisCarrier
-    from onward.store.rows import Claimed, Message, Move, NewRun, Started
+    from onward.store.rows import Claimed, Message, Move, NewRun, Owner, Started
     from onward.store.runs.following import Followed, Following
     from onward.store.runs.serving import Server
     from onward.store.within import Within
@@ -68,8 +75,8 @@ class Store(Reads):
         self._redis = redis
         self._clock = clock
         self._uids = Uids(clock, chance)
-        self._starts: Lane[NewRun, Started] = Lane(
-            self._write_starts, name="onward starts", key=lambda run: run.id
+        self._starts: Lane[Start, Started | LeaseLost] = Lane(
+            self._write_starts, name="onward starts", key=lambda start: start.run.id
         )
         self._sends: Lane[Message, Sent] = Lane(
             self._write_messages, name="onward messages", key=lambda message: message.target
@@ -117,10 +124,21 @@ class Store(Reads):
         """Return a fresh id that sorts by time, after all that were made here before."""
         return self._uids.new()
 
-    async def start(self, run: NewRun) -> Started:
-        """Start a run, unless one of that id is there; the answer says which it is."""
+    async def start(self, run: NewRun, owner: Owner | None = None) -> Started:
+        """Start a run, unless one of that id is there; the answer says which it is.
+
+        Args:
+            run: The run.
+            owner: Who starts it for another run, and may do so only while it has that.
+
+        Raises:
+            LeaseLost: the other run is not the owner's any more; nothing was started.
+        """
         check_run(run)
-        return await self._starts.submit(run)
+        started = await self._starts.submit(Start(run, owner))
+        if isinstance(started, LeaseLost):
+            raise started
+        return started
 
     async def send(self, message: Message) -> Sent:
         """Put a message into a run's inbox; a message id that is there already does nothing."""
@@ -184,11 +202,15 @@ class Store(Reads):
         self.database.tell(subjects)
         return followed
 
-    async def set_limit(self, key: str, most: int) -> None:
-        """Let at most `most` runs of a flow key be running at a time."""
+    async def set_limit(self, key: str, most: int, owner: Owner | None = None) -> None:
+        """Let at most `most` runs of a flow key be running at a time.
+
+        Raises:
+            LeaseLost: an owner does this for a run that it does not have any more.
+        """
         check_key("the flow key", key)
         if not await self.read(lambda tx: has_limit(tx, key, most)):
-            await self.write(lambda tx: tx.fetch("set_limit", key=key, most=most))
+            await self.write(lambda tx: set_limit(tx, key, most, owner))
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -322,11 +344,11 @@ class Store(Reads):
         """Return an ear for hints on these subjects."""
         return self.database.exchange.ear(subjects)
 
-    async def _write_starts(self, runs: list[NewRun]) -> Sequence[Started]:
+    async def _write_starts(self, starts: list[Start]) -> Sequence[Started | LeaseLost]:
         failpoint("start.before")
-        answers = await self.database.start(runs)
+        answers = await self.database.start(starts)
         failpoint("start.after")
-        self.database.tell({queue_subject(run.queue) for run in runs})
+        self.database.tell({queue_subject(start.run.queue) for start in starts})
         return answers
 
     async def _write_messages(self, messages: list[Message]) -> Sequence[Sent | None]:

@@ -81,7 +81,7 @@ def test_a_row_gives_the_parameters_of_the_statement_that_writes_it(name: str) -
 def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be() -> None:
     assert STATEMENTS["move_run"].parameters[:8] == Move._fields[:8]
     assert Move._fields[8:] == ("result", "error", "culprit")
-    assert STATEMENTS["add_message"].parameters[2:6] == Message._fields[1:5]
+    assert STATEMENTS["add_message"].parameters[3:7] == Message._fields[1:5]
     assert STATEMENTS["insert_run_data"].parameters == (
         "uid", "input", "args_hash", "trace", "retry", "attributes", "namespace",
     )  # fmt: skip

@@ -8,6 +8,7 @@ from onward.codec import encode_error
 from onward.core.instant import SECOND
 from onward.core.replay import RecordState
 from onward.engine.payloads import pack
+from onward.errors import LeaseLost
 from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
 from onward.runtime.execution.guard import on_done
 from onward.runtime.execution.replies import is_away
@@ -65,7 +66,9 @@ class Kin:
     def _send(self, run: NewRun, call: RoutedStepCall) -> None:
         """Start the run of a step, once the limit that it is under holds."""
         limit, key = call.limit, run.flow_key
-        declared = None if limit is None or key is None else self._host.errands.limit(key, limit)
+        declared = None
+        if limit is not None and key is not None:
+            declared = self._host.errands.limit(self._execution, key, limit)
         if declared is None:
             self._wait_for(call, run.uid, (run,))
             return
@@ -100,7 +103,7 @@ class Kin:
 
     def _ask(self, run: NewRun, call: ChildCall | StartCall, on_conflict: str | None) -> None:
         self._execution.asking += 1
-        asked = self._host.errands.start(run, on_conflict)
+        asked = self._host.errands.start(self._execution, run, on_conflict)
         on_done(self._execution, asked, lambda done: self._answered(call, run, done))
 
     def _answered(
@@ -109,6 +112,9 @@ class Kin:
         self._execution.asking -= 1
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or self._execution.is_stopped:
+            return
+        if isinstance(error, LeaseLost):
+            self._execution.drop()
             return
         started = None if error is not None else done.result()
         if isinstance(call, ChildCall) and started is not None:
@@ -213,7 +219,7 @@ class Kin:
     def end(self, children: list[str], then: Callable[[], None]) -> None:
         """Tell children to stop, or those that follow them by now; only then go on."""
         self._execution.asking += 1
-        told = self._host.errands.dismiss(children)
+        told = self._host.errands.dismiss(self._execution, children)
         on_done(self._execution, told, lambda done: self._told(done, then))
 
     def _told(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:

@@ -206,7 +206,7 @@ class Ledger:
         interval = call.definition.interval
         if interval is not None and call.turn is None:
             self.busy += 1
-            turn = self._host.errands.turn(f"effect {call.name}", interval)
+            turn = self._host.errands.turn(self._execution, f"effect {call.name}", interval)
             on_done(self._execution, turn, lambda done: self._turn(call, done))
             return
         call.turn = None

@@ -47,7 +47,7 @@ class Chores:
         """Do what any worker may do for all, and see whether there are runs under a limit."""
         self._done = self._clock.monotonic()
         chores = await self._store.chores()
-        if chores.marks:
+        if chores.outbox:
             await self._store.sweep()
         if chores.overdue:
             await self._store.overdue()

@@ -16,8 +16,9 @@ from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound, Unavailable
 from onward.runtime.execution.endings import Overtaken
 from onward.runtime.reading import reading
+from onward.store.rows import Owner
 from onward.store.runs import ledger
-from onward.store.runs.ends import to_children
+from onward.store.runs.owning import dismiss
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -45,11 +46,18 @@ class Errands:
         self._context = copy_context()  # not that of the run which is asked for
         self._limits: dict[str, int] = {}
 
-    def start(self, run: NewRun, on_conflict: str | None) -> asyncio.Future[Started | None]:
+    def _owner(self, execution: Execution) -> Owner:
+        """Return who writes for a run, as long as the run is this worker's."""
+        return Owner(self._worker, execution.uid, execution.fence)
+
+    def start(
+        self, execution: Execution, run: NewRun, on_conflict: str | None
+    ) -> asyncio.Future[Started | None]:
         """Start a run under an id that may be taken; without `on_conflict` it must be free."""
+        owner = self._owner(execution)
         if on_conflict is None:
-            return self._go(_if_there(children.start_child(self._store, run)))
-        return self._go(_if_there(children.start_beside(self._store, run, on_conflict)))
+            return self._go(_if_there(children.start_child(self._store, owner, run)))
+        return self._go(_if_there(children.start_beside(self._store, owner, run, on_conflict)))
 
     def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
         """Return what came of a run, if it is over."""
@@ -62,22 +70,19 @@ class Errands:
     async def _is_over(self, uid: str) -> bool:
         return (await self._store.run(uid)).state in TERMINAL
 
-    def dismiss(self, children: list[str]) -> asyncio.Future[None]:
-        """Tell runs to stop, or those that follow them by now."""
-        return self._go(self._dismiss(children))
-
-    async def _dismiss(self, children: list[str]) -> None:
+    def dismiss(self, execution: Execution, children: list[str]) -> asyncio.Future[None]:
+        """Tell children of a run to stop, or the runs that follow them by now."""
         # Not with a commit: that would reach the very run, which may have gone on as another.
-        await asyncio.gather(*map(self._store.send, to_children(children)))
+        return self._go(dismiss(self._store, self._owner(execution), children))
 
-    def limit(self, key: str, most: int) -> asyncio.Future[None] | None:
+    def limit(self, execution: Execution, key: str, most: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""
         if self._limits.get(key) == most:
             return None
-        return self._go(self._limit(key, most))
+        return self._go(self._limit(self._owner(execution), key, most))
 
-    async def _limit(self, key: str, most: int) -> None:
-        await self._store.set_limit(key, most)
+    async def _limit(self, owner: Owner, key: str, most: int) -> None:
+        await self._store.set_limit(key, most, owner)
         self._limits[key] = most
 
     def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool | None] | None:
@@ -151,9 +156,9 @@ class Errands:
         """Read a row of the ledger."""
         return self._go(ledger.effect(self._store, key))
 
-    def turn(self, key: str, interval: Duration) -> asyncio.Future[Duration]:
+    def turn(self, execution: Execution, key: str, interval: Duration) -> asyncio.Future[Duration]:
         """Return how long to wait before something of a limited rate may be done."""
-        return self._go(ledger.take_turn(self._store, key, interval))
+        return self._go(ledger.take_turn(self._store, self._owner(execution), key, interval))
 
     def _go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, context=self._context)

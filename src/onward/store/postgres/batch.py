@@ -9,7 +9,7 @@ import asyncpg
 
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import TERMINAL, RunState
-from onward.errors import Unavailable
+from onward.errors import LeaseLost, Unavailable
 from onward.store.database import Written
 from onward.store.rows import (
     Claimed,
@@ -20,6 +20,7 @@ from onward.store.rows import (
     Move,
     NewRecord,
     NewRun,
+    Owner,
     Publish,
     Sent,
     Started,
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.store.database import RecordKey, Wanted
     from onward.store.postgres.transaction import PostgresTx
+    from onward.store.rows import Start
     from onward.store.runs.flow import Candidate
     from onward.store.writing.commit import Batch, Commit
 
 _TRIES = 5
 _NO_MOVE = (None,) * len(Move._fields)
+_NO_OWNER = (None,) * len(Owner._fields)
+_STARTED = (*NewRun._fields, *(f"owner_{field}" for field in Owner._fields))
 
 
 def _columns(
@@ -166,23 +170,26 @@ def _arrays(commits: list[Commit]) -> tuple[str, dict[str, tuple[Any, ...]]]:
     }
 
 
-async def start(tx: PostgresTx, runs: Sequence[NewRun]) -> list[Started]:
-    """Start runs that are not there yet."""
-    answers: dict[str, Started] = {}
-    asked = list(runs)
+async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:
+    """Start runs that are not there yet; an owner that lost its run starts nothing."""
+    answers: dict[str, Started | LeaseLost] = {}
+    asked = list(starts)
     for _ in range(_TRIES):
-        rows = await tx.fetch("start", **_columns("", NewRun._fields, asked))
-        by_uid = {run.uid: run for run in asked}
-        for uid, made, there, name, start_hash, state in rows:
-            if made:
+        given = [(*run, *(owner or _NO_OWNER)) for run, owner in asked]
+        rows = await tx.fetch("start", **_columns("", _STARTED, given))
+        by_uid = {run.uid: run for run, _ in asked}
+        for uid, lost, made, there, name, start_hash, state in rows:
+            if lost is not None:
+                answers[uid] = LeaseLost(lost)
+            elif made:
                 run = by_uid[uid]
                 answers[uid] = Started(uid, True, run.name, run.args_hash, made)  # noqa: FBT003
             elif there is not None:
                 answers[uid] = Started(there, there == uid, name, start_hash, state)
         # Neither made nor seen: another start of that id came in between, and is there now.
-        asked = [run for run in asked if run.uid not in answers]
+        asked = [each for each in asked if each.run.uid not in answers]
         if not asked:
-            return [answers[run.uid] for run in runs]
+            return [answers[run.uid] for run, _ in starts]
     raise Unavailable(tx.where, "keeps changing under a batch of starts")
 
 

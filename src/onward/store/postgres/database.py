@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
+    from onward.errors import LeaseLost
     from onward.store.address import PostgresAddress
     from onward.store.database import Tx, Wanted, Written
     from onward.store.hints import Carrier
-    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.rows import Claimed, Message, Sent, Start, Started
     from onward.store.writing.commit import Batch
 
 T = TypeVar("T")
@@ -118,9 +119,9 @@ class PostgresDatabase:
         """Write a batch of owners' commits."""
         return await self._single(lambda tx: batch.write(tx, worker, writes), splits=True)
 
-    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        """Start runs that are not there yet."""
-        return await self._single(lambda tx: batch.start(tx, runs), splits=True)
+    async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
+        """Start runs that are not there yet; an owner that lost its run starts nothing."""
+        return await self._single(lambda tx: batch.start(tx, starts), splits=True)
 
     async def send(self, messages: Sequence[Message]) -> Sequence[Sent | None]:
         """Put messages into the inboxes of runs, after what callers sent to the same runs."""

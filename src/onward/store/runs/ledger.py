@@ -9,11 +9,13 @@ from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import EffectRow, Message
 from onward.store.runs.messages import stirring
+from onward.store.runs.owning import check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
+    from onward.store.rows import Owner
     from onward.store.store import Store
 
 
@@ -97,10 +99,19 @@ async def judge(
     return None if found is None else await effect(store, key)
 
 
-async def take_turn(store: Store, key: str, interval: Duration) -> Duration:
-    """Return how long to wait before something of a limited rate may be done."""
-    rows = await store.write(lambda tx: tx.fetch("take_turn", key=key, interval=interval))
-    return max(0, int(rows[0][0]))
+async def take_turn(store: Store, owner: Owner, key: str, interval: Duration) -> Duration:
+    """Return how long to wait before something of a limited rate may be done for a run.
+
+    Raises:
+        LeaseLost: the run is not the owner's any more.
+    """
+
+    async def work(tx: Tx) -> int:
+        await check_owner(tx, owner)
+        rows = await tx.fetch("take_turn", key=key, interval=interval)
+        return int(rows[0][0])
+
+    return max(0, await store.write(work))
 
 
 if TYPE_CHECKING:

@@ -7,19 +7,29 @@ from typing import TYPE_CHECKING
 from onward.core.chain import Link
 from onward.store.hints import queue_subject
 from onward.store.rows import Started
+from onward.store.runs.owning import check_owner
 from onward.store.writing.fitness import check_run
 
 if TYPE_CHECKING:
     from onward.store.database import Tx
-    from onward.store.rows import NewRun
+    from onward.store.rows import NewRun, Owner
     from onward.store.store import Store
 
 
-async def replace(store: Store, old: str, run: NewRun) -> Started:
-    """Start `run` in the place of the run `old`, unless another has taken that place."""
+async def replace(store: Store, old: str, run: NewRun, owner: Owner | None = None) -> Started:
+    """Start `run` in the place of the run `old`, unless another has taken that place.
+
+    Raises:
+        LeaseLost: an owner does this for a run that it does not have any more.
+    """
     follower = run._replace(follows=old, link=Link.REPLACE)
     check_run(follower)
-    started = await store.write(lambda tx: _replace(tx, old, follower))
+
+    async def work(tx: Tx) -> Started:
+        await check_owner(tx, owner, [old])
+        return await _replace(tx, old, follower)
+
+    started = await store.write(work)
     store.database.tell([queue_subject(run.queue)])
     return started
 

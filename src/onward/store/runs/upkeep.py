@@ -5,23 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.store.hints import queue_subject, run_subject
+from onward.store.runs.owning import check_owner
 from onward.store.runs.serving import Kind, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from onward.store.database import Tx
+    from onward.store.rows import Owner
     from onward.store.runs.serving import Server
 
 
 class Chores(NamedTuple):
     """What there is to do beside claiming runs.
 
-    `marks`: callers wrote messages in transactions of their own, to be swept. `limited`: there are
+    `outbox`: callers wrote messages in transactions of their own, to be swept. `limited`: there are
     runs with a flow key that could be claimed. `overdue`: a deadline has passed.
     """
 
-    marks: bool
+    outbox: bool
     limited: bool
     overdue: bool
 
@@ -79,6 +81,16 @@ async def keep_progress(tx: Tx, worker: str, uid: str, fence: int, value: bytes)
         return False
     given = {"uid": uid, "worker": worker, "fence": fence, "value": value}
     return bool(await tx.fetch("keep_progress", **given))
+
+
+async def set_limit(tx: Tx, key: str, most: int, owner: Owner | None = None) -> None:
+    """Let at most `most` runs of a flow key be running at a time.
+
+    Raises:
+        LeaseLost: an owner does this for a run that it does not have any more.
+    """
+    await check_owner(tx, owner)
+    await tx.fetch("set_limit", key=key, most=most)
 
 
 async def has_limit(tx: Tx, key: str, most: int) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import RunState
+from onward.errors import LeaseLost
 from onward.store.database import Written
 from onward.store.rows import Claimed, Message, Sent, Started
 from onward.store.sqlite import flow
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.store.database import Wanted
-    from onward.store.rows import NewRun, Publish
+    from onward.store.rows import NewRun, Owner, Publish, Start
     from onward.store.sqlite.transaction import SqliteTx
     from onward.store.writing.commit import Attachments, Batch, Commit
 
@@ -133,14 +134,27 @@ def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
     return [row[0] for row in spread]
 
 
-async def start(tx: SqliteTx, runs: Sequence[NewRun]) -> list[Started]:
-    """Start runs that are not there yet."""
-    answers = []
-    for run in runs:
-        _insert_run(tx, run)
-        [found] = tx.rows("started_run", uid=run.uid, id=run.id)
-        answers.append(Started(found[0], found[0] == run.uid, *found[1:4]))
-    return answers
+async def start(tx: SqliteTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:
+    """Start runs that are not there yet; an owner that lost its run starts nothing."""
+    return [
+        _start(tx, run) if owner is None or _has(tx, owner) else LeaseLost(owner.run)
+        for run, owner in starts
+    ]
+
+
+def _has(tx: SqliteTx, owner: Owner) -> bool:
+    """Say whether a worker still has a run."""
+    leased = bool(tx.rows("lease_here", worker=owner.worker))
+    row = None
+    for _, state, fence, inbox, _ in tx.rows("runs_seen", uids=tx.texts([owner.run])):
+        row = Row(RunState(state), fence, inbox)
+    return fate(row, Write(owner.fence), leased=leased) is Fate.DONE
+
+
+def _start(tx: SqliteTx, run: NewRun) -> Started:
+    _insert_run(tx, run)
+    [found] = tx.rows("started_run", uid=run.uid, id=run.id)
+    return Started(found[0], found[0] == run.uid, *found[1:4])
 
 
 def _insert_run(tx: SqliteTx, run: NewRun) -> bool:

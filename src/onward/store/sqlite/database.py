@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
+    from onward.errors import LeaseLost
     from onward.store.address import SqliteAddress
     from onward.store.database import Tx, Wanted, Written
     from onward.store.hints import Carrier, Exchange
-    from onward.store.rows import Claimed, Message, NewRun, Sent, Started
+    from onward.store.rows import Claimed, Message, Sent, Start, Started
     from onward.store.sqlite.threads import Worker
     from onward.store.sqlite.transaction import SqliteTx
     from onward.store.writing.commit import Batch
@@ -122,9 +123,9 @@ class SqliteDatabase:
         """Write a batch of owners' commits."""
         return await self._do(lambda tx: batch.write(tx, worker, writes))
 
-    async def start(self, runs: Sequence[NewRun]) -> Sequence[Started]:
-        """Start runs that are not there yet."""
-        return await self._do(lambda tx: batch.start(tx, runs))
+    async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
+        """Start runs that are not there yet; an owner that lost its run starts nothing."""
+        return await self._do(lambda tx: batch.start(tx, starts))
 
     async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
         """Put messages into the inboxes of runs, after what callers sent to the same runs."""

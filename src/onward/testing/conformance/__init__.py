@@ -45,6 +45,7 @@ SUBJECTS = (
     "following",
     "copying",
     "superseding",
+    "owning",
     "limits",
     "versions",
     "effects",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onward.store.rows import NewRun
     from onward.testing.conformance.world import World
 
-NOTHING = Chores(marks=False, limited=False, overdue=False)
+NOTHING = Chores(outbox=False, limited=False, overdue=False)
 
 
 def due_in_a_minute(id: str) -> NewRun:  # noqa: A002 - it is the user's word

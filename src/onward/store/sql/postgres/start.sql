@@ -2,8 +2,11 @@
 -- Many starts in one trip. A run that is there already is left alone; the answer tells both: see
 -- `started_run`.
 -- A run that appeared between the snapshot and the insert is in neither: the caller asks again.
--- Nothing here waits for anybody but a stranger who started a run of the same id in a transaction
+-- Nothing here waits long for anybody but a stranger who started a run of the same id in a transaction
 -- that is still open, and that may take long: whoever meets one is told soon.
+--
+-- An owner starts runs for a run that it has. Its lease and that run are held, so that whoever takes
+-- the run from it, or ends it, sees either what was started, or that nothing will be.
 WITH patience AS MATERIALIZED (
     SELECT set_config('lock_timeout', '100', true)
 ), given AS (
@@ -13,17 +16,30 @@ WITH patience AS MATERIALIZED (
         :tags::text[], :delay_in::bigint[], :due::bigint[], :deadline::bigint[],
         :deadline_in::bigint[], :parent::text[], :parent_identity::text[], :root::text[],
         :tied::bigint[], :follows::text[], :link::text[], :attempt::bigint[], :origin::text[],
-        :handler::text[], :trace::text[], :retry::text[], :attributes::bytea[])
+        :handler::text[], :trace::text[], :retry::text[], :attributes::bytea[],
+        :owner_worker::text[], :owner_run::text[], :owner_fence::bigint[])
     AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
           due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
-          origin, handler, trace, retry, attributes)
+          origin, handler, trace, retry, attributes, owner_worker, owner_run, owner_fence)
+), lease AS MATERIALIZED (
+    SELECT l.worker FROM (
+        SELECT DISTINCT owner_worker AS worker FROM given WHERE owner_worker IS NOT NULL
+        ORDER BY worker) k, LATERAL (
+        SELECT worker FROM onward_lease
+        WHERE namespace = :namespace::text AND worker = k.worker LIMIT 1 FOR KEY SHARE) l
 ), parent AS MATERIALIZED (
-    -- Locked, so that whoever pauses it sees this child, or this sees that it is paused.
-    SELECT r.uid, r.held_by FROM (
-        SELECT DISTINCT parent AS uid FROM given WHERE parent IS NOT NULL AND tied = 1
-        ORDER BY parent) k, LATERAL (
-        SELECT uid, held_by FROM onward_run
+    -- Locked, so that whoever takes, ends or pauses it sees this child, or this sees that.
+    SELECT r.* FROM (
+        SELECT owner_run AS uid FROM given WHERE owner_run IS NOT NULL
+        UNION SELECT parent FROM given WHERE parent IS NOT NULL AND tied = 1
+        ORDER BY uid) k, LATERAL (
+        SELECT uid, state, fence, held_by FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR SHARE) r
+), lost AS (
+    SELECT g.uid FROM given g
+    LEFT JOIN lease l ON l.worker = g.owner_worker LEFT JOIN parent p ON p.uid = g.owner_run
+    WHERE g.owner_run IS NOT NULL AND NOT coalesce(
+        l.worker IS NOT NULL AND p.state = 'running' AND p.fence = g.owner_fence, false)
 ), made AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
@@ -38,6 +54,7 @@ WITH patience AS MATERIALIZED (
            CASE WHEN p.held_by <> '' THEN 'operator' END, coalesce(p.held_by, ''),
            coalesce(due, :now) + delay_in, :now, :now
     FROM given g LEFT JOIN parent p ON p.uid = g.parent AND g.tied = 1
+    WHERE g.uid NOT IN (SELECT uid FROM lost)
     ORDER BY id
     ON CONFLICT DO NOTHING
     RETURNING uid, state
@@ -46,8 +63,10 @@ WITH patience AS MATERIALIZED (
     SELECT :namespace::text, g.uid, g.input, g.args_hash, g.trace, g.retry, g.attributes
     FROM given g JOIN made m ON m.uid = g.uid
 )
-SELECT g.uid, m.state, r.uid, r.name, d.start_hash, r.state
+SELECT g.uid, CASE WHEN n.uid IS NOT NULL THEN g.owner_run END, m.state, r.uid, r.name,
+       d.start_hash, r.state
 FROM given g
+LEFT JOIN lost n ON n.uid = g.uid
 LEFT JOIN made m ON m.uid = g.uid
 LEFT JOIN LATERAL (
     SELECT * FROM (

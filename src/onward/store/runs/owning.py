@@ -1,0 +1,74 @@
+"""Writes that a worker makes for a run, but not in a commit of that run.
+
+They are fenced as commits are: their transaction holds the worker's lease and the row of the run,
+and the run must still be running under the worker's fence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.lease import Fate, Row, Write, fate
+from onward.core.run import RunState
+from onward.errors import LeaseLost
+from onward.store.rows import RunRow
+from onward.store.runs.ends import to_children
+from onward.store.runs.stopping import heard, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onward.store.database import Tx
+    from onward.store.rows import Message, Owner
+    from onward.store.runs.stopping import Stop
+    from onward.store.store import Store
+
+
+async def check_owner(tx: Tx, owner: Owner | None, others: Iterable[str] = ()) -> None:
+    """Hold a run, together with others, for its owner until the transaction ends.
+
+    Raises:
+        LeaseLost: the run is not the owner's any more.
+    """
+    if owner is None:
+        return
+    leased = await tx.leased(owner.worker)
+    await tx.lock([owner.run, *others])
+    rows = await tx.fetch("run_by_uid", uid=owner.run)
+    run = RunRow._make(rows[0]) if rows else None
+    row = None if run is None else Row(RunState(run.state), run.fence, run.inbox)
+    if fate(row, Write(owner.fence), leased=leased) is not Fate.DONE:
+        raise LeaseLost(owner.run)
+
+
+async def dismiss(store: Store, owner: Owner, children: Sequence[str]) -> None:
+    """Tell children of a run to stop, or the runs that follow them by now.
+
+    Raises:
+        LeaseLost: the run is not the owner's any more.
+    """
+
+    async def work(tx: Tx) -> set[str]:
+        await check_owner(tx, owner, children)
+        return heard(await tx.send(to_children(children)))
+
+    store.database.tell(await store.write(work))
+
+
+async def stop_or_cancel(
+    store: Store, uid: str, unbegun: Stop, cancel: Message, owner: Owner | None = None
+) -> None:
+    """End a run that was never claimed, or ask one to stop that was.
+
+    Raises:
+        LeaseLost: an owner does this for a run that it does not have any more.
+    """
+
+    async def work(tx: Tx) -> set[str]:
+        await check_owner(tx, owner, [uid])
+        stopped, subjects = await stop(tx, uid, unbegun, by_uid=True)
+        if stopped.fate == "started":
+            subjects |= heard(await tx.send([cancel]))
+        return subjects
+
+    store.database.tell(await store.write(work))
