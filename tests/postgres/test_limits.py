@@ -2,6 +2,7 @@
 
 import asyncio
 
+from onward.core.run import rooms_beside
 from onward.store import Commit, Store, open_store
 from onward.store.database import Wanted
 from onward.store.invariants import check
@@ -88,7 +89,7 @@ async def test_a_claim_that_met_the_limit_late_counts_what_was_claimed_before(
         await late.begin()
         rows = await late.tx.fetch(
             "flow_candidates", keys=[key], mosts=[most], queues=["default"], names=["hello"],
-            tags=[], version=None, limit=10, suspects=1,
+            tags=[], version=None, limit=10, suspect_at=2,
         )  # fmt: skip
         await late.roll_back()
         assert rows == []
@@ -162,7 +163,8 @@ async def test_a_crowd_that_claims_once_takes_exactly_what_there_is_room_for(
             assert len(await one.claim(limited(heir))) == 3
             await one.drop_lease(heir)
             await one.take_lease("last", LONG)
-            for run in await one.claim(limited("last")):
+            all_of_them = wanted("last", limited=True, suspects=rooms_beside((), 3))
+            for run in await one.claim(all_of_them):
                 end = Commit(run.uid, run.fence, move=Move("succeeded"))
                 await one.writer("last").commit(end)
             await one.set_limit(key, 0)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from onward.core.run import ONE, Rooms
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
@@ -46,7 +48,8 @@ class Wanted:
     limit: int
     version: str | None = None
     tags: tuple[str, ...] = ()
-    suspects: int = 1
+    suspects: Rooms = ONE
+    """How many runs with which number of crashes; see `onward.core.run.suspects`."""
     limited: bool = False
     """Take runs that have a flow key too, as far as its limit allows."""
 

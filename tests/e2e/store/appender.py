@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.core.run import rooms_beside
 from onward.store import Commit, Store, Wanted, open_store
 from onward.store.rows import Move
 from tests.e2e.store.notes import Notes
@@ -46,7 +47,9 @@ async def main(url: str, file: str, queue: str) -> None:
     with Notes(Path(file)) as notes:
         async with open_store(url) as store, asyncio.TaskGroup() as tasks:
             await store.take_lease(worker, 3600 * SECOND)
-            wanted = Wanted(worker, (queue,), ("hello",), RUNS_EACH, suspects=RUNS_EACH)
+            wanted = Wanted(
+                worker, (queue,), ("hello",), RUNS_EACH, suspects=rooms_beside((), RUNS_EACH)
+            )
             found = 0
             while found < RUNS_EACH:
                 for run in await store.claim(wanted):

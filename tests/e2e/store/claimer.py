@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.core.run import rooms_beside
 from onward.store import Commit, Store, Wanted, open_store
 from onward.store.rows import Move
 from tests.e2e.store.notes import Notes
@@ -48,7 +49,9 @@ class Claimer:
         """Claim until so many runs are over."""
         await self._store.take_lease(self.worker, 3600 * SECOND)
         while True:
-            wanted = Wanted(self.worker, ("default",), ("hello",), BATCH, suspects=BATCH)
+            wanted = Wanted(
+                self.worker, ("default",), ("hello",), BATCH, suspects=rooms_beside((), BATCH)
+            )
             runs = await self._store.claim(wanted)
             for run in runs:
                 self._note("claim", run)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.core.run import rooms_beside
 from onward.store import Commit, Store, open_store
 from onward.store.rows import Move
 from tests.e2e.store.notes import Notes
@@ -42,7 +43,7 @@ async def _work(store: Store, worker: str, notes: Notes) -> None:
     notes.add("leased")
     writer = store.writer(worker)
     while set(await store.counts()) != {"succeeded"}:
-        for run in await store.claim(wanted(worker, suspects=9)):
+        for run in await store.claim(wanted(worker, suspects=rooms_beside((), 9))):
             notes.add("claimed", run.uid)
             record = Commit(run.uid, run.fence, (a_record(run.uid),))
             assert (await writer.commit(record)).fate is Fate.DONE

@@ -5,8 +5,6 @@ takes a running run away raises its fence, so that the owner's next write finds 
 """
 
 from onward.core.run.machine import (
-    CRASHES_MOST,
-    SUSPECT_AT,
     CancelAsked,
     CancelForced,
     Claimed,
@@ -26,7 +24,6 @@ from onward.core.run.machine import (
     Woken,
     advance,
     born,
-    suspect,
 )
 from onward.core.run.state import (
     CANCELS,
@@ -39,16 +36,28 @@ from onward.core.run.state import (
     RunKind,
     RunState,
 )
+from onward.core.run.suspects import (
+    CRASHES_MOST,
+    ONE,
+    SUSPECT_AT,
+    TOGETHER,
+    Rooms,
+    rooms_after,
+    rooms_beside,
+    suspect,
+)
 
 __all__ = [
     "CANCELS",
     "CRASHES_MOST",
     "FAILURES",
+    "ONE",
     "OPEN",
     "PAUSES",
     "REASONS",
     "SUSPECT_AT",
     "TERMINAL",
+    "TOGETHER",
     "CancelAsked",
     "CancelForced",
     "Claimed",
@@ -63,6 +72,7 @@ __all__ = [
     "Recorded",
     "Released",
     "Returned",
+    "Rooms",
     "Run",
     "RunKind",
     "RunState",
@@ -71,5 +81,7 @@ __all__ = [
     "Woken",
     "advance",
     "born",
+    "rooms_after",
+    "rooms_beside",
     "suspect",
 ]

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.run.state import CANCELS, FAILURES, PAUSES, TERMINAL, Reason, RunState
+from onward.core.run.suspects import CRASHES_MOST
 from onward.core.value import Value, changed
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
-
-SUSPECT_AT = 2
-CRASHES_MOST = 5
 
 
 class Run(Value):
@@ -134,11 +132,6 @@ def born(*, now: Instant, at: Instant | None = None) -> Run:
     if at is None or at <= now:
         return Run(RunState.READY, due=now)
     return Run(RunState.WAITING, due=at)
-
-
-def suspect(crashes: int) -> bool:
-    """Return whether a run may have taken its workers down: a worker holds one such at a time."""
-    return crashes >= SUSPECT_AT
 
 
 def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:

@@ -17,7 +17,7 @@ from onward.core.replay import (
     RecordState,
     Replay,
 )
-from onward.core.run import Reason, RunState, suspect
+from onward.core.run import Reason, RunState
 from onward.engine.payloads import unpack
 from onward.errors import Undecodable
 from onward.runtime.body.body import Body
@@ -194,9 +194,9 @@ class Execution:
         self.pump()
 
     @property
-    def is_suspect(self) -> bool:
-        """Say whether workers vanished with this run, and it has not got on since."""
-        return suspect(self.journal.crashes)
+    def crashes(self) -> int:
+        """How many workers vanished with the run since it last wrote anything."""
+        return self.journal.crashes
 
     @property
     def is_idle(self) -> bool:

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onward.core.run import rooms_beside
 from onward.errors import LeaseLost, OnwardError, Unavailable
 from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
@@ -311,8 +312,7 @@ class Worker:
                 min(free, CLAIM_MOST),
                 self._options.version,
                 self._options.tags,
-                # Two at a time, and nobody could tell which of them took the worker down.
-                suspects=0 if any(run.is_suspect for run in self.running.values()) else 1,
+                suspects=rooms_beside((run.crashes for run in self.running.values()), free),
                 limited=self._chores.limited,
             )
         )

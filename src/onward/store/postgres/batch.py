@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import asyncpg
 
 from onward.core.lease import Fate, Row, Write, fate
-from onward.core.run import TERMINAL, RunState
+from onward.core.run import CRASHES_MOST, SUSPECT_AT, TERMINAL, RunState, rooms_after
 from onward.errors import LeaseLost, Unavailable
 from onward.store.database import Written
 from onward.store.rows import (
@@ -281,7 +281,7 @@ async def _sweep(tx: PostgresTx, rows: Sequence[Sequence[Any]]) -> list[Sent]:
 
 async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) -> list[Claimed]:
     """Make runs the worker's own; those of `flow` this transaction has locked already."""
-    suspects = sum(run.is_suspect for run in flow)
+    suspects = rooms_after(wanted.suspects, (run.crashes for run in flow))
     rows = await tx.fetch(
         "claim",
         worker=wanted.worker,
@@ -290,7 +290,10 @@ async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) 
         tags=wanted.tags,
         version=wanted.version,
         limit=wanted.limit,
-        suspects=max(0, wanted.suspects - suspects),
+        suspect_at=SUSPECT_AT,
+        crashes_most=CRASHES_MOST,
+        crashes=[crashes for crashes, _ in suspects],
+        rooms=[room for _, room in suspects],
         flow_uid=[run.uid for run in flow],
         flow_priority=[run.priority for run in flow],
         flow_due=[run.due for run in flow],

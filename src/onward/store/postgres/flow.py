@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.store.runs.flow import RIPEN_MOST, Candidate, pick
+from onward.core.run import SUSPECT_AT, suspect
+from onward.store.runs.flow import RIPEN_MOST, Candidate, pick, pick_suspects
 
 if TYPE_CHECKING:
     from onward.store.database import Wanted
@@ -29,7 +30,11 @@ async def choose(tx: PostgresTx, wanted: Wanted) -> list[Candidate]:
         tags=wanted.tags,
         version=wanted.version,
         limit=wanted.limit,
-        suspects=wanted.suspects,
+        suspect_at=SUSPECT_AT,
     )
     rooms = {row[3]: row[5] for row in rows}
-    return pick((Candidate._make(row[:5]) for row in rows), rooms, wanted.limit)
+    found = [Candidate._make(row[:5]) for row in rows]
+    suspects = [run for run in found if suspect(run.crashes)]
+    others = [run for run in found if not suspect(run.crashes)]
+    taken = pick_suspects(suspects, rooms, wanted.suspects)
+    return pick([*others, *taken], rooms, wanted.limit)

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.core.run import CRASHES_MOST
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onward.core.instant import Instant
+    from onward.core.run import Rooms
 
 RIPEN_MOST = 500
 """How many runs are made ready at a time that have a flow key and are due."""
@@ -26,7 +29,19 @@ class Candidate(NamedTuple):
     priority: int
     due: Instant
     key: str
-    is_suspect: bool = False
+    crashes: int = 0
+
+
+def pick_suspects(
+    candidates: Sequence[Candidate], rooms: Mapping[str, int], suspects: Rooms
+) -> list[Candidate]:
+    """Return the suspects to claim: some of the first number of crashes that has any."""
+    for crashes, room in suspects:
+        these = [run for run in candidates if min(run.crashes, CRASHES_MOST) == crashes]
+        taken = pick(these, rooms, room)
+        if taken:
+            return taken
+    return []
 
 
 def pick(candidates: Iterable[Candidate], rooms: Mapping[str, int], limit: int) -> list[Candidate]:

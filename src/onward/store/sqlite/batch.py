@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate, Row, Write, fate
-from onward.core.run import RunState
+from onward.core.run import CRASHES_MOST, SUSPECT_AT, RunState, rooms_after
 from onward.errors import LeaseLost
 from onward.store.database import Written
 from onward.store.rows import Claimed, Message, Sent, Started
@@ -259,13 +259,19 @@ def _choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
         "tags": tx.texts(wanted.tags),
         "version": wanted.version,
         "limit": wanted.limit,
-        "suspects": max(0, wanted.suspects - sum(run.is_suspect for run in flowing)),
+        "suspect_at": SUSPECT_AT,
+        "crashes_most": CRASHES_MOST,
     }
     found: list[Any] = [
         row for queue in wanted.queues for row in tx.rows("ready_candidates", queue=queue, **given)
     ]
     found += flowing
-    for name in ("due_candidates", "orphan_candidates", "suspect_candidates"):
+    for name in ("due_candidates", "orphan_candidates"):
         found += tx.rows(name, **given)
+    for crashes, room in rooms_after(wanted.suspects, (run.crashes for run in flowing)):
+        suspects = tx.rows("suspect_candidates", crashes=crashes, room=room, **given)
+        if suspects:
+            found += suspects
+            break
     found.sort(key=lambda row: (-row[1], row[2]))
     return [row[0] for row in found[: wanted.limit]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.store.runs.flow import RIPEN_MOST, Candidate, pick
+from onward.core.run import SUSPECT_AT
+from onward.store.runs.flow import RIPEN_MOST, Candidate, pick, pick_suspects
 
 if TYPE_CHECKING:
     from onward.store.database import Wanted
@@ -19,6 +20,7 @@ def choose(tx: SqliteTx, wanted: Wanted) -> list[Candidate]:
         "names": tx.texts(wanted.names),
         "tags": tx.texts(wanted.tags),
         "version": wanted.version,
+        "suspect_at": SUSPECT_AT,
     }
     keys = [
         (queue, *row) for queue in wanted.queues for row in tx.rows("keys_of_queue", queue=queue)
@@ -30,8 +32,8 @@ def choose(tx: SqliteTx, wanted: Wanted) -> list[Candidate]:
         if room > 0:
             rows = tx.rows("candidates_of_key", queue=queue, key=key, room=room, **given)
             found += [Candidate(uid, priority, due, key) for uid, priority, due in rows]
-    suspects = [Candidate._make((*row, True)) for row in tx.rows("flow_suspects", **given)]
-    found += pick(suspects, rooms, wanted.suspects)
+    suspects = [Candidate._make(row) for row in tx.rows("flow_suspects", **given)]
+    found += pick_suspects(suspects, rooms, wanted.suspects)
     return pick(found, rooms, wanted.limit)
 
 

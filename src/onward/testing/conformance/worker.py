@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onward.core.run import CRASHES_MOST, TOGETHER
 from onward.store import Commit, Wanted
 from onward.store.writing.commit import NOTHING_ATTACHED
 from onward.testing.conformance.samples import NAME, QUEUE, a_run
@@ -34,8 +35,9 @@ class Worker:
         limited: bool = False,
     ) -> list[Claimed]:
         """Claim what there is of the suite's usual runs, or of others."""
+        rooms = tuple((crashes, suspects) for crashes in (CRASHES_MOST, *TOGETHER))
         return await self.store.claim(
-            Wanted(self.name, queues, names, limit, version, tags, suspects, limited)
+            Wanted(self.name, queues, names, limit, version, tags, rooms, limited)
         )
 
     async def adopt(self, limit: int = 10, *, suspects: int = 1) -> list[Claimed]:

@@ -94,7 +94,7 @@ CREATE INDEX onward_run_waiting ON onward_run (namespace, due) WHERE state = 'wa
 CREATE INDEX onward_run_running ON onward_run (namespace, worker) WHERE state = 'running';
 CREATE INDEX onward_run_paused ON onward_run (namespace, reason) WHERE state = 'paused';
 CREATE INDEX onward_run_suspect ON onward_run (namespace, uid)
-    WHERE crashes >= 2 AND state IN ('ready', 'running', 'waiting');
+    WHERE crashes > 0 AND state IN ('ready', 'running', 'waiting');
 CREATE INDEX onward_run_parent ON onward_run (namespace, parent) WHERE parent IS NOT NULL;
 CREATE INDEX onward_run_follows ON onward_run (namespace, follows) WHERE follows IS NOT NULL;
 CREATE INDEX onward_run_deadline ON onward_run (namespace, deadline)

@@ -2,9 +2,9 @@
 -- One trip: take leases that ran out away from their workers, pick what may be claimed by short
 -- index scans, and make it this worker's. The runs of a worker that vanished just now are seen by
 -- the next claim, for all parts of a statement see one snapshot. Without a lease of its own a
--- worker claims nothing, and whoever claims lives. Suspects are handed out apart, few at a time. Runs
--- with a flow key are chosen beforehand (flow.sql), unless they are running already: adopting one
--- does not make them more.
+-- worker claims nothing, and whoever claims lives. Suspects are handed out apart, few at a time, and
+-- in one claim only those with the same number of crashes. Runs with a flow key are chosen beforehand
+-- (flow.sql), unless they are running already: adopting one does not make them more.
 --
 -- Who vanished is settled before a run is locked, and a run is locked by the name of its worker: a
 -- lock is taken on the newest version of a row, and a NOT EXISTS would not be asked again for it, so
@@ -21,7 +21,7 @@ WITH RECURSIVE gone AS (
     SELECT r.uid, r.priority, r.due FROM unnest(:queues::text[]) q (queue), LATERAL (
         SELECT uid, priority, due FROM onward_run
         WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = q.queue
-          AND crashes < 2
+          AND crashes < :suspect_at::bigint
           AND name = ANY(:names::text[]) AND (version IS NULL OR version = :version::text)
           AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
         ORDER BY priority DESC, due LIMIT :limit::bigint
@@ -29,7 +29,8 @@ WITH RECURSIVE gone AS (
 ), due AS (
     SELECT uid, priority, due FROM onward_run
     WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
-      AND crashes < 2 AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+      AND crashes < :suspect_at::bigint
+      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
       AND (version IS NULL OR version = :version::text)
       AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
     ORDER BY due LIMIT :limit::bigint
@@ -50,22 +51,31 @@ WITH RECURSIVE gone AS (
 ), orphan AS (
     SELECT r.uid, r.priority, 0 AS due FROM vanished v, LATERAL (
         SELECT uid, priority FROM onward_run
-        WHERE namespace = :namespace AND state = 'running' AND worker = v.worker AND crashes < 2
+        WHERE namespace = :namespace AND state = 'running' AND worker = v.worker
+          AND crashes + 1 < :suspect_at::bigint
           AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
           AND (version IS NULL OR version = :version::text)
           AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
         LIMIT :limit::bigint
         FOR UPDATE SKIP LOCKED) r
+), suspects AS (
+    -- Those that will have so many crashes once they are claimed.
+    SELECT s.uid, s.priority, l.place
+    FROM unnest(:crashes::bigint[], :rooms::bigint[]) WITH ORDINALITY l (crashes, room, place),
+    LATERAL (
+        SELECT uid, priority FROM onward_run
+        WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
+          AND least(crashes + (state = 'running')::int, :crashes_most::bigint) = l.crashes
+          AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
+               OR state = 'running' AND worker = ANY (ARRAY(SELECT worker FROM vanished)))
+          AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
+          AND (version IS NULL OR version = :version::text)
+          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+        LIMIT l.room
+        FOR UPDATE SKIP LOCKED) s
 ), suspect AS (
-    SELECT uid, priority, 0 AS due FROM onward_run
-    WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
-      AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
-           OR state = 'running' AND worker = ANY (ARRAY(SELECT worker FROM vanished)))
-      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
-      AND (version IS NULL OR version = :version::text)
-      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
-    LIMIT :suspects::bigint
-    FOR UPDATE SKIP LOCKED
+    SELECT uid, priority, 0 AS due FROM suspects
+    WHERE place = (SELECT min(place) FROM suspects)
 ), flow AS (
     SELECT uid, priority, due FROM unnest(
         :flow_uid::text[], :flow_priority::bigint[], :flow_due::bigint[]) f (uid, priority, due)

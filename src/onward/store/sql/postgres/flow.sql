@@ -62,23 +62,24 @@ WITH room AS MATERIALIZED (
     FROM room k, unnest(:queues::text[]) q (queue), LATERAL (
         SELECT uid, priority, due FROM onward_run
         WHERE namespace = :namespace::text AND state = 'ready' AND queue = q.queue
-          AND flow_key = k.key AND crashes < 2 AND name = ANY(:names::text[])
+          AND flow_key = k.key AND crashes < :suspect_at::bigint AND name = ANY(:names::text[])
           AND (version IS NULL OR version = :version::text)
           AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
         ORDER BY priority DESC, due LIMIT greatest(0, k.room)
         FOR UPDATE SKIP LOCKED) r
 ), suspect AS (
-    SELECT uid, priority, due, flow_key FROM onward_run
-    WHERE namespace = :namespace::text AND crashes >= 2
+    SELECT uid, priority, due, flow_key, crashes FROM onward_run
+    WHERE namespace = :namespace::text AND crashes > 0
       AND state IN ('ready', 'running', 'waiting') AND state = 'ready'
+      AND crashes >= :suspect_at::bigint
       AND coalesce(flow_key, '') = ANY (ARRAY(SELECT key FROM room WHERE room > 0))
       AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
       AND (version IS NULL OR version = :version::text)
       AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
-    ORDER BY priority DESC, due LIMIT :suspects::bigint
+    ORDER BY priority DESC, due LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED
 )
-SELECT uid, priority, due, key, false AS suspect, room FROM ready
+SELECT uid, priority, due, key, 0 AS crashes, room FROM ready
 UNION ALL
-SELECT s.uid, s.priority, s.due, k.key, true, k.room
+SELECT s.uid, s.priority, s.due, k.key, s.crashes, k.room
 FROM suspect s JOIN room k ON k.key = s.flow_key;

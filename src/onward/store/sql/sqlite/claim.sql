@@ -7,7 +7,7 @@
 -- name: ready_candidates
 SELECT uid, priority, due FROM onward_run
 WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = :queue
-  AND crashes < 2
+  AND crashes < :suspect_at
   AND name IN (SELECT value FROM json_each(:names))
   AND (version IS NULL OR version = :version)
   AND (tags = '' OR EXISTS (
@@ -18,7 +18,7 @@ LIMIT :limit;
 -- name: due_candidates
 SELECT uid, priority, due FROM onward_run
 WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
-  AND crashes < 2
+  AND crashes < :suspect_at
   AND queue IN (SELECT value FROM json_each(:queues))
   AND name IN (SELECT value FROM json_each(:names))
   AND (version IS NULL OR version = :version)
@@ -29,7 +29,7 @@ LIMIT :limit;
 
 -- name: orphan_candidates
 SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_running
-WHERE namespace = :namespace AND state = 'running' AND crashes < 2
+WHERE namespace = :namespace AND state = 'running' AND crashes + 1 < :suspect_at
   AND queue IN (SELECT value FROM json_each(:queues))
   AND name IN (SELECT value FROM json_each(:names))
   AND (version IS NULL OR version = :version)
@@ -40,8 +40,10 @@ WHERE namespace = :namespace AND state = 'running' AND crashes < 2
 LIMIT :limit;
 
 -- name: suspect_candidates
+-- Those that will have so many crashes once they are claimed.
 SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_suspect
-WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
+WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
+  AND min(crashes + (state = 'running'), :crashes_most) = :crashes
   AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
        OR state = 'running' AND NOT EXISTS (
            SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))
@@ -50,7 +52,7 @@ WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 
   AND (version IS NULL OR version = :version)
   AND (tags = '' OR EXISTS (
       SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
-LIMIT :suspects;
+LIMIT :room;
 
 -- name: claim_run(uid, namespace, worker, now)
 UPDATE onward_run

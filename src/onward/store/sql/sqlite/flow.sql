@@ -29,7 +29,7 @@ WHERE namespace = :namespace AND flow_key = :key AND state = 'running';
 -- name: candidates_of_key
 SELECT uid, priority, due FROM onward_run
 WHERE namespace = :namespace AND state = 'ready' AND queue = :queue AND flow_key = :key
-  AND crashes < 2
+  AND crashes < :suspect_at
   AND name IN (SELECT value FROM json_each(:names))
   AND (version IS NULL OR version = :version)
   AND (tags = '' OR EXISTS (
@@ -38,8 +38,9 @@ ORDER BY priority DESC, due
 LIMIT :room;
 
 -- name: flow_suspects
-SELECT uid, priority, due, flow_key FROM onward_run INDEXED BY onward_run_suspect
-WHERE namespace = :namespace AND crashes >= 2 AND state IN ('ready', 'running', 'waiting')
+SELECT uid, priority, due, flow_key, crashes FROM onward_run INDEXED BY onward_run_suspect
+WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
+  AND crashes >= :suspect_at
   AND state = 'ready' AND flow_key IS NOT NULL
   AND queue IN (SELECT value FROM json_each(:queues))
   AND name IN (SELECT value FROM json_each(:names))
