@@ -21,8 +21,8 @@ Row = tuple[tuple[str, Any], ...]
 Contents = dict[str, set[Row]]
 
 TIMES = {
-    "closed_at", "created_at", "due", "finished_at", "known_until", "opened_at", "scheduled_at",
-    "sent_at", "settle_until", "start_by", "started_at", "until", "updated_at",
+    "beginning", "closed_at", "created_at", "due", "finished_at", "known_until", "opened_at",
+    "scheduled_at", "sent_at", "settle_until", "start_by", "started_at", "until", "updated_at",
 }  # fmt: skip
 
 

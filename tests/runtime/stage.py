@@ -1,8 +1,9 @@
 """A stage for one run: a host that decides, from a seed, what happens when.
 
 It plays the worker and the store for a real `Execution`: steps end in a random order, commits are
-answered late, the run is evicted and replayed from its history at random. Everything that is
-committed is kept as rows, so a history can be cut anywhere and gone on with.
+answered late, the run is evicted and replayed from its history at random. Workers may crash at any
+moment, and another may take over much later. Everything that is committed is kept as rows, so a
+history can be cut anywhere and gone on with.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from onward.telemetry.observer import SILENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.core.instant import Instant
+    from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
@@ -77,12 +78,20 @@ class Stage:
         history: list[RecordRow] | None = None,
         *,
         evict: float = 0.3,
+        crash: float = 0.0,
+        away: Duration = 0,
+        beginning: str | None = None,
     ) -> None:
         self.story = Story(rows=list(history or ()))
         self._program = Program(body, signature_of(body))
         self._chance = random.Random(seed)
         self._evict = evict
-        self._now = EPOCH + len(self.story.rows) * 1000
+        self._crash = crash
+        self._away = away
+        self._beginning = beginning
+        self._execution: Execution | None = None
+        times = [row.closed_at or row.opened_at for row in self.story.rows]
+        self._now = max([EPOCH, *times]) + 1000
         self._fence = 0
         self._unanswered: list[tuple[Commit, asyncio.Future[Outcome]]] = []
         self._gates: list[asyncio.Future[None]] = []
@@ -168,6 +177,9 @@ class Stage:
     async def _turn(self) -> None:
         for _ in range(self._chance.randrange(1, 4)):
             await asyncio.sleep(0)
+        if self._crash and self._chance.random() < self._crash:
+            self._take_over()
+            return
         self._gates = [gate for gate in self._gates if not gate.done()]
         moves: list[Callable[[], None]] = [self._end_a_step for _ in self._gates]
         if self._unanswered:
@@ -178,11 +190,30 @@ class Stage:
             self._now = max(self._now, self._due or self._now)
             self._claim()
 
+    def _take_over(self) -> None:
+        """Let the worker crash, with some of its commits written, and another come later."""
+        written = self._chance.randrange(len(self._unanswered) + 1)
+        unanswered, self._unanswered = self._unanswered, []
+        for commit, _ in unanswered[:written]:
+            self._write(commit)
+        assert self._execution is not None
+        self._execution.forget()
+        self._parked = None
+        self._gates.clear()
+        self._now += self._chance.randrange(self._away + 1)
+        if self.story.state == "running":
+            self._claim()
+
     def _end_a_step(self) -> None:
         self._chance.choice(self._gates).set_result(None)
 
     def _answer(self) -> None:
         commit, answer = self._unanswered.pop(0)
+        self._write(commit)
+        if not answer.done():
+            answer.set_result(Outcome(Fate.DONE, self._now))
+
+    def _write(self, commit: Commit) -> None:
         self._now += self._chance.randrange(1, 1000)
         self._keep(commit)
         move = commit.move
@@ -192,8 +223,6 @@ class Stage:
             self.story.state = str(move.state)
             self.story.result = None if move.result is None else decode(unpack(move.result))
             self.story.error = move.error
-        if not answer.done():
-            answer.set_result(Outcome(Fate.DONE, self._now))
 
     def _keep(self, commit: Commit) -> None:
         kept = {(row.identity, row.attempt): row for row in self.story.rows}
@@ -214,7 +243,7 @@ class Stage:
         claimed = Claimed(
             UID, "play", "workflow", "body", None, "default", self._fence, 0, 0, 0, None, None,
             None, None, 0, None, None, 1, None, None, None, EPOCH, EPOCH, EPOCH, 0, "", "",
-            pack(encode({})), "hash", None, None, None,
+            pack(encode({})), "hash", None, None, None, self._beginning,
         )  # fmt: skip
         warm, self._parked = self._parked, None
         if warm is not None and self._chance.random() >= self._evict:
@@ -222,7 +251,10 @@ class Stage:
             return
         if warm is not None:
             warm.forget()
-        Execution(claimed, self._program, self, list(self.story.rows), list(self._inbox)).begin()
+        # In the order in which the store reads them.
+        rows = sorted(self.story.rows, key=lambda row: (row.seq is None, row.seq or 0))
+        self._execution = Execution(claimed, self._program, self, rows, list(self._inbox))
+        self._execution.begin()
 
 
 def as_json(row: RecordRow) -> list[Any]:

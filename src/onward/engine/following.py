@@ -169,7 +169,7 @@ async def fork(  # noqa: PLR0913 - all of these make a fork
 
 def _found(history: Iterable[RecordRow], step: str) -> RecordRow | None:
     """Return the first closed record of an identity or, failing that, of a name."""
-    closed = [row for row in history if row.seq is not None]
+    closed = [row for row in history if row.seq is not None and row.kind != RecordKind.CLOCK]
     for matches in ("identity", "name"):
         for row in closed:
             if getattr(row, matches) == step:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import check_id, decode, encode
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
+from onward.runtime.body.draws import beginning_of_body
 from onward.runtime.body.notes import Noted
 from onward.runtime.body.runloop import branch_now
 from onward.runtime.context import body_now, step_now
@@ -125,8 +126,9 @@ class Current:
 
     @property
     def scheduled_at(self) -> datetime:
-        """When the run was to start."""
-        return datetime.fromtimestamp(self._run.scheduled_at / 1_000_000, UTC)
+        """When the run was to start; in a retry or a fork, when the run that it repeats was."""
+        at = beginning_of_body(self._run).scheduled_at
+        return datetime.fromtimestamp(at / 1_000_000, UTC)
 
     @property
     def deadline(self) -> datetime | None:

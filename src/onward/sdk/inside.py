@@ -25,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def body_for(what: str, advice: str = "Call it from a workflow") -> Body:
@@ -68,7 +68,7 @@ def now() -> datetime:
     body = body_now.get()
     if body is None:
         return datetime.now(UTC)
-    return _EPOCH + timedelta(microseconds=body.now)
+    return EPOCH + timedelta(microseconds=body.now)
 
 
 def uuid() -> _uuid.UUID:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from onward.codec import check_id, decode
 from onward.core.instant import duration
 from onward.errors import BadInput, NotInBody
+from onward.runtime.body.runloop import RunLoop
 from onward.runtime.context import body_now, step_now
-from onward.sdk.inside import body_for, now
+from onward.sdk.inside import EPOCH, body_for, now
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,7 +58,11 @@ async def sleep_until(time: datetime) -> None:
     """
     if time.tzinfo is None:
         raise BadInput(f"time {time.isoformat()}", "has no time zone", "Use onward.now() + ...")
-    await sleep(max(timedelta(0), time - now()))
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, RunLoop):
+        await loop.sleep_until((time - EPOCH) // timedelta(microseconds=1))
+    else:
+        await sleep(max(timedelta(0), time - now()))
 
 
 class Signal(Generic[T]):

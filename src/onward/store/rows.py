@@ -248,6 +248,7 @@ class Claimed(NamedTuple):
     trace: str | None
     retry: str | None
     attributes: bytes | None
+    beginning: str | None
 
 
 class InboxRow(NamedTuple):

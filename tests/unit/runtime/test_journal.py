@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
-from onward.core.replay import Replay
+from onward.core.replay import LateStart, Replay
+from onward.runtime.body.clock import ClockCall
 from onward.runtime.execution.journal import Journal
 from onward.store.rows import Claimed
 from onward.store.writing.writer import Outcome
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 CLAIMED = Claimed(
     "uid-a", "a", "workflow", "body", None, "default", 1, 0, 0, 0, None, None, None, None, 0, None,
-    None, 1, None, None, None, 0, 0, 0, 0, "", "", b"", "hash", None, None, None,
+    None, 1, None, None, None, 0, 0, 0, 0, "", "", b"", "hash", None, None, None, None,
 )  # fmt: skip
 
 
@@ -26,11 +27,13 @@ class Desk:
 
     def __init__(self) -> None:
         self.answers: list[asyncio.Future[Outcome]] = []
+        self.moves: list[str | None] = []
         self.told: list[str] = []
         lost, broken = (lambda: self.told.append("lost")), (lambda _: self.told.append("broken"))
         self.journal = Journal(CLAIMED, 0, Replay(), self._write, lost, broken, None)
 
-    def _write(self, _: Commit) -> asyncio.Future[Outcome]:
+    def _write(self, commit: Commit) -> asyncio.Future[Outcome]:
+        self.moves.append(None if commit.move is None else commit.move.state)
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
 
@@ -40,6 +43,16 @@ class Desk:
     async def answer(self, fate: Fate = Fate.DONE) -> None:
         self.answers.pop(0).set_result(Outcome(fate, 7))
         await asyncio.sleep(0)
+
+
+async def test_a_clock_record_does_not_count_as_progress_of_a_run_that_crashed() -> None:
+    desk = Desk()
+    desk.journal.crashes = 2
+    desk.journal.keep_time(ClockCall(LateStart(0, is_replayed=True)), lambda: None)
+    desk.write()
+
+    assert desk.moves == [None, "running"]
+    assert desk.journal.crashes == 0
 
 
 async def test_what_waits_for_nothing_happens_at_once() -> None:

@@ -20,10 +20,12 @@ from onward.core.replay.answers import (
     Wait,
 )
 from onward.core.replay.call import Standing
+from onward.core.replay.clock import LateStart, delayed_by, is_late
 from onward.core.replay.identity import (
     CANCEL_IDENTITY,
     ROOT,
     branch_of,
+    clock_identity,
     escaped,
     keyed,
     patch_identity,
@@ -55,6 +57,7 @@ __all__ = [
     "Frontier",
     "Held",
     "Joined",
+    "LateStart",
     "Passed",
     "Patched",
     "Policy",
@@ -68,7 +71,10 @@ __all__ = [
     "Turn",
     "Wait",
     "branch_of",
+    "clock_identity",
+    "delayed_by",
     "escaped",
+    "is_late",
     "keyed",
     "patch_identity",
 ]

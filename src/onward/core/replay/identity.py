@@ -62,5 +62,10 @@ def patch_identity(patch: str) -> str:
     return f"=patch.{escaped(patch)}"
 
 
+def clock_identity(position: int) -> str:
+    """Return the identity of the clock record at a position; no call can have it."""
+    return f"=clock.{position}"
+
+
 # The cancel of a run is in its history too, though no call asked for it.
 CANCEL_IDENTITY = "=cancel"

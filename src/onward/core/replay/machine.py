@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _WAIT = Wait()
-_UNASKED = frozenset({RecordKind.PATCH, RecordKind.CANCEL})
+# Its owner wrote these for the run itself; they are delivered though no code asked for them.
+_OWN = frozenset({RecordKind.CANCEL, RecordKind.CLOCK})
+_UNASKED = _OWN | {RecordKind.PATCH}
 
 
 class Policy(StrEnum):
@@ -174,8 +176,8 @@ class Replay:
     def _was_past(self) -> bool:
         """Return whether older code has asked for something that this code has not come to yet.
 
-        Marks do not count: one whose change is old is not asked for any more. Neither does the
-        cancel, which nobody asks for.
+        Marks do not count: one whose change is old is not asked for any more. Neither do the
+        cancel and clock records, which no code asks for.
         """
         return bool(self._late) or any(
             call.asked is None and call.written.kind not in _UNASKED
@@ -207,7 +209,7 @@ class Replay:
             InvariantBroken: nobody asked for it, or it is not the next one.
         """
         call = self._calls.get(record.identity)
-        if call is None and record.kind is RecordKind.CANCEL:
+        if call is None and record.kind in _OWN:
             call = self._calls[record.identity] = Call(record.identity)
             call.standing = Standing.UNDER_WAY
         if call is None or call.standing is not Standing.UNDER_WAY or not self._live:
@@ -232,7 +234,7 @@ class Replay:
         while self._order:
             call = self._order[0]
             record = call.written
-            if call.asked is None and record.kind is not RecordKind.CANCEL:
+            if call.asked is None and record.kind not in _OWN:
                 return self._pass_over(call)
             self._order.popleft()
             if record.kind is not RecordKind.PATCH:
@@ -279,7 +281,7 @@ class Replay:
         """Return whether the run may end, now that its body has."""
         calls = [call for call in self._calls.values() if call.asked is None]
         left = [call.written for call in sorted(calls, key=Call.place)]
-        unread = tuple(record for record in left if record.kind is not RecordKind.CANCEL)
+        unread = tuple(record for record in left if record.kind not in _OWN)
         stops = (record for record in left if record.kind is RecordKind.CANCEL)
         for record in unread:
             if self._policy is Policy.STRICT or record.kind in GRAVE:

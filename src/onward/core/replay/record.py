@@ -29,6 +29,7 @@ class RecordKind(StrEnum):
     MEMO = "memo"
     PATCH = "patch"
     CANCEL = "cancel"
+    CLOCK = "clock"
 
 
 # What reached others: it must not silently vanish from the code, nor be done again.

@@ -40,7 +40,9 @@ from onward.runtime.body.children import (
     StartCall,
     still_elsewhere,
 )
+from onward.runtime.body.clock import Clock
 from onward.runtime.body.divergence import Place, hand_over, place_now, place_of_wait
+from onward.runtime.body.draws import Draws, beginning_of_body
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.history_limit import HistoryLimit
 from onward.runtime.body.routing import step_run
@@ -62,9 +64,9 @@ if TYPE_CHECKING:
     from onward.runtime.body.calls import Call, Decoder
     from onward.runtime.body.children import MapPart
     from onward.runtime.body.effects import EffectDefinition
+    from onward.runtime.body.handle import Handle
     from onward.runtime.body.notes import Notes
     from onward.runtime.body.owner import Owner
-    from onward.runtime.body.runloop import Handle
     from onward.runtime.definition import StepDefinition
     from onward.store.rows import Claimed, NewRun
     from onward.telemetry.scope import RunScope
@@ -114,7 +116,6 @@ class Body:
         self.unheard: dict[str, int] = {}
         """The numbers of signals that it was not handed yet, by the waits that have them."""
         self.is_evicted = self._is_begun = False
-        self._draws: dict[tuple[str, str], int] = {}
         self.blame = Blame()
         self._limit = HistoryLimit(scope)
         self._replay = replay
@@ -123,7 +124,11 @@ class Body:
         scope.silent = not replay.live
         self._strays = Strays()
         self._loop = RunLoop(replay.branch, self._set_timer)
-        self._loop.set_time(run.started_at or run.created_at)
+        begun = beginning_of_body(run)
+        self._loop.set_time(begun.started_at)
+        self._draws = Draws(begun)
+        is_again = run.fence > 1 or run.beginning is not None
+        self._clock = Clock(owner, is_replayed=is_again)
         self._marks: list[PatchCall] = []
         self._moved: list[Record] = []
         self._held: dict[int, tuple[Ask, Place | None]] = {}
@@ -181,9 +186,7 @@ class Body:
 
     def draw(self, what: str) -> str:
         """Return a text that is new for each call, and the same in every replay."""
-        place = branch_now.get(), what
-        nth = self._draws[place] = self._draws.get(place, 0) + 1
-        return f"{self.run.uid} {place[0]} {what} {nth}"
+        return self._draws.draw(what, self._replay.read)
 
     def progress(self, value: bytes) -> None:
         """Let others see how far the run is; while history is read, they have seen it."""
@@ -238,8 +241,8 @@ class Body:
 
     def signal(self, name: str, decoder: Decoder, timeout: Duration | None) -> asyncio.Future[Any]:
         """Ask for a signal."""
-        due = None if timeout is None else self._loop.now + timeout
-        future = self._await(SignalCall(name, self._loop.create_call_future(), decoder, due), None)
+        future, now = self._loop.create_call_future(), self._loop.now
+        future = self._await(SignalCall(name, future, decoder, now, timeout), None)
         self._hand_on_stray()
         return future
 
@@ -314,7 +317,7 @@ class Body:
             self.abandon(call)
 
     def _set_timer(self, delay: Duration, handle: Handle) -> Callable[[], None]:
-        call = TimerCall(self._loop.now + delay, handle, self._loop.wake)
+        call = TimerCall(self._loop.now, delay, handle, self._loop.wake)
         self._ask(call, None)
         return lambda: self.abandon(call)
 
@@ -337,7 +340,7 @@ class Body:
         match self._replay.ask(ask):
             case Fresh(identity):
                 self._register(call, identity)
-                self._owner.do(call)
+                self._clock.begin(call)
             case Read(identity):
                 self._register(call, identity)
             case Held(identity):
@@ -416,6 +419,7 @@ class Body:
                     _, place = self._held.get(id(diverged.asked), (None, None))
                     self.place = place or place_of_wait(self._loop.tasks)
                 case _:
+                    self._clock.begin_waits(self._loop.now, self.calls)
                     return
 
     def _drain(self) -> None:
@@ -441,7 +445,7 @@ class Body:
         identity = answer.identity if isinstance(answer, Fresh) else answer.record.identity
         call = self.calls.get(identity)
         if call is not None:
-            self._owner.do(call)
+            self._clock.begin(call, is_replayed=True)
 
     def _deliver(self, record: Record) -> None:
         failpoint("deliver.before")
@@ -451,6 +455,9 @@ class Body:
             self.cancelled = record
             self.blame.note_stopped(self.calls.values(), record.seq or 0)
             self._loop.cancel_all()
+            return
+        if record.kind is RecordKind.CLOCK:
+            self._clock.hear(record, self.calls.values())
             return
         call = self.calls.pop(record.identity, None)
         if call is None or call.is_abandoned():

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from onward.core.instant import Instant
-    from onward.runtime.body.runloop import Handle
+    from onward.core.instant import Duration, Instant
+    from onward.runtime.body.handle import Handle
     from onward.runtime.definition import StepDefinition
 
     Decoder = Callable[[Any], Any]
@@ -174,15 +174,30 @@ def whose(record: Record) -> tuple[str, str]:
 
 
 class SignalCall(Awaited):
-    """A wait for a signal."""
+    """A wait for a signal, which may have a limit."""
 
     kind = RecordKind.SIGNAL
+    is_limit = True
+    is_timed = False
+    """Whether a clock record says from when it counts."""
 
     def __init__(
-        self, name: str, future: asyncio.Future[Any], decoder: Decoder, due: Instant | None
+        self,
+        name: str,
+        future: asyncio.Future[Any],
+        decoder: Decoder,
+        asked_at: Instant,
+        delay: Duration | None,
     ) -> None:
-        super().__init__(name, future, due=due)
+        super().__init__(name, future, due=None if delay is None else asked_at + delay)
         self._decoder = decoder
+        self.asked_at = asked_at
+        self.delay = delay
+
+    def put_off(self, time: Duration) -> None:
+        """Be due so much later."""
+        assert self.due is not None
+        self.due += time
 
     def value(self, record: Record) -> Any:
         """Return what the signal carried."""
@@ -197,9 +212,20 @@ class TimerCall(Call):
     """A timer that the body set: a sleep, or the end of a timeout."""
 
     kind = RecordKind.TIMER
+    is_timed = False
+    """Whether a clock record says from when it counts."""
 
-    def __init__(self, due: Instant, handle: Handle, wake: Callable[[Handle], None]) -> None:
-        super().__init__("sleep", due=due)
+    def __init__(
+        self,
+        asked_at: Instant,
+        delay: Duration,
+        handle: Handle,
+        wake: Callable[[Handle], None],
+    ) -> None:
+        super().__init__("sleep", due=asked_at + delay)
+        self.asked_at = asked_at
+        self.delay = None if handle.is_absolute else delay
+        """How long it is, unless it ends at a certain time whenever it begins."""
         self._handle = handle
         self._wake = wake
 
@@ -207,6 +233,16 @@ class TimerCall(Call):
     def is_sleep(self) -> bool:
         """Say whether the body sleeps until then, and does not just set a limit."""
         return self._handle.is_sleep
+
+    @property
+    def is_limit(self) -> bool:
+        """Say whether it ends something else, and is no sleep."""
+        return not self._handle.is_sleep
+
+    def put_off(self, time: Duration) -> None:
+        """Be due so much later."""
+        assert self.due is not None
+        self.due += time
 
     def is_abandoned(self) -> bool:
         """Say whether the timer was cancelled."""

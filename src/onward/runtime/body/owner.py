@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from onward.core.instant import Instant
     from onward.runtime.body.calls import Call
     from onward.runtime.registry import Names
 
@@ -14,6 +15,10 @@ class Owner(Protocol):
 
     names: Names
     """Whose the names of what it calls are."""
+
+    def now(self) -> Instant:
+        """Return the time of the database, or a little less."""
+        ...
 
     def do(self, call: Call) -> None:
         """Do what a call asks for: run a step, start a run, or wait."""

@@ -23,6 +23,7 @@ from onward.core.instant import duration
 from onward.core.replay import ROOT
 from onward.errors import NotInBody
 from onward.runtime.body.futures import RunFuture, RunTask
+from onward.runtime.body.handle import END_OF_SLEEP, Handle
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ DRAIN_MOST = 1_000_000
 
 branch_now: ContextVar[str] = ContextVar("onward_branch", default=ROOT)
 """The path of the branch that is running."""
-
-_END_OF_SLEEP = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined] # asyncio's
 
 _ADVICE = "Put it into a step: steps run on the ordinary event loop, or in a thread"
 
@@ -62,65 +61,6 @@ class Exited(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__()
         self.error = error
-
-
-class Handle:
-    """A callback in the queue of a RunLoop, or a timer."""
-
-    __slots__ = ("_args", "_callback", "_cancelled", "_context", "_on_cancel", "_when")
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None,
-        when: float = 0.0,
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = copy_context() if context is None else context
-        self._cancelled = False
-        self._when = when
-        self._on_cancel: Callable[[], None] | None = None
-
-    def on_cancel(self, told: Callable[[], None]) -> None:
-        """Let `told` be called when a timer is cancelled before its time."""
-        self._on_cancel = told
-
-    def run(self) -> None:
-        """Call it, unless it was cancelled."""
-        if not self._cancelled:
-            self._context.run(self._callback, *self._args)
-
-    def cancel(self) -> None:
-        """Do not call it."""
-        if not self._cancelled:
-            self._cancelled = True
-            told, self._on_cancel = self._on_cancel, None
-            if told is not None:
-                told()
-
-    def come(self) -> None:
-        """Take note that the time of a timer has come: cancelling it is no news any more."""
-        self._on_cancel = None
-
-    def cancelled(self) -> bool:
-        """Say whether it was cancelled."""
-        return self._cancelled
-
-    def when(self) -> float:
-        """Return the time of a timer."""
-        return self._when
-
-    @property
-    def is_sleep(self) -> bool:
-        """Say whether the body sleeps until then, and does not just set a limit."""
-        return self._callback is _END_OF_SLEEP
-
-    def future(self) -> asyncio.Future[Any] | None:
-        """Return the future that a sleeper waits for."""
-        first = self._args[0] if self._args else None
-        return first if isinstance(first, asyncio.Future) else None
 
 
 _Base: Any = asyncio.AbstractEventLoop
@@ -394,6 +334,19 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         handle = Handle(callback, args, context, when)
         handle.on_cancel(self._on_timer(max(1, duration(delay)), handle))
         return handle
+
+    async def sleep_until(self, when: Instant) -> None:
+        """Sleep until a time, however late the sleep begins."""
+        if when <= self.now:
+            return await asyncio.sleep(0)
+        future = self.create_call_future()
+        arguments = (future, None)
+        handle = Handle(END_OF_SLEEP, arguments, None, when / 1_000_000, is_absolute=True)
+        handle.on_cancel(self._on_timer(when - self.now, handle))
+        try:
+            await future
+        finally:
+            handle.cancel()
 
     def wake(self, handle: Handle) -> None:
         """Put a timer whose time has come into the queue."""

@@ -144,14 +144,18 @@ class Waits:
     def come(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         """Yield the calls whose message or time has come, with the message.
 
-        A message that is here wins over a time that has passed.
+        A message that is here wins over a time that has passed. Times come in their order: if a run
+        comes back late, a sleep may be over, and the limit around it later than that.
         """
         for started_by in [name for name in mail.ends if name in self._children]:
             yield self._children[started_by], mail.ends.pop(started_by)
-        yield from self._signals(mail, now)
-        for call in self:
-            if not isinstance(call, SignalCall) and call.due is not None and call.due <= now:
-                yield call, None
+        over = [call for call in self if not isinstance(call, SignalCall) and _is_over(call, now)]
+        for call, letter in self._signals(mail, now):
+            if letter is None:
+                over.append(call)
+            else:
+                yield call, letter
+        yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
 
     def _signals(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         signals = [call for call in self._calls.values() if isinstance(call, SignalCall)]
@@ -165,6 +169,10 @@ class Waits:
                 yield call, mail.signals.pop(outcome.message.seq)
             else:
                 yield call, None
+
+
+def _is_over(call: Call, now: Instant) -> bool:
+    return call.due is not None and call.due <= now
 
 
 class Strays:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from onward.core.replay import RecordState
 from onward.runtime.body.calls import StepCall, TimerCall
 from onward.runtime.body.children import ChildCall, PatchCall, StartCall
+from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.effects import EffectCall
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def do(execution: Execution, call: Call, past: Past) -> None:
     """Do what a call asks for: run a step, start a run, or wait."""
-    if isinstance(call, PatchCall):
+    if isinstance(call, PatchCall | ClockCall):
         execution.later(partial(_mark, execution, call))
     elif call.is_abandoned():
         execution.body.abandon(call)
@@ -52,8 +53,11 @@ def _take_up(execution: Execution, call: Call, past: Past) -> None:
         execution.pump()
 
 
-def _mark(execution: Execution, call: PatchCall) -> None:
-    execution.journal.close(call, RecordState.SUCCEEDED, execution.pump)
+def _mark(execution: Execution, call: PatchCall | ClockCall) -> None:
+    if isinstance(call, ClockCall):
+        execution.journal.keep_time(call, execution.pump)
+    else:
+        execution.journal.close(call, RecordState.SUCCEEDED, execution.pump)
 
 
 def _recall(execution: Execution, call: Call, memo: RecordRow, past: Past) -> None:

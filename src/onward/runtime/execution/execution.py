@@ -248,6 +248,10 @@ class Execution:
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
+    def now(self) -> Instant:
+        """Return the time of the database, or a little less."""
+        return self._host.now()
+
     def do(self, call: Call) -> None:
         """Do what a call asks for: run a step, start a run, or wait."""
         doing.do(self, call, self._past)

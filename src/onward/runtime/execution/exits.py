@@ -14,6 +14,7 @@ from onward.core.replay import Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
 from onward.errors import Unavailable
+from onward.runtime.body.calls import TimerCall
 from onward.runtime.body.divergence import place_of, told
 from onward.runtime.execution import endings
 from onward.runtime.execution.guard import on_done
@@ -33,6 +34,16 @@ if TYPE_CHECKING:
     from onward.runtime.execution.journal import Journal
 
 
+def _is_opened(call: Call, *, is_paused: bool) -> bool:
+    """Say whether a wait is written when its run parks.
+
+    A limit is not if the run is paused: nothing is done within it meanwhile, so it does not count.
+    """
+    if call.is_kept or call.attempt > 1:
+        return False
+    return not (is_paused and isinstance(call, TimerCall) and call.is_limit)
+
+
 class Exits:
     """How one run leaves its worker."""
 
@@ -50,7 +61,8 @@ class Exits:
         execution = self._execution
         execution.report()
         execution.stop(move)
-        opened = [call for call in execution.waits if not call.is_kept and call.attempt == 1]
+        is_paused = move.state == RunState.PAUSED
+        opened = [call for call in execution.waits if _is_opened(call, is_paused=is_paused)]
         self._journal.park(opened, move, partial(self._parked, opened, move))
 
     def _parked(self, opened: list[Call], move: Move, fate: Fate) -> None:

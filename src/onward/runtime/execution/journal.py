@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.runtime.body.calls import Call
+    from onward.runtime.body.clock import ClockCall
     from onward.store.rows import Claimed, EffectWrite, Message, NewRun
     from onward.store.writing.writer import Outcome
 
@@ -130,6 +131,13 @@ class Journal:
         row = self._row(call, state, seq, payload=payload, error=error, message=message)
         beside = () if notes is None else (notes(seq),)
         self._record(call, state, row, then, beside=beside, starts=starts)
+
+    def keep_time(self, call: ClockCall, then: Callable[[], None]) -> None:
+        """Write the time at the next position of history."""
+        call.place(self._replay.length + 1)
+        state, seq = RecordState.SUCCEEDED, self._replay.take_position()
+        row = self._row(call, state, seq, payload=call.payload)
+        self._record(call, state, row, then)
 
     def open(
         self, call: Call, payload: bytes, starts: tuple[NewRun, ...], then: Callable[[], None]
@@ -240,7 +248,8 @@ class Journal:
         starts: tuple[NewRun, ...] = (),
         attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
-        if move is None and self.crashes:
+        is_clock = bool(records) and records[0].kind is RecordKind.CLOCK
+        if move is None and self.crashes and not is_clock:
             # It gets on: what crashed before counts no more.
             move, self.crashes = Move(RunState.RUNNING), 0
         self.writing += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.core.beginning import Beginning, beginning_of, read_beginning
 from onward.core.chain import Carried, Link, carried, is_same_start, origin
 from onward.core.chain import follow as decide
 from onward.core.decision import Moved, Refused
@@ -164,6 +165,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
     # What is written to the old history from now on is not copied, if ever anything is.
     cut = last + 1 if wish.cut is None else max(0, wish.cut)
     link, takes = Link(wish.link), carried(Link(wish.link))
+    copied = cut if wish.edited is not None else min(last, max(0, cut - 1))
     both = {"old": old.uid, "new_uid": wish.new_uid}
     same_start = int(wish.id is None and is_same_start(link))
     rows = await tx.fetch(
@@ -175,7 +177,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         attempt=old.attempt + 1 if link is Link.RETRY else 1,
         origin=origin(link, old.uid, old.origin),
         same_start=same_start,
-        seq=cut if wish.edited is not None else min(last, max(0, cut - 1)),
+        seq=copied,
         **both,
     )
     if not rows:  # nothing was written: beside a run that another has started just now
@@ -191,6 +193,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         attributes=wish.attributes,
         keeps_attributes=int(Carried.ATTRIBUTES in takes),
         same_start=same_start,
+        beginning=await _beginning(tx, wish, old, copied),
         **both,
     )
     await tx.fetch("copy_records", cut=cut, **both)
@@ -204,6 +207,19 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
     for seq in wish.unheard:
         await tx.fetch("copy_message", seq=seq, chain=chain, **both)
     return Followed(wish.new_uid, "made", state), {queue_subject(queue), run_subject(old.uid)}
+
+
+async def _beginning(tx: Tx, wish: Following, old: RunRow, copied: int) -> str | None:
+    """Return how the code of the new run is told that it began, if not as any other."""
+    [[text]] = await tx.fetch("run_beginning", uid=old.uid)
+    if text is not None:
+        first = read_beginning(text)
+    elif old.started_at is not None:
+        first = Beginning(old.started_at, old.scheduled_at, ((0, old.uid),))
+    else:
+        return None  # nothing of it was ever run
+    begins = beginning_of(Link(wish.link), first, wish.new_uid, copied)
+    return None if begins is None else begins.encoded()
 
 
 def _edited(record: NewRecord, run: str, seq: int) -> dict[str, object]:

@@ -59,6 +59,10 @@ SELECT run FROM onward_record
 WHERE namespace = :namespace
   AND ((state = 'open') = (closed_at IS NOT NULL) OR state = 'open' AND seq IS NOT NULL);
 
+-- name: check_clock
+-- a clock record has a position
+SELECT run FROM onward_record WHERE namespace = :namespace AND kind = 'clock' AND seq IS NULL;
+
 -- name: check_positions
 -- the positions in a history are used once each and have no gaps
 SELECT run FROM onward_record

@@ -13,6 +13,9 @@ WHERE namespace = :namespace AND uid = :uid;
 -- A run that is over never changes, but for this.
 UPDATE onward_run SET newest = 0 WHERE namespace = :namespace AND uid = :uid;
 
+-- name: run_beginning
+SELECT beginning FROM onward_run_data WHERE namespace = :namespace AND uid = :uid;
+
 -- name: last_position
 SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND run = :run;
 
@@ -51,13 +54,13 @@ RETURNING state, queue, coalesce(chain, uid);
 -- name: follow_data
 -- A fork under another id, and what replaces a run, is a start of its own.
 INSERT INTO onward_run_data (
-    namespace, uid, input, args_hash, start_hash, trace, retry, attributes)
+    namespace, uid, input, args_hash, start_hash, trace, retry, attributes, beginning)
 SELECT namespace, CAST(:new_uid AS TEXT), coalesce(:input, input),
        coalesce(CAST(:args_hash AS TEXT), args_hash),
        CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(start_hash, args_hash) END,
        trace, retry,
        CASE WHEN CAST(:keeps_attributes AS BIGINT) = 1 THEN coalesce(:attributes, attributes)
-            ELSE :attributes END
+            ELSE :attributes END, CAST(:beginning AS TEXT)
 FROM onward_run_data WHERE namespace = :namespace AND uid = :old;
 
 -- name: copy_records

@@ -129,6 +129,9 @@ PLANTED: dict[str, Planted] = {
         "uid-parent",
         "UPDATE onward_record SET message = 1 WHERE identity = 'step#2'",
     ),
+    "clock record without a position": Planted(
+        "check_clock", "uid-parent", "UPDATE onward_record SET kind = 'clock' WHERE seq IS NULL"
+    ),
     "child of nobody": Planted(
         "check_parent", "uid-child", "UPDATE onward_run SET parent = 'ghost' WHERE id = 'child'"
     ),

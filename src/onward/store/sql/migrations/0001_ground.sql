@@ -118,7 +118,8 @@ CREATE TABLE onward_flow (
 -- `start_hash` is the `args_hash` of the start that began the chain (null: of this run), so that the
 -- start is recognised when it is repeated after the run was continued. `culprit` is the call whose
 -- error ended the run; `attributes` are those it began with; `retry` is how it is to be retried as a
--- whole.
+-- whole. `beginning` is set where a run repeats calls of another: when that one started, and what its
+-- draws are made of.
 CREATE TABLE onward_run_data (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
@@ -132,6 +133,7 @@ CREATE TABLE onward_run_data (
     attributes BLOB,
     retry TEXT,
     trace TEXT,
+    beginning TEXT,
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 

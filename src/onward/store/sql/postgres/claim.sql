@@ -98,9 +98,9 @@ WITH RECURSIVE gone AS (
               parent_identity, root, tied, follows, link, attempt, origin, handler, phase,
               scheduled_at, created_at, started_at, priority, tags, held_by
 )
-SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes
+SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning
 FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
-    SELECT input, args_hash, trace, retry, attributes FROM onward_run_data
+    SELECT input, args_hash, trace, retry, attributes, beginning FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true
 ORDER BY p.priority DESC, p.due;
 

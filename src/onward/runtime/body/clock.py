@@ -1,0 +1,115 @@
+"""Holds waits back until it is certain from when they count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.codec import decode, encode
+from onward.core.replay import LateStart, RecordKind, clock_identity, delayed_by, is_late
+from onward.engine.payloads import pack, unpack
+from onward.runtime.body.calls import Call, SignalCall, TimerCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import TypeGuard
+
+    from onward.core.instant import Instant
+    from onward.core.replay import Record
+    from onward.runtime.body.owner import Owner
+
+
+class ClockCall(Call):
+    """A record of the time at which a run that is late begins its waits."""
+
+    kind = RecordKind.CLOCK
+
+    def __init__(self, start: LateStart) -> None:
+        super().__init__("clock")
+        self.payload = pack(encode({"since": start.since, "is_replayed": start.is_replayed}))
+
+    def place(self, position: int) -> None:
+        """Take the identity of the clock record at a position of history."""
+        self.identity = clock_identity(position)
+
+    def is_abandoned(self) -> bool:
+        """Say that no code waits for it."""
+        return True
+
+    def hand_over(self, record: Record) -> None:
+        """Do nothing: it changes the time of the body, which takes it itself."""
+
+
+class Clock:
+    """Lets the calls of a body begin; waits only when it is certain from when they count.
+
+    Args:
+        owner: Does what begins.
+        is_replayed: Whether the body does again what was done before, so that it is late by now.
+    """
+
+    def __init__(self, owner: Owner, *, is_replayed: bool) -> None:
+        self._owner = owner
+        self._held: list[TimerCall | SignalCall] = []
+        self._is_replayed = is_replayed
+        self._is_written = True
+
+    def begin(self, call: Call, *, is_replayed: bool = False) -> None:
+        """Begin a call; waits are kept until the body is quiet, in the order asked."""
+        if is_wait(call):
+            self._held.append(call)
+            self._is_replayed = self._is_replayed or is_replayed
+        else:
+            self._owner.do(call)
+
+    def begin_waits(self, body_now: Instant, wanted: Mapping[str, Call]) -> None:
+        """Begin what was kept, or write the clock record that it needs.
+
+        Args:
+            body_now: The time of the body.
+            wanted: What the body still waits for.
+        """
+        if not self._held:
+            self._is_replayed = False
+        elif self._is_written:
+            for call in self._ready(body_now, self._owner.now()):
+                if not is_wait(call) or wanted.get(call.identity) is call:
+                    self._owner.do(call)
+
+    def _ready(self, body_now: Instant, now: Instant) -> list[Call]:
+        late = [call.asked_at for call in self._held if self._is_late(call, body_now, now)]
+        if late:
+            self._is_written = False
+            since = body_now if self._is_replayed else min(late)
+            return [ClockCall(LateStart(since, self._is_replayed))]
+        begun: list[Call] = [*self._held]
+        self._held = []
+        self._is_replayed = False
+        return begun
+
+    def _is_late(self, call: TimerCall | SignalCall, body_now: Instant, now: Instant) -> bool:
+        if call.delay is None or call.is_kept or call.is_timed or call.is_abandoned():
+            return False
+        if not self._is_replayed:
+            return is_late(call.delay, call.asked_at, now, is_replayed=False)
+        if call.asked_at < body_now and not call.is_limit:
+            return False  # a sleep that was under way while the run got on
+        return is_late(call.delay, body_now, now, is_replayed=True)
+
+    def hear(self, record: Record, calls: Iterable[Call]) -> None:
+        """Let the waits that are not in history count from a clock record."""
+        kept = decode(unpack(record.payload.payload))
+        start = LateStart(kept["since"], kept["is_replayed"])
+        for call in calls:
+            if is_wait(call) and call.delay is not None and not call.is_kept:
+                at, asked_at = record.payload.at, call.asked_at
+                call.put_off(delayed_by(start, at, asked_at, is_limit=call.is_limit))
+                if asked_at >= start.since:
+                    call.asked_at = max(at, asked_at)
+        for call in self._held:
+            call.is_timed = True  # once is enough, however long it took to write the record
+        self._is_written = True
+
+
+def is_wait(call: Call) -> TypeGuard[TimerCall | SignalCall]:
+    """Say whether a call waits for a time, or for a message until a time."""
+    return isinstance(call, TimerCall | SignalCall)

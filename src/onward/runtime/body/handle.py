@@ -1,0 +1,85 @@
+"""A callback of a RunLoop: one that is ready, or a timer."""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.futures
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+END_OF_SLEEP = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined] # asyncio's
+"""What asyncio calls when a sleep is over."""
+
+
+class Handle:
+    """A callback in the queue of a RunLoop, or a timer."""
+
+    __slots__ = (
+        "_args",
+        "_callback",
+        "_cancelled",
+        "_context",
+        "_on_cancel",
+        "_when",
+        "is_absolute",
+    )
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        when: float = 0.0,
+        *,
+        is_absolute: bool = False,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._when = when
+        self.is_absolute = is_absolute
+        """Whether the time of a timer is fixed, however late the timer begins."""
+        self._on_cancel: Callable[[], None] | None = None
+
+    def on_cancel(self, told: Callable[[], None]) -> None:
+        """Let `told` be called when a timer is cancelled before its time."""
+        self._on_cancel = told
+
+    def run(self) -> None:
+        """Call it, unless it was cancelled."""
+        if not self._cancelled:
+            self._context.run(self._callback, *self._args)
+
+    def cancel(self) -> None:
+        """Do not call it."""
+        if not self._cancelled:
+            self._cancelled = True
+            told, self._on_cancel = self._on_cancel, None
+            if told is not None:
+                told()
+
+    def come(self) -> None:
+        """Take note that the time of a timer has come: cancelling it is no news any more."""
+        self._on_cancel = None
+
+    def cancelled(self) -> bool:
+        """Say whether it was cancelled."""
+        return self._cancelled
+
+    def when(self) -> float:
+        """Return the time of a timer."""
+        return self._when
+
+    @property
+    def is_sleep(self) -> bool:
+        """Say whether the body sleeps until then, and does not just set a limit."""
+        return self._callback is END_OF_SLEEP
+
+    def future(self) -> asyncio.Future[Any] | None:
+        """Return the future that a sleeper waits for."""
+        first = self._args[0] if self._args else None
+        return first if isinstance(first, asyncio.Future) else None
