@@ -170,14 +170,17 @@ def inbox_machine() -> Drawing:
 
 
 def lease_machine() -> Drawing:
+    late = lease.Lease(NOW - lease.LEASE - 1, 0)
+
     def name(row: lease.Lease | None) -> str:
         if row is None:
             return "gone"
-        return "late" if lease.expired(row, now=NOW) else "held"
+        return "late" if row.until < NOW else "held"
 
     facts: dict[str, Iterable[lease.Fact]] = {
         "Renewed": [lease.Renewed()],
-        "TakenOver": [lease.TakenOver()],
+        "TakenOver": [lease.TakenOver(lease.Lease(NOW, 0))],
+        "TakenOver, by one that was cut off": [lease.TakenOver(late)],
         "Left": [lease.Left()],
     }
     drawing = Drawing(
@@ -187,8 +190,8 @@ def lease_machine() -> Drawing:
         first="held",
         last=["gone"],
     )
-    rows = [lease.Lease(LATER), lease.Lease(NOW - 1), None]
-    drawing.saw("held", "(time passes)", name(lease.Lease(NOW - 1)))
+    drawing.saw("held", "(time passes)", name(late))
+    rows = [lease.Lease(NOW, 0), late, None]
     return draw(drawing, rows, facts, lambda s, f: lease.advance(s, f, now=NOW), name)
 
 

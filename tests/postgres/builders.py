@@ -16,6 +16,12 @@ WORKER = "worker-1"
 OTHER = "worker-2"
 LONG = 3600 * SECOND
 
+RUN_OUT = "UPDATE onward.onward_lease SET renewed_at = 0 WHERE worker = $1"
+"""Lets the lease of a worker have run out."""
+
+STEADY = "UPDATE onward.onward_lease SET steady_since = 0 WHERE worker = $1"
+"""Lets a worker have been in contact for long: it may take leases away that ran out."""
+
 
 def a_run(uid: str, **changes: Any) -> NewRun:
     given: dict[str, Any] = {"id": f"id of {uid}", "name": "hello"}

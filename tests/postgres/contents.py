@@ -22,7 +22,8 @@ Contents = dict[str, set[Row]]
 
 TIMES = {
     "beginning", "closed_at", "created_at", "due", "finished_at", "known_until", "opened_at",
-    "scheduled_at", "sent_at", "settle_until", "start_by", "started_at", "until", "updated_at",
+    "renewed_at", "scheduled_at", "sent_at", "settle_until", "start_by", "started_at",
+    "steady_since", "updated_at",
 }  # fmt: skip
 
 

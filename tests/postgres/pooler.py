@@ -29,6 +29,8 @@ class Pooler:
         self._clients: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
         self.handed_out = 0
+        self._is_full = False
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._listening = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -54,10 +56,20 @@ class Pooler:
         port = self._listening.sockets[0].getsockname()[1]
         return f"postgresql://postgres@127.0.0.1:{port}{self._upstream.path}"
 
+    def be_full(self) -> None:
+        """Hang up on all clients, and let in no more of them."""
+        self._is_full = True
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def have_room(self) -> None:
+        self._is_full = False
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._clients.add(task)
+        self._writers.add(writer)
         try:
             if await self._greet(reader, writer):
                 await self._carry(reader, writer)
@@ -65,6 +77,7 @@ class Pooler:
             pass  # the client has left
         finally:
             self._clients.discard(task)
+            self._writers.discard(writer)
             writer.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -74,8 +87,11 @@ class Pooler:
             packet = await _startup(reader)
         names = packet[8:].split(b"\0")[0:-2:2]
         strange = [name.decode() for name in names if name.decode() not in TAKEN]
-        if strange:
-            told = f"SFATAL\0C08P01\0Munsupported startup parameter: {strange[0]}\0\0".encode()
+        refusal = f"unsupported startup parameter: {strange[0]}" if strange else ""
+        if self._is_full:
+            refusal = "no more connections allowed (max_client_conn)"
+        if refusal:
+            told = f"SFATAL\0C08P01\0M{refusal}\0\0".encode()
             writer.write(b"E" + (len(told) + 4).to_bytes(4, "big") + told)
             return False
         for _ in range(2):  # so that there is always another one to hand out

@@ -7,7 +7,7 @@ import pytest
 from onward.store import open_store
 from onward.store.invariants import check
 from onward.store.postgres import batch
-from tests.postgres.builders import LONG, OTHER, WORKER, claimed, wanted
+from tests.postgres.builders import LONG, OTHER, RUN_OUT, STEADY, WORKER, claimed, wanted
 from tests.postgres.hand import Hand, hand, until
 
 HOLD_LEASE = "SELECT 1 FROM onward.onward_lease WHERE worker = $1 FOR UPDATE"
@@ -51,9 +51,9 @@ async def test_a_run_adopted_a_moment_ago_is_not_taken_from_its_new_owner(
 
 
 async def test_a_claim_does_not_end_the_lease_of_the_one_who_claims(postgres_url: str) -> None:
-    async with open_store(postgres_url) as store:
+    async with open_store(postgres_url) as store, hand(postgres_url) as eyes:
         await claimed(store, "r")
-        await store.renew_lease(WORKER, -1)
+        await eyes.run(RUN_OUT, WORKER)
         await store.claim(wanted(WORKER))
         assert await store.renew_lease(WORKER) is not None
 
@@ -62,8 +62,9 @@ async def test_a_lease_renewed_a_moment_ago_is_not_taken_away(postgres_url: str)
     url = postgres_url
     async with open_store(url) as store, hand(url) as gate, hand(url) as slow, hand(url) as eyes:
         await claimed(store, "r", worker=OTHER)
-        await store.renew_lease(OTHER, -1)
+        await eyes.run(RUN_OUT, OTHER)
         await store.take_lease(WORKER, LONG)
+        await eyes.run(STEADY, WORKER)
         await prepare(slow)
         await gate.begin()
         await gate.run(HOLD_LEASE, WORKER)

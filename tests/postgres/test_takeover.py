@@ -10,7 +10,7 @@ from onward.store import Commit, open_store
 from onward.store.database import Tx
 from onward.store.invariants import check
 from onward.store.rows import Move
-from tests.postgres.builders import OTHER, WORKER, a_record, a_run, claimed, wanted
+from tests.postgres.builders import OTHER, RUN_OUT, STEADY, WORKER, a_record, a_run, claimed, wanted
 from tests.postgres.hand import hand, until
 
 # How one would write it without a lease row: the run's fence is looked at, and nothing is held.
@@ -71,8 +71,9 @@ async def test_a_claim_passes_over_an_expired_lease_under_which_a_batch_is_being
 ) -> None:
     async with open_store(postgres_url) as store, hand(postgres_url) as zombie:
         fence = (await claimed(store, "r"))["r"].fence
-        await store.renew_lease(WORKER, -1)
+        await zombie.run(RUN_OUT, WORKER)
         await store.take_lease(OTHER)
+        await zombie.run(STEADY, OTHER)
         await zombie.begin()
         await zombie.write(WORKER, KINDS["a record"](fence))
         assert await store.claim(wanted(OTHER)) == []

@@ -27,7 +27,8 @@ async def test_a_store_that_is_away_is_told_once_and_once_that_it_is_back(
     tries = []
     with PostgresServer.start({}) as server, a_log() as log:
         app = App(server.create_database())
-        async with app, app.worker(workflows=[survivor]) as worker:
+        async with app, app.worker(workflows=[survivor]) as supervisor:
+            worker = supervisor.worker
             tick = worker.tick
 
             async def counted() -> int:

@@ -75,7 +75,7 @@ async def goes_on(app: App, patch: pytest.MonkeyPatch, which: str, state: str) -
     """Return the result of a run whose first worker lost it in that state of its effect."""
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(patch, worker, state)
+            lost = loses_its_run(patch, worker.worker, state)
             run = await app.start(calls, which)
 
             async def is_lost() -> bool:
@@ -113,7 +113,7 @@ async def test_a_worker_that_lost_its_run_before_the_call_does_not_make_it(
 ) -> None:
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(monkeypatch, worker, "in_flight")
+            lost = loses_its_run(monkeypatch, worker.worker, "in_flight")
             run = await app.start(calls, "stored")
 
             async def is_lost() -> bool:
@@ -154,7 +154,7 @@ async def test_an_answer_of_a_store_that_is_away_is_of_no_use_to_a_run_that_was_
 
         run = await memory.start(pays, errand)
         await until_state(run, "failed")
-        monkeypatch.setattr(worker.errands, errand, ask)
+        monkeypatch.setattr(worker.worker.errands, errand, ask)
         await memory.retry(run.id)
 
         async def is_asked() -> bool:

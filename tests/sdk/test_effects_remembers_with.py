@@ -142,7 +142,7 @@ async def test_the_next_worker_sends_again_what_the_last_one_left_uncertain(
     bank.befall(Trouble.REPLY_LOST)
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(monkeypatch, worker, state)
+            lost = loses_its_run(monkeypatch, worker.worker, state)
             run = await app.start(buys, "charge", "card")
 
             async def is_lost() -> bool:

@@ -233,7 +233,9 @@ async def test_a_cancel_ends_a_run_that_waits_to_try_a_step_again(app: App) -> N
 async def test_a_worker_that_leaves_stops_its_steps_and_they_are_done_again(app: App) -> None:
     async with app:
         async with app.worker() as worker:
-            object.__setattr__(worker._options, "drain", 10_000)  # it waits for them no longer
+            object.__setattr__(
+                worker.worker._options, "drain", 10_000
+            )  # it waits for them no longer
             run = await app.start(working)
             await until(lambda: bool(Seen.told))
         assert Seen.told == ["endless begins", "endless is stopped"]

@@ -30,8 +30,8 @@ lasting = pytest.mark.parametrize("url", ["file", "postgres"], indirect=True)
 async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
     """Work on runs; afterwards everything in the database must fit together."""
     async with app, asyncio.timeout(250):
-        async with app.worker(**options) as worker:
-            yield worker
+        async with app.worker(**options) as supervisor:
+            yield supervisor.worker
         assert await check(app._store) == []
 
 

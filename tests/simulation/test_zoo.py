@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from onward.testing.simulation import Failed, Simulation
 from onward.testing.simulation.errands import ERRANDS, patience
 from onward.testing.simulation.families import FAMILIES
 from onward.testing.simulation.measured import limits
-from onward.testing.simulation.plan import draw_plan
+from onward.testing.simulation.plan import SEATS, Plan, Stop, draw_plan
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:
@@ -38,16 +39,16 @@ SEEDS_MOST = 60
 KINDS = (*ERRANDS, *FAMILIES)
 
 
-def a_world(seed: int) -> Simulation:
-    """Return a world with runs of kinds that look for nothing themselves."""
-    return Simulation(seed, draw_plan(seed, KINDS))
+def a_plan(seed: int) -> Plan:
+    """Return a plan with runs of kinds that look for nothing themselves."""
+    return draw_plan(seed, KINDS)
 
 
-def first_failure() -> Failed | None:
+def first_failure(plan: Callable[[int], Plan] = a_plan) -> Failed | None:
     """Return how the first world that sees the bug fails."""
     for seed in range(SEEDS_MOST):
         try:
-            a_world(seed).run()
+            Simulation(seed, plan(seed)).run()
         except Failed as failed:
             return failed
     return None
@@ -72,14 +73,21 @@ def test_a_result_that_is_handed_out_before_it_is_written_is_seen(
     assert "never recorded" in str(failure)
 
 
+def standing_still(seed: int) -> Plan:
+    """Return a plan in which a worker stands still for so long that another takes its runs."""
+    stop = Stop(seed % SEATS, 40 + seed, 40)
+    return replace(a_plan(seed), crashes=(), stops=(stop,), outages=(), jumps=())
+
+
 def test_a_write_without_a_look_at_the_fence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def anybody(row: Row | None, fence: int, *, leased: bool) -> bool:
         return row is not None
 
     monkeypatch.setattr(onward.core.lease, "may_write", anybody)
-    failure = first_failure()
+    failure = first_failure(standing_still)
     assert failure is not None
-    assert any(sign in str(failure) for sign in ("belonged to", "not running", "had no lease"))
+    signs = ("belonged to", "not running", "had no lease", "never recorded")
+    assert any(sign in str(failure) for sign in signs)
 
 
 def test_a_wake_that_is_lost_because_nobody_looks_at_the_inbox_is_seen(
@@ -154,9 +162,9 @@ def test_a_failing_world_fails_in_the_same_way_again(monkeypatch: pytest.MonkeyP
         return True
 
     monkeypatch.setattr(onward.core.lease, "may_write", anybody)
-    failure = first_failure()
+    failure = first_failure(standing_still)
     assert failure is not None
     with pytest.raises(Failed) as again:
-        a_world(failure.trace.seed).run()
+        Simulation(failure.trace.seed, standing_still(failure.trace.seed)).run()
     assert again.value.broken == failure.broken
     assert again.value.trace.hash == failure.trace.hash

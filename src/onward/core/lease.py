@@ -2,6 +2,13 @@
 
 A worker is alive while its lease row is there. Being past its time is no loss by itself: only
 whoever deletes the row takes the right to write away, and every batch of writes holds the row.
+
+A worker that cannot reach the database cannot renew, so a lease that ran out says that a worker is
+gone only if the database could be reached meanwhile. The worker that deletes it knows: it renewed
+its own lease all that time, without a gap. An outage of less than a gap (half a lease) delays the
+renewals of the others (every third of one) by less than they have left; after a longer one nobody
+is without a gap for one lease length, and by then all that live have renewed. Both hold for clocks
+that step, too: a step that is worth mentioning looks like a gap.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.instant import MINUTE, SECOND
 from onward.core.run import RunState
-from onward.core.value import Value
+from onward.core.value import Value, changed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -24,19 +31,37 @@ RENEW_EVERY: Duration = 5 * SECOND
 AUDIT_EVERY: Duration = 30 * SECOND
 LOOP_STALL_MOST: Duration = 5 * MINUTE
 
+GAPS_A_LEASE = 2
+"""Renewals further apart than this part of a lease have a gap between them."""
+
+AHEAD_MOST: Duration = SECOND
+"""A lease that was renewed later than this from now was renewed by a clock that was ahead."""
+
 
 class Lease(Value):
-    """A worker's lease row; None stands for a row that is not there."""
+    """A worker's lease row; None stands for a row that is not there.
 
-    until: Instant
+    All instants are the database's. `steady_since` is when the worker began to renew without a gap.
+    """
+
+    renewed_at: Instant
+    steady_since: Instant
+    length: Duration = LEASE
+
+    @property
+    def until(self) -> Instant:
+        """When it runs out."""
+        return self.renewed_at + self.length
 
 
 class Renewed(Value):
-    """The worker says that it lives."""
+    """The worker renews its lease."""
 
 
 class TakenOver(Value):
-    """Someone wants the runs of a worker that seems gone."""
+    """Another worker wants the runs of one that seems gone; `by` is its own lease."""
+
+    by: Lease | None
 
 
 class Left(Value):
@@ -46,14 +71,45 @@ class Left(Value):
 Fact: TypeAlias = Renewed | TakenOver | Left
 
 
-def taken(*, now: Instant) -> Lease:
+def taken(*, now: Instant, length: Duration = LEASE) -> Lease:
     """Return the lease of a worker that starts."""
-    return Lease(now + LEASE)
+    return Lease(now, now, length)
 
 
-def expired(lease: Lease, *, now: Instant) -> bool:
-    """Return whether others may delete the lease."""
-    return lease.until < now
+def is_steady(lease: Lease, *, now: Instant) -> bool:
+    """Return whether the worker has renewed its lease less than a gap ago."""
+    age = now - lease.renewed_at
+    return age >= 0 and age * GAPS_A_LEASE <= lease.length
+
+
+def renewed(lease: Lease, *, now: Instant) -> Lease:
+    """Return the lease after a renewal."""
+    steady_since = lease.steady_since if is_steady(lease, now=now) else now
+    return changed(lease, renewed_at=now, steady_since=steady_since)
+
+
+def expirable_at(lease: Lease, by: Lease) -> Instant:
+    """Return from when the holder of `by` may delete the lease, if neither is renewed before.
+
+    The longer of both lengths counts: a worker that renews rarely cannot know of short outages.
+    """
+    length = max(lease.length, by.length)
+    return max(lease.renewed_at + 1, by.steady_since) + length
+
+
+def expirable(lease: Lease, by: Lease | None, *, now: Instant) -> bool:
+    """Return whether the holder of `by` may delete the lease."""
+    return by is not None and is_steady(by, now=now) and now >= expirable_at(lease, by)
+
+
+def clipped(lease: Lease, *, now: Instant) -> Lease:
+    """Return the lease as it counts from now on, also if it was renewed by a clock ahead of now.
+
+    Otherwise a worker that died while the clock was a day ahead would be alive for a day.
+    """
+    if lease.renewed_at <= now + AHEAD_MOST:
+        return lease
+    return changed(lease, renewed_at=now, steady_since=now)
 
 
 def advance(lease: Lease | None, fact: Fact, *, now: Instant) -> Decision[Lease | None]:
@@ -62,14 +118,20 @@ def advance(lease: Lease | None, fact: Fact, *, now: Instant) -> Decision[Lease 
         return Refused("it was taken over") if isinstance(fact, Renewed) else Ignored("it is gone")
     match fact:
         case Renewed():
-            return Moved(taken(now=now))
+            return Moved(renewed(lease, now=now))
         case Left():
             return Moved(None)
-        case TakenOver() if expired(lease, now=now):
-            return Moved(None)
-        case TakenOver():
-            return Refused("its worker is alive", until=lease.until + 1)
+        case TakenOver(by):
+            return _taken_over(lease, by, now)
     assert_never(fact)
+
+
+def _taken_over(lease: Lease, by: Lease | None, now: Instant) -> Decision[Lease | None]:
+    if by is None or not is_steady(by, now=now):
+        return Refused("the other worker may have been cut off itself")
+    if not expirable(lease, by, now=now):
+        return Refused("its worker may be alive", until=expirable_at(lease, by))
+    return Moved(None)
 
 
 def may_renew(*, last_tick: Instant, now: Instant) -> bool:

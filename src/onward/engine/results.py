@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from onward.core.run import TERMINAL
-from onward.errors import Unavailable
+from onward.errors import StoreUnusable, Unavailable
 from onward.store.hints import run_subject
 
 if TYPE_CHECKING:
@@ -84,10 +83,20 @@ class Results:
     async def _watch(self) -> None:
         with self._store.ear(run_subject(uid) for uid in self._waiting) as self._ear:
             while True:
-                with contextlib.suppress(Unavailable):
+                try:
                     if self._waiting:
                         await self.tick()
+                except (Unavailable, StoreUnusable):
+                    pass  # it was open before, and is waited for
+                except Exception as error:  # noqa: BLE001 - all who wait must hear of it
+                    self._fail(error)
                 await self._ear.wait(self._poll_seconds if self._waiting else math.inf)
+
+    def _fail(self, error: Exception) -> None:
+        for answers in self._waiting.values():
+            for answer in answers:
+                if not answer.done():
+                    answer.set_exception(error)
 
     def _forget(self, uid: str, answer: asyncio.Future[RunEnd]) -> None:
         answers = self._waiting.get(uid, {})

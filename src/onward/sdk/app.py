@@ -18,7 +18,7 @@ from onward.errors import BadInput, NoWorker
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
-from onward.runtime.worker.worker import Worker
+from onward.runtime.worker.supervisor import Supervisor
 from onward.sdk import known
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
@@ -415,10 +415,11 @@ class App:
         workflows: Sequence[Workflow[..., Any]] | None = None,
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
-    ) -> AsyncIterator[Worker]:
+    ) -> AsyncIterator[Supervisor]:
         """Work on runs while the body of `async with` runs.
 
-        A worker that fails ends the body, and its error is raised here.
+        A worker that fails ends the body, and its error is raised here. A database that is away, or
+        refuses it, is no failure once the app was open: it waits, and continues when it is back.
 
         Args:
             queues: Whose runs to take.
@@ -433,7 +434,7 @@ class App:
         """
         registry = self._registry(workflows)
         async with self:
-            worker = Worker(
+            worker = Supervisor(
                 self._store,
                 registry,
                 Options(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
     from onward.engine.sending import Cancelling
-    from onward.runtime.worker.worker import Worker
+    from onward.runtime.worker.supervisor import Supervisor
     from onward.sdk.app import App
     from onward.sdk.run import Run, RunInfo
     from onward.sdk.waits import Signal
@@ -310,7 +310,7 @@ class SyncWithin:
 class SyncWorker:
     """A worker in the background."""
 
-    def __init__(self, worker: Worker, background: Background) -> None:
+    def __init__(self, worker: Supervisor, background: Background) -> None:
         self.id = worker.id
         self._worker = worker
         self._call = background.call

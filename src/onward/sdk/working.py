@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from onward.runtime.worker.worker import Worker
+    from onward.runtime.worker.supervisor import Supervisor
 
 
 @asynccontextmanager
-async def at_work(worker: Worker) -> AsyncIterator[Worker]:
+async def at_work(worker: Supervisor) -> AsyncIterator[Supervisor]:
     """Let a worker work while the body of `async with` runs; its failure ends that body."""
     failure: BaseException | None = None
     try:

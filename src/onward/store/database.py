@@ -36,6 +36,8 @@ class Capabilities:
     listen: bool = True
     prepared: bool = True
     skip_locked: bool = True
+    clock: bool = True
+    """Whether it has a clock of its own; otherwise its time is made of the machines' clocks."""
 
 
 @dataclass(frozen=True, slots=True)

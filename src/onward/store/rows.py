@@ -249,6 +249,7 @@ class Claimed(NamedTuple):
     retry: str | None
     attributes: bytes | None
     beginning: str | None
+    claimed_at: Instant = 0
 
 
 class InboxRow(NamedTuple):

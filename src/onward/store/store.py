@@ -21,6 +21,7 @@ from onward.store.runs.upkeep import (
     has_limit,
     keep_progress,
     parked,
+    resign,
     set_limit,
     unpark,
 )
@@ -266,6 +267,18 @@ class Store(Reads):
         if strays:
             self.database.tell(await self.write(lambda tx: disown(tx, worker, strays.items())))
         return list(strays)
+
+    async def resign(self, worker: str, held: Mapping[str, int]) -> list[str]:
+        """Release all runs in the name of a worker whose lease is gone, and return them.
+
+        No crash is counted for them, nor for those of `held` (by uid, with the fence under which
+        the worker had them) that another worker has adopted meanwhile. The worker must not write
+        any more.
+        """
+        await self.database.drop_lease(worker)
+        released, subjects = await self.write(lambda tx: resign(tx, worker, held))
+        self.database.tell(subjects)
+        return released
 
     async def register(self, worker: dict[str, object]) -> None:
         """Let operators see a worker."""

@@ -101,8 +101,39 @@ EVENTS: dict[str, Event] = {
     "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),
     "lease.renewed": _event("worker", logging.DEBUG, "worker %(worker)s renewed its lease"),
     "lease.lost": _event("worker", logging.ERROR, "worker %(worker)s has lost its lease"),
-    "store.away": _event("store", logging.WARNING, "the store is away for worker %(worker)s"),
-    "store.back": _event("store", logging.INFO, "the store is back for worker %(worker)s"),
+    "worker.replaced": _event(
+        "worker",
+        logging.WARNING,
+        "worker %(before)s lost its lease and gave up %(runs)s runs: worker %(worker)s continues",
+    ),
+    "store.away": _event(
+        "store",
+        logging.WARNING,
+        "the store is away for worker %(worker)s: %(error)s",
+    ),
+    "store.still_away": _event(
+        "store",
+        logging.WARNING,
+        "the store has been away for worker %(worker)s for %(seconds)s s: %(error)s",
+    ),
+    "store.back": _event(
+        "store",
+        logging.INFO,
+        "the store is back for worker %(worker)s after %(seconds)s s",
+    ),
+    "clock.forward": _event(
+        "store",
+        logging.WARNING,
+        "the clock of the database was set forward by %(seconds)s s (seen by worker %(worker)s):"
+        " what runs waited for by then comes that much earlier. If the clock is wrong now, see"
+        " `onward clock` once it is right",
+    ),
+    "clock.back": _event(
+        "store",
+        logging.WARNING,
+        "the clock of the database was set back by %(seconds)s s (seen by worker %(worker)s):"
+        " what runs waited for by then comes that much later. See them: onward clock",
+    ),
     "store.locked": _event(
         "store",
         logging.WARNING,

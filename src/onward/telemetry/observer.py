@@ -168,11 +168,14 @@ class Observer:
     def lease_renewed(self, worker: str, length: Duration, *, kept: bool) -> None:
         """A lease was renewed, or turned out to be lost. Called from any thread."""
 
-    def store_away(self, worker: str) -> None:
-        """The store did not answer a worker. Only the first time in a row is told on."""
+    def store_away(self, worker: str, error: BaseException) -> None:
+        """The store did not answer a worker; told on at once, and then once a minute."""
 
     def store_back(self, worker: str) -> None:
         """The store answered a worker; told on only if it was away."""
+
+    def clock_stepped(self, worker: str, step: Duration) -> None:
+        """A worker has seen the clock of the database being set, forward or back."""
 
 
 SILENT = Observer()

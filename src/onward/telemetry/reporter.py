@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from onward.core.instant import SECOND
+from onward.core.instant import MINUTE, SECOND
 from onward.core.run import TERMINAL
 from onward.telemetry.attention import AttentionLine, attention, calls_for_attention
 from onward.telemetry.events import EVENTS, emit, name_of
@@ -63,7 +63,8 @@ class Reporter(Observer):
         self._metrics = None if metrics is None else made_safe(metrics, guard)
         self._tracing = Tracing(guard, tracer_provider)
         self._line = None if on_attention is None else AttentionLine(on_attention, spawn)
-        self._away: set[str] = set()
+        # Since when the store is away for a worker, and when that was last told.
+        self._away: dict[str, tuple[int, int]] = {}
         self._blocking: set[str] = set()
         self.measures = self._metrics is not None
         self._look()
@@ -222,7 +223,7 @@ class Reporter(Observer):
 
     def worker_left(self, worker: str, error: BaseException | None = None) -> None:
         """A worker has ended, by itself or by an error."""
-        self._away.discard(worker)
+        self._away.pop(worker, None)
         if error is None:
             emit("worker.left", worker=worker)
         else:
@@ -244,17 +245,27 @@ class Reporter(Observer):
         if self._metrics is not None:
             self._metrics.lease_renewed(worker=worker, kept=kept, seconds=length / SECOND)
 
-    def store_away(self, worker: str) -> None:
+    def store_away(self, worker: str, error: BaseException) -> None:
         """The store did not answer a worker."""
-        if worker not in self._away:
-            self._away.add(worker)
-            emit("store.away", worker=worker)
+        now = self._clock.monotonic()
+        since, told = self._away.get(worker, (now, now))
+        is_new = worker not in self._away
+        if is_new or now - told >= MINUTE:
+            self._away[worker] = since, now
+            event = "store.away" if is_new else "store.still_away"
+            emit(event, worker=worker, error=str(error), seconds=(now - since) // SECOND)
 
     def store_back(self, worker: str) -> None:
         """The store answered a worker."""
         if worker in self._away:
-            self._away.discard(worker)
-            emit("store.back", worker=worker)
+            since, _ = self._away.pop(worker)
+            seconds = (self._clock.monotonic() - since) // SECOND
+            emit("store.back", worker=worker, seconds=seconds)
+
+    def clock_stepped(self, worker: str, step: Duration) -> None:
+        """A worker has seen the clock of the database being set, forward or back."""
+        event = "clock.forward" if step > 0 else "clock.back"
+        emit(event, worker=worker, seconds=round(abs(step) / SECOND, 1))
 
 
 class _Started(Starting):

@@ -16,7 +16,6 @@ from tests.e2e.effects.sink import POINTS as SINK_POINTS
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS, SHORT_LEASE
 from tests.e2e.engine.sweep import EFFECT_POINTS, killed
 from tests.e2e.engine.witness import Witness
-from tests.e2e.engine.worker_main import LEASE_LOST
 
 if TYPE_CHECKING:
     from onward import Run
@@ -214,18 +213,10 @@ async def die_at_every_point(crew: Crew, sink: Sink, kind: str) -> Tally:
             for point in POINTS[first : first + AT_A_TIME]:
                 await siege.start()
                 doomed.append((siege.launch(point, LATER.get(point, 1), "--slots", "1"), point))
-            for launched, point in doomed:
-                worker = launched
-                while await is_overtaken(worker):
-                    worker = siege.launch(point, LATER.get(point, 1), "--slots", "1")
+            for worker, point in doomed:
                 await siege.buried(worker, point)
             await siege.see_nothing_hidden()
         return await siege.end()
-
-
-async def is_overtaken(worker: Process) -> bool:
-    """Wait for the end of a worker, and say whether it was so slow that another took its runs."""
-    return await worker.status() == LEASE_LOST
 
 
 async def die_at_random_points(crew: Crew, sink: Sink, kind: str, kills: int, seed: int) -> Tally:
@@ -245,7 +236,6 @@ async def die_at_random_points(crew: Crew, sink: Sink, kind: str, kills: int, se
                     await asyncio.sleep(PAUSE_SECONDS)
                     await siege.speak()
             for worker, point in doomed:
-                if not await is_overtaken(worker):
-                    await siege.buried(worker, point)
+                await siege.buried(worker, point)
             await siege.see_nothing_hidden()
         return await siege.end()

@@ -57,6 +57,11 @@ class Process:
             assert await self.line() == "ready", "it did not come up"
             self._is_up = True
 
+    async def replaced(self) -> None:
+        """Wait until it has lost its lease, and another worker in it has taken the place."""
+        await self.up()
+        assert await self.line() == "replaced"
+
     async def lines(self) -> list[str]:
         """Return all that it tells until it is over."""
         told = []

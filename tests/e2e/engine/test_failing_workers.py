@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
 from onward import App
 from onward.core.instant import HOUR, SECOND
 from onward.core.lease import LEASE
-from onward.errors import LeaseLost, OnwardError, StoreUnusable
 from onward.runtime.worker.options import Options
 from onward.store import open_store
 from onward.telemetry.failpoints import InjectedFault
@@ -19,13 +19,16 @@ from onward.testing.faults import armed, raising
 from tests.e2e.engine.hands import working
 from tests.e2e.engine.shapes import sequence
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS
+from tests.e2e.engine.sweep import until
+from tests.postgres.hand import hand
+from tests.unit.telemetry.builders import a_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from onward.runtime.worker.worker import Worker
+    from onward.runtime.worker.supervisor import Supervisor
     from onward.store import Store
     from onward.testing.postgres import PostgresServer
 
@@ -34,21 +37,12 @@ BROKEN = raising(InjectedFault("broken"))
 
 
 async def stay(
-    work: AbstractAsyncContextManager[Worker], begin: Callable[[Worker], object] = id
+    work: AbstractAsyncContextManager[Supervisor], begin: Callable[[Supervisor], object] = id
 ) -> None:
     """Wait, in the body of a worker, for something that only the worker's failure can end."""
     async with asyncio.timeout(PATIENCE_SECONDS), work as worker:
         begin(worker)
         await asyncio.Event().wait()
-
-
-async def test_a_lease_that_was_deleted_ends_the_body_with_lease_lost(url: str) -> None:
-    async with open_store(url) as store, asyncio.TaskGroup() as group:
-        with pytest.raises(LeaseLost):
-            await stay(
-                working(url, SHORT),
-                lambda worker: group.create_task(store.drop_lease(worker.id)),
-            )
 
 
 async def test_an_error_in_the_loop_of_a_worker_ends_the_body_with_it(url: str) -> None:
@@ -67,21 +61,34 @@ async def test_a_worker_that_fails_before_it_is_ready_raises_at_the_door(url: st
             await stay(app.worker(), lambda _: pytest.fail("it came up"))
 
 
-async def test_a_database_that_was_dropped_ends_the_body(postgres_server: PostgresServer) -> None:
+async def test_a_database_that_was_dropped_is_waited_for_and_used_when_it_is_back(
+    postgres_server: PostgresServer, log: Path
+) -> None:
     url = postgres_server.create_database()
-    with pytest.raises(StoreUnusable, match="no database of that name"):
-        await stay(App(url).worker(), lambda _: postgres_server.drop_database(url))
+    with a_log() as told:
+        async with App(url) as app, app.worker() as worker:
+            first = worker.id
+            postgres_server.drop_database(url)
+            await until(lambda: "store.away" in told.events)
+            name = urlsplit(url).path.removeprefix("/")
+            async with hand(postgres_server.url("postgres")) as operator:
+                await operator.run(f'CREATE DATABASE "{name}"')
+            async with open_store(url):
+                pass  # makes the tables again
+
+            await until(lambda: "worker.replaced" in told.events)
+            assert worker.id != first
+            assert await (await app.start(sequence, 1)).result(timeout=PATIENCE_SECONDS) == 32
+    postgres_server.drop_database(url)
 
 
-async def test_a_damaged_file_ends_the_body(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_waited_for_and_the_worker_can_be_stopped(tmp_path: Path) -> None:
     file = tmp_path / "onward.db"
-
-    def damage(_: Worker) -> None:
-        for part in (file, tmp_path / "onward.db-wal"):
-            part.write_bytes(b"\xff" * 65536)
-
-    with pytest.raises(OnwardError):  # which one depends on where SQLite stumbles first
-        await stay(App(str(file)).worker(), damage)
+    with a_log() as told:
+        async with asyncio.timeout(PATIENCE_SECONDS), App(str(file)).worker():
+            for part in (file, tmp_path / "onward.db-wal"):
+                part.write_bytes(b"\xff" * 65536)
+            await until(lambda: "store.away" in told.events)
 
 
 async def test_an_error_of_the_body_comes_out_as_itself_with_its_cause(url: str) -> None:
@@ -107,7 +114,7 @@ async def test_a_worker_whose_machine_was_asleep_renews_its_lease_again(tmp_path
                 await asyncio.sleep(0.3)
 
 
-async def lease_of(store: Store, worker: Worker) -> int:
+async def lease_of(store: Store, worker: Supervisor) -> int:
     rows = await store.read(lambda tx: tx.fetch("lease_here", worker=worker.id))
     return int(rows[0][0])
 

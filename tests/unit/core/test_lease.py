@@ -7,8 +7,10 @@ from itertools import product
 import pytest
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
-from onward.core.instant import SECOND
+from onward.core.instant import DAY, SECOND
 from onward.core.lease import (
+    AHEAD_MOST,
+    GAPS_A_LEASE,
     LEASE,
     LOOP_STALL_MOST,
     RENEW_EVERY,
@@ -22,54 +24,93 @@ from onward.core.lease import (
     Write,
     adoptable,
     advance,
-    expired,
+    clipped,
+    expirable,
     fate,
     may_renew,
     may_write,
+    renewed,
     taken,
     unknown,
 )
 from onward.core.run import RunState
+from onward.core.value import changed
 
 NOW = 100 * SECOND
-HELD = Lease(NOW)
-LATE = Lease(NOW - 1)
+HELD = Lease(NOW - LEASE, 0)
+LATE = Lease(NOW - LEASE - 1, 0)
+STEADY = Lease(NOW, NOW - LEASE)
+FRESH = Lease(NOW, NOW - LEASE + 1)
+CUT_OFF = Lease(NOW - LEASE, 0)
+AHEAD = Lease(NOW + 1, 0)
 
 DECISIONS: dict[tuple[Lease | None, Fact], Decision[Lease | None]] = {
-    (HELD, Renewed()): Moved(Lease(NOW + LEASE)),
-    (HELD, TakenOver()): Refused("its worker is alive", until=NOW + 1),
+    (HELD, Renewed()): Moved(Lease(NOW, NOW)),
+    (HELD, TakenOver(STEADY)): Refused("its worker may be alive", until=NOW + 1),
+    (HELD, TakenOver(FRESH)): Refused("its worker may be alive", until=NOW + 1),
     (HELD, Left()): Moved(None),
-    (LATE, Renewed()): Moved(Lease(NOW + LEASE)),
-    (LATE, TakenOver()): Moved(None),
+    (LATE, Renewed()): Moved(Lease(NOW, NOW)),
+    (LATE, TakenOver(STEADY)): Moved(None),
+    (LATE, TakenOver(FRESH)): Refused("its worker may be alive", until=NOW + 1),
     (LATE, Left()): Moved(None),
     (None, Renewed()): Refused("it was taken over"),
-    (None, TakenOver()): Ignored("it is gone"),
     (None, Left()): Ignored("it is gone"),
+    **{(None, TakenOver(by)): Ignored("it is gone") for by in (STEADY, FRESH, CUT_OFF, None)},
+    **{
+        (lease, TakenOver(by)): Refused("the other worker may have been cut off itself")
+        for lease, by in product([HELD, LATE], [CUT_OFF, AHEAD, None])
+    },
 }
 
 
-@pytest.mark.parametrize(
-    ("lease", "fact"), list(product([HELD, LATE, None], [Renewed(), TakenOver(), Left()]))
-)
+@pytest.mark.parametrize(("lease", "fact"), list(DECISIONS))
 def test_every_fact_about_every_lease_is_decided(lease: Lease | None, fact: Fact) -> None:
     assert advance(lease, fact, now=NOW) == DECISIONS[lease, fact]
 
 
 def test_renewing_counts_from_now_and_does_not_pile_up() -> None:
-    assert advance(Lease(NOW + LEASE), Renewed(), now=NOW) == Moved(taken(now=NOW))
+    assert advance(taken(now=NOW), Renewed(), now=NOW) == Moved(taken(now=NOW))
+
+
+@pytest.mark.parametrize("age", range(-1, LEASE + SECOND, SECOND // 2))
+def test_a_renewal_after_more_than_half_a_lease_or_before_the_last_begins_anew(age: int) -> None:
+    lease = Lease(NOW - age, 7)
+
+    is_steady = 0 <= age <= LEASE // 2
+
+    assert renewed(lease, now=NOW) == Lease(NOW, 7 if is_steady else NOW)
+
+
+@pytest.mark.parametrize("other", [LEASE // 3, LEASE, 3 * LEASE])
+def test_of_two_lengths_the_longer_counts(other: int) -> None:
+    longer = max(LEASE, other)
+    by = Lease(NOW, NOW - longer, other)
+
+    assert not expirable(Lease(NOW - longer, 0), by, now=NOW)
+    assert expirable(Lease(NOW - longer - 1, 0), by, now=NOW)
+    assert not expirable(Lease(0, 0), changed(by, steady_since=NOW - longer + 1), now=NOW)
+
+
+def test_a_lease_that_a_clock_ahead_has_renewed_counts_from_now() -> None:
+    assert clipped(Lease(NOW + DAY, NOW + DAY), now=NOW) == taken(now=NOW)
+    assert clipped(Lease(NOW + AHEAD_MOST, 0), now=NOW) == Lease(NOW + AHEAD_MOST, 0)
 
 
 def test_a_refused_takeover_succeeds_at_the_instant_it_names() -> None:
-    refused = advance(HELD, TakenOver(), now=NOW)
+    refused = advance(HELD, TakenOver(STEADY), now=NOW)
     assert isinstance(refused, Refused)
     assert refused.until is not None
 
-    assert not expired(HELD, now=refused.until - 1)
-    assert advance(HELD, TakenOver(), now=refused.until) == Moved(None)
+    assert not expirable(HELD, STEADY, now=refused.until - 1)
+    assert advance(HELD, TakenOver(STEADY), now=refused.until) == Moved(None)
 
 
 def test_a_worker_renews_twice_within_its_lease() -> None:
     assert 2 * RENEW_EVERY < LEASE
+
+
+def test_a_worker_renews_in_time_though_the_database_was_away_for_a_gap_that_nobody_sees() -> None:
+    assert RENEW_EVERY + LEASE // GAPS_A_LEASE < LEASE
 
 
 def test_a_worker_stops_renewing_for_a_loop_that_stands_still() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from onward.core.instant import SECOND
 from onward.core.run import Reason, RunState
+from onward.errors import Unavailable
 from onward.telemetry.events import EVENTS, emit
 from onward.telemetry.reporter import Reporter
 from onward.telemetry.scope import NOWHERE, scope_now
@@ -20,6 +21,9 @@ from tests.unit.telemetry.builders import SECRET, a_log, a_run, a_step
 
 if TYPE_CHECKING:
     from onward.telemetry.observer import StepOutcome
+
+
+AWAY = Unavailable("onward.db", "is away")
 
 
 def a_reporter() -> Reporter:
@@ -132,16 +136,29 @@ def test_a_worker_that_fails_is_an_error_and_one_that_leaves_is_not() -> None:
     assert log.lines[1] == "worker worker-2 has failed: RuntimeError"
 
 
-def test_a_store_that_stays_away_is_logged_once_until_it_is_back() -> None:
+def test_a_store_that_stays_away_is_logged_once_a_minute_until_it_is_back() -> None:
+    clock = VirtualClock()
     with a_log() as log:
-        reporter = a_reporter()
-        for _ in range(3):
-            reporter.store_away("worker-1")
+        reporter = Reporter(clock)
+        for _ in range(130):
+            reporter.store_away("worker-1", AWAY)
+            clock.advance(SECOND)
         reporter.store_back("worker-1")
         reporter.store_back("worker-1")
-        reporter.store_away("worker-1")
+        reporter.store_away("worker-1", AWAY)
 
-    assert log.events == ["store.away", "store.back", "store.away"]
+    assert log.events == [
+        "store.away",
+        "store.still_away",
+        "store.still_away",
+        "store.back",
+        "store.away",
+    ]
+    assert log.lines[1] == (
+        "the store has been away for worker worker-1 for 60 s: "
+        "onward.db is away. Try again; nothing was lost."
+    )
+    assert log.lines[3] == "the store is back for worker worker-1 after 130 s"
 
 
 def test_a_lease_that_is_lost_is_an_error() -> None:

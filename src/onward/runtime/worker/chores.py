@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from onward.core.ports import Clock
     from onward.runtime.execution.execution import Execution
+    from onward.runtime.worker.database_time import DatabaseTime
     from onward.runtime.worker.programs import Programs
     from onward.store.runs.serving import Server
     from onward.store.store import Store
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 class Chores:
     """The chores of one worker."""
 
-    def __init__(self, store: Store, worker: str, clock: Clock, programs: Programs) -> None:
+    def __init__(
+        self, store: Store, worker: str, clock: Clock, time: DatabaseTime, programs: Programs
+    ) -> None:
         self._store = store
         self._worker = worker
         self._clock = clock
+        self._time = time
         self._programs = programs
         self._done = 0
         self._audited = clock.monotonic()
@@ -45,21 +49,28 @@ class Chores:
 
     async def do(self) -> None:
         """Do what any worker may do for all, and see whether there are runs under a limit."""
-        self._done = self._clock.monotonic()
+        self._done = asked = self._clock.monotonic()
         chores = await self._store.chores()
+        self._time.learn(chores.at, asked)
         if chores.outbox:
             await self._store.sweep()
         if chores.overdue:
             await self._store.overdue()
         self.limited = chores.limited
 
-    async def audit(self, running: Mapping[str, Execution]) -> None:
-        """Give back, now and then, what the store says is ours and is not."""
+    async def audit(self, running: Mapping[str, Execution]) -> bool:
+        """Give back, now and then, what the store says is ours and is not; say whether it did."""
         now = self._clock.monotonic()
-        if now - self._audited >= AUDIT_EVERY:
-            self._audited = now
-            await self._store.audit(self._worker, running)
-            await self._unpark()
+        if now - self._audited < AUDIT_EVERY:
+            return False
+        await self._store.audit(self._worker, running)
+        await self._unpark()
+        self._audited = now
+        return True
+
+    def audit_soon(self) -> None:
+        """Do that the next time."""
+        self._audited -= AUDIT_EVERY
 
     async def _unpark(self) -> None:
         await self._store.unpark(self._programs.codes, self.serves)

@@ -22,12 +22,13 @@ from onward.store.runs.owning import dismiss
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from onward.codec import Arguments
     from onward.core.instant import Duration
     from onward.core.ports import Chance
     from onward.runtime.execution.execution import Execution
+    from onward.runtime.worker.outage import Outage
     from onward.store.rows import Claimed, EffectRow, Move, NewRun, RunEnd, Started
     from onward.store.runs.following import Followed
     from onward.store.store import Store
@@ -38,8 +39,9 @@ T = TypeVar("T")
 class Errands:
     """Errands of the runs of one worker."""
 
-    def __init__(self, store: Store, worker: str, chance: Chance) -> None:
+    def __init__(self, store: Store, worker: str, chance: Chance, outage: Outage) -> None:
         self._store = store
+        self._outage = outage
         self._worker = worker
         self._chance = chance
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -56,16 +58,18 @@ class Errands:
         """Start a run under an id that may be taken; without `on_conflict` it must be free."""
         owner = self._owner(execution)
         if on_conflict is None:
-            return self._go(_if_there(children.start_child(self._store, owner, run)))
-        return self._go(_if_there(children.start_beside(self._store, owner, run, on_conflict)))
+            return self._go(lambda: _if_there(children.start_child(self._store, owner, run)))
+        return self._go(
+            lambda: _if_there(children.start_beside(self._store, owner, run, on_conflict))
+        )
 
     def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
         """Return what came of a run, if it is over."""
-        return self._go(_if_there(children.end_of(self._store, uid)))
+        return self._go(lambda: _if_there(children.end_of(self._store, uid)))
 
     def is_over(self, uid: str) -> asyncio.Future[bool]:
         """Say whether this very run is over, whatever follows it."""
-        return self._go(self._is_over(uid))
+        return self._go(lambda: self._is_over(uid))
 
     async def _is_over(self, uid: str) -> bool:
         return (await self._store.run(uid)).state in TERMINAL
@@ -73,13 +77,15 @@ class Errands:
     def dismiss(self, execution: Execution, children: list[str]) -> asyncio.Future[None]:
         """Tell children of a run to stop, or the runs that follow them by now."""
         # Not with a commit: that would reach the very run, which may have gone on as another.
-        return self._go(dismiss(self._store, self._owner(execution), children))
+        owner = self._owner(execution)
+        return self._go(lambda: dismiss(self._store, owner, children))
 
     def limit(self, execution: Execution, key: str, most: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""
         if self._limits.get(key) == most:
             return None
-        return self._go(self._limit(self._owner(execution), key, most))
+        owner = self._owner(execution)
+        return self._go(lambda: self._limit(owner, key, most))
 
     async def _limit(self, owner: Owner, key: str, most: int) -> None:
         await self._store.set_limit(key, most, owner)
@@ -105,7 +111,9 @@ class Errands:
             return None
         left = None if kept.within_most is None else kept.within_most - decision.after
         seen = execution.seen  # not what arrives from here on: that must be looked at first
-        return self._go(self._retry(execution, move._replace(seen=seen), decision.after, left))
+        return self._go(
+            lambda: self._retry(execution, move._replace(seen=seen), decision.after, left)
+        )
 
     async def _retry(
         self, execution: Execution, move: Move, after: Duration, left: Duration | None
@@ -134,7 +142,7 @@ class Errands:
 
     def go_on(self, execution: Execution, arguments: Arguments, move: Move) -> asyncio.Future[bool]:
         """End a run, and go on as a new one with other arguments."""
-        return self._go(self._go_on(execution, arguments, move))
+        return self._go(lambda: self._go_on(execution, arguments, move))
 
     async def _go_on(self, execution: Execution, arguments: Arguments, move: Move) -> bool:
         attributes = execution.notes.seen.attributes
@@ -154,14 +162,17 @@ class Errands:
 
     def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
         """Read a row of the ledger."""
-        return self._go(ledger.effect(self._store, key))
+        return self._go(lambda: ledger.effect(self._store, key))
 
     def turn(self, execution: Execution, key: str, interval: Duration) -> asyncio.Future[Duration]:
         """Return how long to wait before something of a limited rate may be done."""
-        return self._go(ledger.take_turn(self._store, self._owner(execution), key, interval))
+        owner = self._owner(execution)
+        return self._go(lambda: ledger.take_turn(self._store, owner, key, interval))
 
-    def _go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work, context=self._context)
+    def _go(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
+        """Begin something; while the store is away it is tried again."""
+        going = self._outage.through(work)
+        task = asyncio.get_running_loop().create_task(going, context=self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -7,12 +7,12 @@ wedged, and the kindest thing is to let its lease run out.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from typing import TYPE_CHECKING
 
 from onward.core.lease import LEASE, LOOP_STALL_MOST, RENEW_EVERY
-from onward.errors import LeaseLost, Unavailable
+from onward.errors import LeaseLost
+from onward.runtime.worker.outage import AWAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RENEWALS_A_LEASE = LEASE // RENEW_EVERY
 
 _LOOK_SECONDS = 0.25
+_LOOKS_A_LEASE = 24
 
 
 class Keeper:
@@ -42,13 +43,15 @@ class Keeper:
         self._worker = worker
         self._length = length
         self._renew_every = length // RENEWALS_A_LEASE
+        self._look_seconds = min(_LOOK_SECONDS, length / _LOOKS_A_LEASE / 1_000_000)
         self._open_store = open_store
         self._clock = clock
         self._failed = failed
         self._observer = observer
         self._stop = threading.Event()
         self._thread: Spawned | None = None
-        self._ticked = self._renewed = clock.monotonic()
+        self._ticked = self.renewed = clock.monotonic()
+        """`renewed` is when a renewal began that was answered."""
 
     def start(self, spawn: Spawn) -> None:
         """Begin to renew, in a thread."""
@@ -76,12 +79,12 @@ class Keeper:
             try:
                 async with self._open_store() as store:
                     await self._keep_in(store)
-            except Unavailable:
-                await asyncio.sleep(_LOOK_SECONDS)
+            except AWAY:
+                await asyncio.sleep(self._look_seconds)
 
     async def _keep_in(self, store: Store) -> None:
         while not self._stop.is_set():
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
             stalled = self._clock.monotonic() - self._ticked
             if stalled <= LOOP_STALL_MOST and not await self.tick(store):
                 self._stop.set()
@@ -89,15 +92,18 @@ class Keeper:
     async def tick(self, store: Store) -> bool:
         """Renew if it is time to, and say whether the lease is still there.
 
-        A database that is away takes no lease from anybody.
+        A database that is away takes no lease from anybody. It is tried again at the next look:
+        others wait for one lease length after an outage, and no longer.
         """
-        if self._clock.monotonic() - self._renewed < self._renew_every:
+        begun = self._clock.monotonic()
+        if begun - self.renewed < self._renew_every:
             return True
-        begun = self._renewed = self._clock.monotonic()
-        with contextlib.suppress(Unavailable):
+        try:
             kept = await store.renew_lease(self._worker, self._length) is not None
-            self._observer.lease_renewed(self._worker, self._clock.monotonic() - begun, kept=kept)
-            if not kept:
-                self._failed(LeaseLost(self._worker, "the lease of worker"))
-                return False
-        return True
+        except AWAY:
+            return True
+        self.renewed = begun
+        self._observer.lease_renewed(self._worker, self._clock.monotonic() - begun, kept=kept)
+        if not kept:
+            self._failed(LeaseLost(self._worker, "the lease of worker"))
+        return kept

@@ -6,22 +6,25 @@ import asyncio
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from onward.errors import NotFound, Unavailable
+from onward.errors import NotFound
+from onward.runtime.worker.outage import AWAY
 from onward.store.hints import ANYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
     from onward.runtime.execution.execution import Execution
+    from onward.runtime.worker.outage import Outage
     from onward.store.store import Store
 
 
 class Postman:
     """Reads inboxes, in the background."""
 
-    def __init__(self, store: Store, worker: str) -> None:
+    def __init__(self, store: Store, worker: str, outage: Outage) -> None:
         self._store = store
         self._worker = worker
+        self._outage = outage
         self._rounds: set[asyncio.Task[None]] = set()
         self._context = copy_context()  # not that of the run which is visited
 
@@ -58,8 +61,8 @@ class Postman:
             inboxes = await self._store.look([execution.uid for execution in executions])
             silent = [each for each in held if not each.receive(inboxes[each.uid])]
             owned = await self._store.owned(self._worker) if silent else {}
-        except Unavailable:
-            return
+        except AWAY:
+            return  # another round follows
         for execution in silent:
             # Nothing was sent, and yet something has happened: somebody may have ended it by force.
             is_ours = owned.get(execution.uid) == held[execution]
@@ -70,9 +73,9 @@ class Postman:
         # The count is read before the messages, so whatever it counts is among them. A number may
         # have no message: two senders of one message at the same time take two numbers.
         try:
-            counted = (await self._store.run(execution.uid)).inbox
-            found = await self._store.look([execution.uid])
-        except (Unavailable, NotFound):
+            counted = (await self._outage.through(lambda: self._store.run(execution.uid))).inbox
+            found = await self._outage.through(lambda: self._store.look([execution.uid]))
+        except (*AWAY, NotFound):
             execution.drop()
             return
         execution.receive(found[execution.uid], counted)

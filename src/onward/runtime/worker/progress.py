@@ -38,10 +38,12 @@ class ProgressBoard:
             )
 
     async def _write(self) -> None:
-        while self._news:
-            await self.tick()
-            await asyncio.sleep(EVERY_SECONDS)
-        self._task = None
+        try:
+            while self._news:
+                await self.tick()
+                await asyncio.sleep(EVERY_SECONDS)
+        finally:
+            self._task = None
 
     async def tick(self) -> None:
         """Write what is new."""
@@ -52,7 +54,8 @@ class ProgressBoard:
 
     async def close(self) -> None:
         """Write the last news, and no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
         await self.tick()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import signal
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.core.run import rooms_beside
-from onward.errors import LeaseLost, OnwardError, Unavailable
+from onward.errors import LeaseLost, OnwardError
 from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.tasks import contained_tasks
@@ -22,11 +21,12 @@ from onward.runtime.execution.turns import Turns
 from onward.runtime.registry import Names
 from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.chores import Chores
+from onward.runtime.worker.database_time import DatabaseTime
 from onward.runtime.worker.errands import Errands
 from onward.runtime.worker.keeper import Keeper
 from onward.runtime.worker.options import LEASE_ALONE
+from onward.runtime.worker.outage import AWAY, Outage
 from onward.runtime.worker.postman import Postman
-from onward.runtime.worker.process import tune_collector
 from onward.runtime.worker.programs import Programs
 from onward.runtime.worker.progress import ProgressBoard
 from onward.runtime.worker.warm import WarmBodies
@@ -40,7 +40,7 @@ from onward.telemetry.interrupts import traceable_interrupts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onward.core.instant import Instant
+    from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits
@@ -61,6 +61,9 @@ DOUBLED_MOST = 30
 
 CLAIM_MOST = 500
 
+LEAVE_SECONDS = 1.0
+"""How long a worker that leaves waits at least for the store to take its runs back."""
+
 
 class Worker:
     """Works on the runs of some queues until it is stopped."""
@@ -72,7 +75,8 @@ class Worker:
         self.observer = ports.observer
         self.running: dict[str, Execution] = {}
         self._warm = WarmBodies(options.warm)
-        self._postman = Postman(store, self.id)
+        self.outage = Outage(self.id, ports.chance, ports.observer)
+        self._postman = Postman(store, self.id, self.outage)
         self._store = store
         self._registry = registry
         self._options = options
@@ -95,20 +99,23 @@ class Worker:
         self.version = options.version
         self.programs = Programs(registry, options.version)
         self._beginnings = Beginnings(self, store)
-        self._chores = Chores(store, self.id, ports.clock, self.programs)
+        self._time = DatabaseTime(ports.clock, self._clock_stepped)
+        self._chores = Chores(store, self.id, ports.clock, self._time, self.programs)
         self.names = Names(registry)
         self.turns = Turns()
         self.context = copy_context()
-        self.errands = Errands(store, self.id, ports.chance)
+        self.errands = Errands(store, self.id, ports.chance, self.outage)
         self._writer = store.writer(self.id)
-        self._writer.on_written = self._learn_time
+        self._writer.on_written = self._time.learn
+        self._writer.through = self.outage.through
         self._writer.observer = ports.observer
         self._stopping = self._is_cancelled = False
-        self._stopped = asyncio.Event()
         self.ready = asyncio.Event()
         self._ear: Ear | None = None
         self._failure: Exception | None = None
-        self._time: tuple[Instant, int] = (0, 0)
+        self.held: dict[str, int] = {}
+        """The runs that it lost, or may have lost, with its lease, each with its fence."""
+        self._lost_at = 0
         self._claimed_at: Instant = 0
         self._registered: tuple[str, ...] = ()
         self._idled = 0
@@ -122,8 +129,7 @@ class Worker:
 
     def now(self) -> Instant:
         """Return the database's time, or a little less."""
-        at, since = self._time
-        return at + self._clock.monotonic() - since
+        return self._time.now()
 
     def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
         """Write, together with whatever else has gathered."""
@@ -159,6 +165,9 @@ class Worker:
             execution.forget()
             return
         del self.running[execution.uid]
+        if end is End.LOST and execution.move is None:
+            self.held[execution.uid] = execution.fence
+            self._lost_at = self._clock.monotonic()
         assert self._ear is not None
         self._ear.subjects.discard(run_subject(execution.uid))
         if end is End.PARKED and not self._stopping:
@@ -169,8 +178,12 @@ class Worker:
 
     # --- life ------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def run(self, before: Worker | None = None) -> None:
         """Work until `stop()`; then let what is being worked on come to an end, or give it back.
+
+        Args:
+            before: The worker of this process that lost its lease, whose place this one takes.
+                Then the store was open before, and is waited for if it is away.
 
         Raises:
             LeaseLost: another worker has taken over; whatever this one did since was not written.
@@ -178,14 +191,16 @@ class Worker:
         failure: Exception | None = None
         try:
             with traceable_interrupts(), contained_tasks(asyncio.get_running_loop()):
-                await self._live()
+                await self._live(before)
+        except LeaseLost:
+            raise
         except Exception as error:
             failure = error
             raise
         finally:
             self.observer.worker_left(self.id, failure)
 
-    async def _live(self) -> None:
+    async def _live(self, before: Worker | None) -> None:
         self._loop = asyncio.get_running_loop()
         spawn = self._spawn
         threads = None if spawn is None else StepThreads(self._options.threads, spawn)
@@ -194,12 +209,12 @@ class Worker:
         )
         self.sender = Sender(self._loop, threads, self._clock, self.observer)
         self._board = ProgressBoard(self._store, self.id, self._loop)
-        self._set_time(await self._store.now())
-        await self._store.take_lease(self.id, self._lease)
-        await self._register()
+        if before is None:
+            await self._join()
+        else:
+            await self.outage.through(lambda: self._join(before), alone=True)
         for name, places in self._registry.unclear.items():
             emit("worker.unclear", worker=self.id, workflow=name, places=places)
-        await self._chores.declare(self._registry.limits)
         if self._has_thread:
             assert self._spawn is not None
             self._keeper.start(self._spawn)
@@ -219,29 +234,23 @@ class Worker:
             self._performer.close()
             await self._leave()
 
+    async def _join(self, before: Worker | None = None) -> None:
+        """Take a lease, and let others know what this worker takes; it may be done again."""
+        if before is not None:
+            await self._store.resign(before.id, before.held)
+            await self._store.unregister(before.id)
+        await self._ask_time()
+        await self._store.take_lease(self.id, self._lease)
+        await self._register()
+        await self._chores.declare(self._registry.limits)
+
     def stop(self) -> None:
         """Claim no more and leave."""
         self._stopping = True
-        self._stopped.set()
-        if self._ear is not None:
+        if self._ear is None:
+            self.outage.give_up()  # it has not even begun
+        else:
             self._ear.poke()
-
-    async def serve(self) -> None:
-        """Wait until this process is told to stop by SIGTERM or SIGINT, or the worker has ended.
-
-        A process that does this is a worker and nothing else, and is tuned for it.
-        """
-        tune_collector()
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        for number in handlers:
-            self._loop.add_signal_handler(number, self.stop)
-        try:
-            await self._stopped.wait()
-        finally:
-            for number, handler in handlers.items():
-                self._loop.remove_signal_handler(number)
-                if handler is not None:  # asyncio restores only the default handlers
-                    signal.signal(number, handler)
 
     async def _work_unless_cancelled(self) -> None:
         """Work; cancelled, finish the claim under way and give everything back at once.
@@ -270,9 +279,11 @@ class Worker:
                 if not self._has_thread:
                     await self._keeper.tick(self._store)
                 claimed = await self.tick()
-                self.observer.store_back(self.id)
-            except Unavailable:
-                self.observer.store_away(self.id)
+            except AWAY as error:
+                await self._wait(self.outage.met(error))
+                continue
+            if self.outage.over():
+                self._chores.audit_soon()  # a claim may have been made, but not answered
             if claimed:
                 self._idled = 0
             else:
@@ -289,6 +300,8 @@ class Worker:
         """
         self._claimed_at = self.now()
         await self._chores.audit(self.running)
+        if self.held and self._keeper.renewed > self._lost_at:
+            self.held.clear()  # the lease was there afterwards, so it was not lost with that
         claimed = await self._claim()
         if not claimed or self._chores.are_due:
             was_limited = self._chores.limited
@@ -317,6 +330,8 @@ class Worker:
             )
         )
         self.observer.claim_took(self.id, len(claimed), self._clock.monotonic() - begun)
+        if claimed:
+            self._time.learn(claimed[0].claimed_at, begun)
         await self._beginnings.begin(claimed)
         return len(claimed)
 
@@ -337,8 +352,12 @@ class Worker:
         seconds = self._poll_seconds(due)
         if due is not None:
             seconds = min(seconds, max(0.0, (due - self.now()) / 1_000_000))
-        assert self._ear is not None
         self._idled += 1
+        await self._wait(seconds)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for a hint, and let the runs know that something was sent to them."""
+        assert self._ear is not None
         end = self._loop.time() + seconds
         heard = await self._ear.wait(seconds)
         if heard or self._loop.time() >= end:
@@ -356,7 +375,7 @@ class Worker:
         # worker without a free slot would ask for it without a pause.
         try:
             return await self._store.next_due(self._claimed_at)
-        except Unavailable:
+        except AWAY:
             return None
 
     # --- the end ---------------------------------------------------------------------------------
@@ -371,15 +390,20 @@ class Worker:
             await self._ear.wait(end - self._loop.time())
         for execution in list(self.running.values()):
             execution.release()
+        # While the store is away nothing can be given back: then the lease runs out by itself.
+        last = self._loop.call_at(max(end, self._loop.time() + LEAVE_SECONDS), self.outage.give_up)
         await self.errands.close()
         await self._board.close()
         await self._writer.close()
+        last.cancel()
 
     def _has_steps(self) -> bool:
         return any(not execution.is_idle for execution in self.running.values())
 
     async def _leave(self) -> None:
+        self.outage.give_up()
         for execution in list(self.running.values()):
+            self.held[execution.uid] = execution.fence
             execution.forget()
             tell_left(self.observer, execution.scope, None, self.now())
         self.running.clear()
@@ -402,12 +426,18 @@ class Worker:
 
     # --- time ------------------------------------------------------------------------------------
 
-    def _set_time(self, at: Instant) -> None:
-        self._time = (at, self._clock.monotonic())
+    async def _ask_time(self) -> None:
+        asked = self._clock.monotonic()
+        self._time.learn(await self._store.now(), asked)
 
-    def _learn_time(self, at: Instant) -> None:
-        if at > self.now():
-            self._set_time(at)
+    def _clock_stepped(self, step: Duration) -> None:
+        """Tell of a clock that was set, and look again at what the runs here wait for."""
+        if self._store.database.capabilities.clock:  # or the store tells it, for all workers
+            self.observer.clock_stepped(self.id, step)
+        for execution in list(self.running.values()):
+            self._loop.call_soon(execution.pump, context=self.context)
+
+    # --- what others know ------------------------------------------------------------------------
 
     async def _register(self) -> None:
         """Let others know what this worker takes."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
 
-from onward.core.lease import Fate, Row, Write, fate
+from onward.core.lease import AHEAD_MOST, GAPS_A_LEASE, Fate, Row, Write, fate
 from onward.core.run import CRASHES_MOST, SUSPECT_AT, TERMINAL, RunState, rooms_after
 from onward.errors import LeaseLost, Unavailable
 from onward.store.database import Written
@@ -294,6 +294,8 @@ async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) 
         crashes_most=CRASHES_MOST,
         crashes=[crashes for crashes, _ in suspects],
         rooms=[room for _, room in suspects],
+        gaps=GAPS_A_LEASE,
+        ahead=AHEAD_MOST,
         flow_uid=[run.uid for run in flow],
         flow_priority=[run.priority for run in flow],
         flow_due=[run.due for run in flow],

@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onward.core.lease import GAPS_A_LEASE
 from onward.errors import StoreUnusable, Unavailable
 from onward.store.database import Capabilities
 from onward.store.hints import Exchange
 from onward.store.migrations import missing
 from onward.store.postgres import batch, flow
+from onward.store.postgres import pool as pools
 from onward.store.postgres.admission import Home, Place, PostgresAdmission
 from onward.store.postgres.listener import Listener, channel_of
 from onward.store.postgres.pool import Pool
@@ -70,10 +72,12 @@ class PostgresDatabase:
         for pool in (self._hot, self._slow, self._renewals):
             pool.open()
         try:
-            await self._slow.run(self._migrate)
+            await self._slow.run(self._migrate, patience=pools.OPEN_SECONDS)
         except BaseException:  # nobody will close what was never opened
             await self._slow.abandon()
             raise
+        for pool in (self._hot, self._slow, self._renewals):
+            pool.is_proven = True
         if self.capabilities.listen:
             self._listener = Listener(self._address, self._namespace, self.exchange)
             self._listener.start()
@@ -174,7 +178,9 @@ class PostgresDatabase:
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
         """Prolong a worker's lease on a connection of its own; `None` means that it is lost."""
-        return await self._lease(lambda tx: tx.fetch("renew_lease", worker=worker, length=length))
+        return await self._lease(
+            lambda tx: tx.fetch("renew_lease", worker=worker, length=length, gaps=GAPS_A_LEASE)
+        )
 
     async def drop_lease(self, worker: str) -> None:
         """End a worker's lease."""

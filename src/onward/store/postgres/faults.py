@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import asyncpg
 
 from onward.errors import OnwardError, Rejected, StoreUnusable, Unavailable
 from onward.store.writing.lane import Contended
 
-POOLER = (
+if TYPE_CHECKING:
+    from onward.store.address import PostgresAddress
+
+_POOLER = (
     "is behind a transaction pooler, which does not keep what belongs to a session",
     "Add ?pgbouncer=true to the address",
 )
+# What is wrong with an address or a server that was never used from here. If it was, somebody has
+# changed something since (rotates a password, restores a database), and it is tried again.
 _SET_UP = {
     "28P01": ("refused the password", "Check user and password in the address"),
     "28000": ("refused this user", "Check the address, and pg_hba.conf on the server"),
     "3D000": ("has no database of that name", "Create it: createdb NAME"),
+    "3F000": ("has no schema of that name", "Restore it, or start this process again"),
+    "42P01": ("has lost its tables", "Restore them, or start this process again"),
     "42501": (
         "does not let this user use or create the schema",
         "Let an owner run the migration once, or grant CREATE on the database",
     ),
-    "26000": POOLER,
-    "42P05": POOLER,
+    "26000": _POOLER,
+    "42P05": _POOLER,
+}
+_NOW = {
+    "08P01": "refused the connection",
+    "25006": "takes no writes, as a standby does",
+    "53100": "has no space left on its disk",
+    "53300": "has no connection free",
+    "57P01": "is shutting down",
+    "57P02": "is restarting after a crash",
+    "57P03": "is starting up or shutting down",
 }
 # Classes of SQLSTATE after which the same statement may be sent again.
-_AGAIN = ("08", "40", "53", "57")
-_READ_ONLY = "25006"
+_AGAIN = ("08", "40", "53", "57", "58")
+_POOLER_SPEAKS = "08P01"
 _LOCK_TIMEOUT = "55P03"
-_LOST = (
+LOST = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     ConnectionError,
@@ -34,26 +52,50 @@ _LOST = (
     TimeoutError,
     EOFError,
 )
+"""How the driver says that a connection, or the way to the server, is lost."""
 
 
-def told(error: BaseException, where: str) -> OnwardError | None:
-    """Return what an error means to us, or `None` if it is none of the driver's."""
+def told(
+    error: BaseException, address: PostgresAddress, *, is_proven: bool = False
+) -> OnwardError | None:
+    """Return what an error means to us, or `None` if it is none of the driver's.
+
+    Args:
+        error: What was raised.
+        address: Where.
+        is_proven: The database could be used before: then nothing is wrong with the address.
+    """
+    where = str(address)
+    if isinstance(error, StoreUnusable) and is_proven:
+        return Unavailable(where, f"{error.fact}, though it worked before", error.advice)
+    if isinstance(error, Unavailable):
+        return error
     if isinstance(error, asyncpg.PostgresError):
-        return _from_server(error, where)
+        return _from_server(error, address, is_proven=is_proven)
     if isinstance(error, asyncpg.DataError | UnicodeError | OverflowError):
         return Rejected(f"a value that Postgres cannot store ({type(error).__name__})")
-    if isinstance(error, _LOST):
+    if isinstance(error, LOST):
         return Unavailable(where, f"cannot be reached ({type(error).__name__})")
     return None
 
 
-def _from_server(error: asyncpg.PostgresError, where: str) -> OnwardError:
-    state = error.sqlstate or ""
+def _from_server(
+    error: asyncpg.PostgresError, address: PostgresAddress, *, is_proven: bool
+) -> OnwardError:
+    state, where = error.sqlstate or "", str(address)
+    if state == _POOLER_SPEAKS and not (address.pooled or is_proven):
+        return StoreUnusable(where, *_POOLER)  # of what we tell a server when we connect
     if state in _SET_UP:
-        return StoreUnusable(where, *_SET_UP[state])
+        fact, advice = _SET_UP[state]
+        if (fact, advice) == _POOLER and address.pooled:
+            return Unavailable(where, f"has another session than before ({state})")
+        if is_proven:
+            return Unavailable(where, f"{fact}, though it worked before ({state})", advice)
+        return StoreUnusable(where, fact, advice)
     if state == _LOCK_TIMEOUT:
         return Contended(where, "has a transaction open that holds what this write needs")
-    if state.startswith(_AGAIN) or state == _READ_ONLY:
-        return Unavailable(where, f"cannot write now ({state} {type(error).__name__})")
+    if state.startswith(_AGAIN) or state in _NOW:
+        fact = _NOW.get(state, "cannot write now")
+        return Unavailable(where, f"{fact} ({state} {type(error).__name__})")
     # The detail of a server error may quote values, so it stays out of the message.
     return Rejected(f"{state} {type(error).__name__}")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _PAYLOAD_MOST = 7000  # Postgres takes less than 8000 bytes
 _RECONNECT_SECONDS = 1.0
+_QUIET_SECONDS = 30.0
+"""How often the server is asked whether it is there."""
+_ANSWER_SECONDS = 5.0
 
 
 def channel_of(address: PostgresAddress, namespace: str) -> str:
@@ -69,7 +72,8 @@ class Listener:
 
     async def _listen(self) -> None:
         while True:
-            with contextlib.suppress(OSError, Exception):
+            # Whatever it is: until it is back, changes are found by looking.
+            with contextlib.suppress(Exception):
                 await self._listen_once()
             self.ready.clear()
             await asyncio.sleep(_RECONNECT_SECONDS)
@@ -83,7 +87,12 @@ class Listener:
             # Whatever happened while nobody listened was missed.
             self._exchange.ring({ANYTHING})
             self.ready.set()
-            await lost.wait()
+            while not lost.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_QUIET_SECONDS):
+                        await lost.wait()
+                if not lost.is_set():  # a connection may die without a word
+                    await connection.execute("SELECT 1", timeout=_ANSWER_SECONDS)
         finally:
             connection.terminate()
 

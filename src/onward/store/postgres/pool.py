@@ -9,28 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
 from onward.errors import OnwardError, StoreUnusable, Unavailable
 from onward.store.forks import check_process
-from onward.store.postgres.faults import POOLER, told
+from onward.store.postgres.faults import LOST, told
+from onward.store.postgres.silence import SILENT_SECONDS, Silence
 from onward.store.writing.lane import Contended
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from onward.store.address import PostgresAddress
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 10.0
-"""How long a call tries before it says that the database is away."""
+PATIENCE_SECONDS = 2.0
+"""How long a call tries to reach the database before it says that it is away."""
+
+OPEN_SECONDS = 10.0
+"""The same for opening a store: whoever starts may start together with its database."""
 
 CONNECT_SECONDS = 5.0
+_CONNECT_SECONDS_LEAST = 0.5
+QUICK_SECONDS = 10.0
+"""How long a server that is there may take over work that takes no time by itself."""
 COMMAND_SECONDS = 30.0
-"""How long a server may take over one statement before it counts as away."""
+"""How long a server that is there may take over any statement."""
 
 _FIRST_DELAY_SECONDS = 0.02
 _MOST_DELAY_SECONDS = 0.5
@@ -51,6 +59,7 @@ async def connect(address: PostgresAddress) -> Any:
 
     Raises:
         StoreUnusable: the address has options that driver or server do not take.
+        Unavailable: what answered does not speak as a Postgres does.
     """
     options: dict[str, Any] = {"timeout": CONNECT_SECONDS, "command_timeout": COMMAND_SECONDS}
     if address.pooled:
@@ -63,10 +72,13 @@ async def connect(address: PostgresAddress) -> Any:
         }
     try:
         return await asyncpg.connect(address.url, **options)
-    except asyncpg.ProtocolViolationError as error:
-        raise StoreUnusable(str(address), *POOLER) from error
     except (ValueError, asyncpg.UndefinedObjectError, asyncpg.InvalidParameterValueError) as error:
         kind = type(error).__name__
+    except (asyncpg.PostgresError, *LOST):
+        raise
+    except Exception as error:  # the driver itself stumbles over servers that fall in the middle
+        fact = f"cannot be reached: the driver failed ({type(error).__name__})"
+        raise Unavailable(str(address), fact) from error
     # Raised here, so that the driver's error is not in its context: it may quote the address.
     fact = f"has options that cannot be used ({kind})"
     raise StoreUnusable(str(address), fact, "Check the options in the address")
@@ -77,11 +89,15 @@ class Pool:
 
     def __init__(self, address: PostgresAddress, most: int) -> None:
         self._address = address
+        self._most = most
         self._free: list[Any] = []
         self._places = asyncio.Semaphore(most)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_open = False
         self._pid = os.getpid()
+        self._probing: asyncio.Task[bool] | None = None
+        self.is_proven = False
+        """Whether the database could be used before: then whatever it refuses now will pass."""
 
     def open(self) -> None:
         """Let work begin; nothing connects before there is some."""
@@ -98,10 +114,13 @@ class Pool:
     ) -> T:
         """Run `work` with a connection, again if it is lost or the server asks for it.
 
+        A server that is there may take its time; one that is silent is away.
+
         Args:
             work: What to do; it may be done again, whole.
             patience: How many seconds to go on trying; `PATIENCE_SECONDS` by default.
-            quick: The work takes no time by itself, so even one try ends with the patience.
+            quick: The work takes no time by itself: if there is no answer, the connection is
+                likely to be dead, so that another is tried.
             splits: The caller can do better than wait for somebody's lock, so tell it at once.
 
         Raises:
@@ -151,13 +170,21 @@ class Pool:
     ) -> T:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
+        limit = min(seconds, QUICK_SECONDS) if quick else COMMAND_SECONDS
         delay = _FIRST_DELAY_SECONDS
         while True:
             try:
-                async with asyncio.timeout_at(end if quick else None):
-                    return await self._once(work)
+                return await self._once(work, end, limit)
+            except _TooSlow as error:
+                # The server is there: another connection may be better, or it needs more time.
+                if limit >= QUICK_SECONDS:
+                    raise Unavailable(
+                        str(self._address), f"did not answer within {limit:.0f} s"
+                    ) from error
+                limit = QUICK_SECONDS
+                continue
             except Exception as error:
-                meaning = told(error, str(self._address))
+                meaning = told(error, self._address, is_proven=self.is_proven)
                 if meaning is None:
                     raise
                 passes = isinstance(meaning, Unavailable)
@@ -168,11 +195,14 @@ class Pool:
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MOST_DELAY_SECONDS)
 
-    async def _once(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        async with self._places:
-            connection = await self._take()
+    async def _once(self, work: Callable[[Any], Awaitable[T]], end: float, limit: float) -> T:
+        """Run `work` with a connection that is to be had until `end`, for `limit` seconds."""
+        async with self._place(end):
+            earliest = asyncio.get_running_loop().time() + _CONNECT_SECONDS_LEAST
+            async with asyncio.timeout_at(max(end, earliest)):
+                connection = await self._take()
             try:
-                result = await work(connection)
+                result = await self._watched(work(connection), limit)
             except asyncpg.ReadOnlySQLTransactionError:
                 connection.terminate()  # another server may be the one that takes writes now
                 raise
@@ -184,6 +214,67 @@ class Pool:
                 raise
             self._put_back(connection)
             return result
+
+    @asynccontextmanager
+    async def _place(self, end: float) -> AsyncIterator[None]:
+        """Have one of the places for connections."""
+        if self._places.locked():
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._places.acquire()
+            except TimeoutError:
+                fact = f"is busy: all {self._most} connections of this process for this are in use"
+                raise Unavailable(str(self._address), fact) from None
+        else:
+            await self._places.acquire()
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    # --- silence ---------------------------------------------------------------------------------
+
+    async def _watched(self, work: Awaitable[T], limit: float) -> T:
+        """Wait for `work` for at most `limit` seconds, as long as the server shows signs of life.
+
+        Raises:
+            TimeoutError: the server is silent.
+            _TooSlow: the server is there, but did not answer within the limit.
+        """
+        async with asyncio.timeout(limit) as clock:
+            silence = Silence(clock, self._ask)
+            try:
+                return await work
+            except asyncio.CancelledError:
+                if clock.expired() and not silence.is_told:
+                    raise _TooSlow from None
+                raise
+            finally:
+                silence.stop()
+
+    def _ask(self) -> asyncio.Task[bool]:
+        """Begin to find out whether the server is there, unless that is under way."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.ensure_future(self._is_there())
+            self._tasks.add(self._probing)
+            self._probing.add_done_callback(self._tasks.discard)
+        return self._probing
+
+    async def _is_there(self) -> bool:
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                connection = await connect(self._address)
+                try:
+                    await connection.fetchval("SELECT 1")
+                finally:
+                    connection.terminate()
+        except asyncpg.PostgresError:
+            return True  # it is there, though it may have no place for another connection
+        except Exception:  # noqa: BLE001 - whatever it is, it is no sign of life
+            return False
+        return True
+
+    # --- connections -----------------------------------------------------------------------------
 
     async def _take(self) -> Any:
         while self._free:
@@ -197,3 +288,7 @@ class Pool:
             connection.terminate()
         else:
             self._free.append(connection)
+
+
+class _TooSlow(Exception):
+    """A server that is there did not answer in time."""

@@ -11,6 +11,7 @@ from onward.store.runs.serving import Kind, why_not
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from onward.core.instant import Instant
     from onward.store.database import Tx
     from onward.store.rows import Owner
     from onward.store.runs.serving import Server
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 class Chores(NamedTuple):
     """What there is to do beside claiming runs.
 
-    `outbox`: callers wrote messages in transactions of their own, to be swept. `limited`: there are
-    runs with a flow key that could be claimed. `overdue`: a deadline has passed.
+    `at` is the database's time. `outbox`: callers wrote messages in transactions of their own, to
+    be swept. `limited`: there are runs with a flow key that could be claimed. `overdue`: a deadline
+    has passed.
     """
 
+    at: Instant
     outbox: bool
     limited: bool
     overdue: bool
@@ -30,7 +33,8 @@ class Chores(NamedTuple):
 
 async def chores(tx: Tx) -> Chores:
     """Return what there is to do."""
-    return Chores._make(map(bool, (await tx.fetch("chores"))[0]))
+    [[at, *there]] = await tx.fetch("chores")
+    return Chores(at, *map(bool, there))
 
 
 async def disown(tx: Tx, worker: str, strays: Iterable[tuple[str, int]]) -> set[str]:
@@ -41,6 +45,29 @@ async def disown(tx: Tx, worker: str, strays: Iterable[tuple[str, int]]) -> set[
             rows = await tx.fetch("disown", uid=uid, worker=worker, fence=fence)
             subjects |= {queue_subject(row[0]) for row in rows}
     return subjects
+
+
+async def resign(tx: Tx, worker: str, held: Mapping[str, int]) -> tuple[list[str], set[str]]:
+    """Release all runs in the name of a worker whose lease is gone, and forgive what it held.
+
+    `held` has the fence of every run that the worker had. One that another worker has adopted since
+    counted a crash, though nothing crashed.
+
+    Returns:
+        The runs that were released, and what is to be rung.
+    """
+    listed = {row[0]: row[1] for row in await tx.fetch("runs_of_worker", worker=worker)}
+    await tx.lock({*listed, *held})
+    released: list[str] = []
+    subjects: set[str] = set()
+    for uid, fence in sorted(listed.items()):
+        for row in await tx.fetch("disown", uid=uid, worker=worker, fence=fence):
+            released.append(uid)
+            subjects.add(queue_subject(row[0]))
+    for uid, fence in sorted(held.items()):
+        if uid not in listed:
+            await tx.fetch("forgive_crash", uid=uid, fence=fence + 1)
+    return released, subjects
 
 
 async def parked(

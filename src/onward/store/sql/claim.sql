@@ -13,7 +13,7 @@ SELECT (SELECT due FROM onward_run
 -- name: chores
 -- What there is to do beside claims: messages of callers to deliver, runs with a flow key that could
 -- be claimed, runs past their deadline that nobody has told so (see `overdue_runs`).
-SELECT EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
+SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
        OR EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow_due

@@ -1,28 +1,44 @@
--- A worker's right to write. Everyone who writes for a worker looks at its row first.
+-- A worker's right to write. Everyone who writes for a worker looks at its row first. The rules of
+-- when a lease may be deleted, and why, are in core/lease.py, and so are the values of `:gaps` and
+-- `:ahead`.
 
 -- name: take_lease
-INSERT INTO onward_lease (namespace, worker, until)
-VALUES (:namespace, :worker, :now + :length)
+INSERT INTO onward_lease (namespace, worker, renewed_at, length, steady_since)
+VALUES (:namespace, :worker, :now, :length, :now)
 ON CONFLICT (namespace, worker) DO NOTHING
-RETURNING until;
+RETURNING renewed_at + length;
 
 -- name: renew_lease
--- No row: somebody took over. Being past `until` alone is no loss.
-UPDATE onward_lease SET until = :now + :length
+-- No row: another worker took over. Being past its time alone is no loss.
+UPDATE onward_lease
+SET renewed_at = :now, length = :length, steady_since = CASE
+    WHEN renewed_at <= :now AND (:now - renewed_at) * :gaps <= length THEN steady_since
+    ELSE :now END
 WHERE namespace = :namespace AND worker = :worker
-RETURNING until;
+RETURNING renewed_at + length;
 
 -- name: drop_lease
 DELETE FROM onward_lease WHERE namespace = :namespace AND worker = :worker
 RETURNING worker;
 
 -- name: lease_here
-SELECT until FROM onward_lease WHERE namespace = :namespace AND worker = :worker;
+SELECT renewed_at + length FROM onward_lease WHERE namespace = :namespace AND worker = :worker;
+
+-- name: clip_leases
+-- Leases that were renewed by a clock which was ahead count from now.
+UPDATE onward_lease SET renewed_at = :now, steady_since = :now
+WHERE namespace = :namespace AND renewed_at > :now + :ahead AND worker <> :worker;
 
 -- name: expire_leases
--- Whoever claims lives, however late it is.
-DELETE FROM onward_lease WHERE namespace = :namespace AND until < :now AND worker <> :worker
+-- Only a worker that was in contact all the time may delete the lease of one that was not.
+DELETE FROM onward_lease WHERE namespace = :namespace AND worker IN (
+    SELECT l.worker FROM onward_lease l JOIN onward_lease me ON me.namespace = l.namespace
+    WHERE l.namespace = :namespace AND me.worker = :worker AND l.worker <> :worker
+      AND me.renewed_at <= :now AND (:now - me.renewed_at) * :gaps <= me.length
+      AND :now - me.steady_since >= CASE WHEN me.length > l.length THEN me.length ELSE l.length END
+      AND :now - l.renewed_at > CASE WHEN me.length > l.length THEN me.length ELSE l.length END)
 RETURNING worker;
 
 -- name: leases
-SELECT worker, until FROM onward_lease WHERE namespace = :namespace ORDER BY worker;
+SELECT worker, renewed_at, steady_since, length FROM onward_lease
+WHERE namespace = :namespace ORDER BY worker;

@@ -9,6 +9,11 @@ WHERE namespace = :namespace AND uid = :uid AND state = 'running' AND worker = :
   AND fence = :fence
 RETURNING queue;
 
+-- name: forgive_crash
+-- A run that was adopted from a worker which turned out to be alive.
+UPDATE onward_run SET crashes = crashes - 1
+WHERE namespace = :namespace AND uid = :uid AND fence = :fence AND crashes > 0;
+
 -- name: diverged_runs
 -- Runs that code has parked, and which code it was.
 SELECT uid, parked_by, queue, name, version, tags FROM onward_run INDEXED BY onward_run_paused

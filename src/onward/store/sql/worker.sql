@@ -12,9 +12,9 @@ UPDATE onward_worker SET left_at = :now WHERE namespace = :namespace AND worker 
 -- name: live_workers
 SELECT w.queues, w.names, w.version, w.tags FROM onward_lease l
 JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
-WHERE l.namespace = :namespace AND l.until >= :now AND w.draining = 0;
+WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now AND w.draining = 0;
 
 -- name: live_queues
 SELECT w.queues FROM onward_lease l
 JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
-WHERE l.namespace = :namespace AND l.until >= :now;
+WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now;

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onward.core.inbox import MessageKind
-from onward.core.lease import Fate, Row, Write, fate
+from onward.core.lease import AHEAD_MOST, GAPS_A_LEASE, Fate, Row, Write, fate
 from onward.core.run import CRASHES_MOST, SUSPECT_AT, RunState, rooms_after
 from onward.errors import LeaseLost
 from onward.store.database import Written
@@ -242,7 +242,8 @@ def _deliver(tx: SqliteTx, uid: str, message: Message) -> Sent:
 
 async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claimed]:
     """Make runs the worker's own; the leases of `dead` workers end here."""
-    tx.rows("expire_leases", worker=wanted.worker)
+    tx.rows("clip_leases", worker=wanted.worker, ahead=AHEAD_MOST)
+    tx.rows("expire_leases", worker=wanted.worker, gaps=GAPS_A_LEASE)
     for worker in dead:
         tx.rows("drop_lease", worker=worker)
     if not tx.rows("lease_here", worker=wanted.worker):

@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onward.core.lease import GAPS_A_LEASE
 from onward.errors import Unavailable
 from onward.store.database import Capabilities
 from onward.store.forks import check_process
@@ -54,7 +55,7 @@ class SqliteDatabase:
     ) -> None:
         self.is_private = address.path is None
         self.lanes = 1
-        self.capabilities = Capabilities(listen=False)
+        self.capabilities = Capabilities(listen=False, clock=False)
         self.carrier: Carrier | None = None
         self.where = str(address)
         self._path = address.path
@@ -152,11 +153,11 @@ class SqliteDatabase:
         locks = self._opened().locks
         if locks is not None:
             locks.hold(self._namespace, worker)
-        return await self._lease("take_lease", worker, length)
+        return await self._lease("take_lease", worker=worker, length=length)
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
         """Prolong a worker's lease; `None` means that it is lost."""
-        return await self._lease("renew_lease", worker, length)
+        return await self._lease("renew_lease", worker=worker, length=length, gaps=GAPS_A_LEASE)
 
     async def drop_lease(self, worker: str) -> None:
         """End a worker's lease."""
@@ -198,8 +199,8 @@ class SqliteDatabase:
         if self.carrier is not None:
             self.carrier.tell(rung)
 
-    async def _lease(self, name: str, worker: str, length: Duration) -> Instant | None:
-        rows = await self.write(lambda tx: tx.fetch(name, worker=worker, length=length))
+    async def _lease(self, name: str, **given: object) -> Instant | None:
+        rows = await self.write(lambda tx: tx.fetch(name, **given))
         return rows[0][0] if rows else None
 
     async def _do(

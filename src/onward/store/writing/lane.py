@@ -121,6 +121,11 @@ class Lane(Generic[Item, Answer]):
             else:
                 _fail(batch, refusal)
             return []
+        except Unavailable as away:
+            # Whoever came meanwhile would wait as long again, and for the same answer.
+            _fail([*batch, *self._waiting], away)
+            self._waiting = []
+            return []
         except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
             _fail(batch, error)
             return []

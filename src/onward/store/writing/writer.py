@@ -10,15 +10,18 @@ from onward.errors import Rejected
 from onward.store.hints import queue_subject, run_subject
 from onward.store.writing.commit import Commit, fold
 from onward.store.writing.fitness import check_commit
-from onward.store.writing.lane import Lane
+from onward.store.writing.lane import Contended, Lane
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
-    from onward.store.database import Database
+    from onward.store.database import Database, Written
+    from onward.store.writing.commit import Batch
+
+    Send = Callable[[], Awaitable[Written | Contended]]
 
 
 class Outcome(NamedTuple):
@@ -41,8 +44,10 @@ class Writer:
         self._clock = clock
         self.observer = SILENT
         """Is told how long batches take."""
-        self.on_written: Callable[[Instant], None] = lambda _: None
-        """Is told the database's time of every batch."""
+        self.on_written: Callable[[Instant, int], None] = lambda _, __: None
+        """Is told the database's time of every batch, and when (by a steady clock) it was sent."""
+        self.through: Callable[[Send], Awaitable[Written | Contended]] = lambda send: send()
+        """Sends a batch; it may do that again for as long as the database is away."""
         self.lanes: list[Lane[Commit, Outcome]] = [
             Lane(self._apply, name=f"onward writer {worker} {number}", key=lambda c: c.run)
             for number in range(database.lanes)
@@ -75,12 +80,14 @@ class Writer:
 
     async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
         batch, taken = fold(commits)
-        begun = self._clock.monotonic() if self.observer.measures else 0
-        written = await self._database.commit(self._worker, batch)
+        begun = self._clock.monotonic()
+        written = await self.through(lambda: self._send(batch))
+        if isinstance(written, Contended):
+            raise written
         if self.observer.measures:
             length = self._clock.monotonic() - begun
             self.observer.commit_took(self._worker, sum(taken), length)
-        self.on_written(written.at)
+        self.on_written(written.at, begun)
         outcomes = {fate: Outcome(fate, written.at) for fate in Fate}
         subjects = {queue_subject(queue) for queue in written.queues}
         answers: list[Outcome | None] = []
@@ -96,6 +103,12 @@ class Writer:
         if subjects:
             self._database.tell(subjects)
         return answers
+
+    async def _send(self, batch: Batch) -> Written | Contended:
+        try:
+            return await self._database.commit(self._worker, batch)
+        except Contended as held_up:  # the database is there: its lane knows what to do
+            return held_up
 
 
 def _touched(commit: Commit) -> Iterable[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
-from onward.core.lease import LEASE, Fate
+from onward.core.lease import LEASE, RENEW_EVERY, Fate
 from onward.store.rows import Move
 from onward.testing.conformance.samples import RELEASED, a_record, a_run
 
@@ -40,21 +40,20 @@ async def test_a_run_whose_worker_left_is_adopted_and_that_counts_as_a_crash(wor
 
 
 async def test_a_worker_past_its_time_loses_its_runs_to_the_next_claims(world: World) -> None:
-    gone = await world.worker(lease=LEASE)
+    gone, heir = await world.worker(lease=LEASE), await world.worker(lease=LEASE)
     await gone.owning("a")
-    world.clock.advance(LEASE + 1)
-    heir = await world.worker()
+    await world.pass_time(LEASE, heir)
+    world.clock.advance(1)
 
     assert ids(await heir.adopt()) == ["a"]
     assert await gone.renew() is None
 
 
 async def test_the_runs_of_a_worker_that_renews_are_left_alone(world: World) -> None:
-    busy, other = await world.worker(lease=LEASE), await world.worker()
+    busy, other = await world.worker(lease=LEASE), await world.worker(lease=LEASE)
     await busy.owning("a")
-    for _ in range(5):
-        world.clock.advance(LEASE)
-        assert await busy.renew() is not None
+    for _ in range(15):
+        await world.pass_time(RENEW_EVERY, busy, other)
 
         assert await other.adopt() == []
 

@@ -211,9 +211,10 @@ async def test_a_worker_without_a_lease_writes_nothing(world: World) -> None:
 
 
 async def test_an_owner_that_lost_its_lease_writes_nothing(world: World) -> None:
-    zombie, heir = await world.worker(lease=LEASE), await world.worker()
+    zombie, heir = await world.worker(lease=LEASE), await world.worker(lease=LEASE)
     [run] = await zombie.owning("a")
-    world.clock.advance(LEASE + 1)
+    await world.pass_time(LEASE, heir)
+    world.clock.advance(1)
     [adopted] = await heir.adopt()
 
     everything = await zombie.commit(

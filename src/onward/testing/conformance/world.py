@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from onward.core.instant import HOUR
+from onward.core.lease import RENEW_EVERY
 from onward.store.invariants import check
 from onward.testing.clock import VirtualClock
 from onward.testing.conformance.worker import Worker
@@ -77,6 +78,13 @@ class World(ABC):
         worker = Worker(store or await self.store(), f"worker-{self._workers}")
         assert await worker.store.take_lease(worker.name, lease) is not None
         return worker
+
+    async def pass_time(self, length: Duration, *alive: Worker) -> None:
+        """Let time pass in which these workers renew their leases as real ones do."""
+        for _ in range(length // RENEW_EVERY):
+            self.clock.advance(RENEW_EVERY)
+            for worker in alive:
+                assert await worker.renew() is not None
 
     async def __aenter__(self) -> Self:
         return self

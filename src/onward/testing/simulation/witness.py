@@ -56,7 +56,7 @@ _STATEMENTS = {
         SELECT run, identity, attempt, seq, kind, state, due, message, payload, error, closed_at
         FROM onward_record ORDER BY run, identity, attempt""",
     "witness_inbox": "SELECT run, seq, message, kind, payload FROM onward_inbox ORDER BY run, seq",
-    "witness_leases": "SELECT worker, until FROM onward_lease ORDER BY worker",
+    "witness_leases": "SELECT worker, renewed_at + length FROM onward_lease ORDER BY worker",
     "witness_effects": """
         SELECT key, run, name, state, version, attempt, approved, settle_until, due, verdict,
                known_until

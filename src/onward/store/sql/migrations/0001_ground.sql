@@ -9,11 +9,14 @@ CREATE TABLE onward_meta (
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A worker is alive while its row is here. Renewing moves `until`; takeover deletes the row.
+-- A worker is alive while its row is here. Renewing moves `renewed_at`; takeover deletes the row.
+-- Its worker has renewed it without a gap since `steady_since`.
 CREATE TABLE onward_lease (
     namespace TEXT NOT NULL,
     worker TEXT NOT NULL,
-    until INTEGER NOT NULL,
+    renewed_at INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    steady_since INTEGER NOT NULL,
     PRIMARY KEY (namespace, worker)
 ) STRICT, WITHOUT ROWID;
 

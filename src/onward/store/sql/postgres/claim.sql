@@ -1,22 +1,32 @@
 -- name: claim
--- One trip: take leases that ran out away from their workers, pick what may be claimed by short
--- index scans, and make it this worker's. The runs of a worker that vanished just now are seen by
--- the next claim, for all parts of a statement see one snapshot. Without a lease of its own a
--- worker claims nothing, and whoever claims lives. Suspects are handed out apart, few at a time, and
--- in one claim only those with the same number of crashes. Runs with a flow key are chosen beforehand
--- (flow.sql), unless they are running already: adopting one does not make them more.
+-- One trip: take leases that ran out away from their workers (the rules are in core/lease.py), pick
+-- what may be claimed by short index scans, and make it this worker's. The runs of a worker that
+-- vanished just now are seen by the next claim, for all parts of a statement see one snapshot.
+-- Without a lease of its own a worker claims nothing. Suspects are handed out apart, few at a time,
+-- and in one claim only those with the same number of crashes. Runs with a flow key are chosen
+-- beforehand (flow.sql), unless they are running already: adopting one does not make them more.
 --
 -- Who vanished is settled before a run is locked, and a run is locked by the name of its worker: a
 -- lock is taken on the newest version of a row, and a NOT EXISTS would not be asked again for it, so
 -- that a run which another claim has just adopted would be taken from its new owner.
-WITH RECURSIVE gone AS (
-    DELETE FROM onward_lease WHERE (namespace, worker) IN (
-        SELECT namespace, worker FROM onward_lease
-        WHERE namespace = :namespace AND until < :now AND worker <> :worker
-        FOR UPDATE SKIP LOCKED)
-), me AS MATERIALIZED (
-    SELECT worker FROM onward_lease WHERE namespace = :namespace AND worker = :worker
+WITH RECURSIVE me AS MATERIALIZED (
+    SELECT worker, length, renewed_at, steady_since FROM onward_lease
+    WHERE namespace = :namespace AND worker = :worker
     FOR KEY SHARE
+), ahead AS (
+    UPDATE onward_lease SET renewed_at = :now, steady_since = :now
+    WHERE (namespace, worker) IN (
+        SELECT namespace, worker FROM onward_lease
+        WHERE namespace = :namespace AND renewed_at > :now + :ahead::bigint AND worker <> :worker
+        FOR NO KEY UPDATE SKIP LOCKED)
+), gone AS (
+    DELETE FROM onward_lease WHERE (namespace, worker) IN (
+        SELECT l.namespace, l.worker FROM onward_lease l, me
+        WHERE l.namespace = :namespace AND l.worker <> :worker
+          AND me.renewed_at <= :now AND (:now - me.renewed_at) * :gaps::bigint <= me.length
+          AND :now - me.steady_since >= greatest(me.length, l.length)
+          AND :now - l.renewed_at > greatest(me.length, l.length)
+        FOR UPDATE OF l SKIP LOCKED)
 ), ready AS (
     SELECT r.uid, r.priority, r.due FROM unnest(:queues::text[]) q (queue), LATERAL (
         SELECT uid, priority, due FROM onward_run
@@ -98,7 +108,8 @@ WITH RECURSIVE gone AS (
               parent_identity, root, tied, follows, link, attempt, origin, handler, phase,
               scheduled_at, created_at, started_at, priority, tags, held_by
 )
-SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning
+SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
+       :now AS claimed_at
 FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
     SELECT input, args_hash, trace, retry, attributes, beginning FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true

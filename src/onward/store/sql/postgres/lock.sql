@@ -7,5 +7,5 @@ SELECT r.uid FROM (SELECT uid FROM unnest(:uids::text[]) u (uid) ORDER BY uid) k
     WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r;
 
 -- name: hold_lease
-SELECT until FROM onward_lease WHERE namespace = :namespace AND worker = :worker
+SELECT worker FROM onward_lease WHERE namespace = :namespace AND worker = :worker
 FOR KEY SHARE;

@@ -65,7 +65,8 @@ WHERE namespace = :namespace AND uid = :uid;
 SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,
        r.deadline, r.parent, r.parent_identity, r.root, r.tied, r.follows, r.link, r.attempt,
        r.origin, r.handler, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
-       r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning
+       r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
+       :now AS claimed_at
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
 LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid

@@ -18,4 +18,4 @@ WHERE name IN ('time', 'time_resets');
 
 -- name: shift_leases
 -- Of all namespaces, as they share the file's time: each lease lasts as long as it would have.
-UPDATE onward_lease SET until = until - :by;
+UPDATE onward_lease SET renewed_at = renewed_at - :by, steady_since = steady_since - :by;

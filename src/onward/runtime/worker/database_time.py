@@ -1,0 +1,57 @@
+"""The database's time, as a worker knows it between two answers.
+
+An answer says what time it was at some moment between its request and its arrival. So it bounds how
+far the database's clock is from the machine's steady one. What was believed stays while it is
+within those bounds; if it is not, the clock of the database was set, or another database has taken
+over, and the worker follows it, forward and back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.instant import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock
+
+STEP: Duration = 2 * SECOND
+"""A change of the database's clock that is worth telling."""
+
+
+class DatabaseTime:
+    """The database's time, or a little less.
+
+    Args:
+        clock: A steady clock, which also counts while the machine is suspended.
+        stepped: Is told by how much the clock of the database was set, if that is worth telling.
+    """
+
+    def __init__(self, clock: Clock, stepped: Callable[[Duration], None]) -> None:
+        self._clock = clock
+        self._stepped = stepped
+        self._ahead: Duration | None = None
+
+    def now(self) -> Instant:
+        """Return the database's time, or a little less."""
+        return self._clock.monotonic() + (self._ahead or 0)
+
+    def learn(self, at: Instant, asked: int) -> None:
+        """Take over what an answer says that arrives just now and was asked for at `asked`.
+
+        Args:
+            at: The database's time when it answered.
+            asked: What the steady clock said when it was asked.
+        """
+        least, most = at - self._clock.monotonic(), at - asked
+        before = self._ahead
+        if before is not None and least <= before <= most:
+            return
+        self._ahead = least
+        if before is not None:
+            step = least - before if before < least else most - before
+            if abs(step) >= STEP:
+                self._stepped(step)

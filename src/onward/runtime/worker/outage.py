@@ -1,0 +1,90 @@
+"""A store that is away for a while: what a worker wants of it waits, and is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, TypeVar
+
+from onward.core.retry import Retry
+from onward.errors import StoreUnusable, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onward.core.ports import Chance
+    from onward.telemetry.observer import Observer
+
+T = TypeVar("T")
+
+AWAY = (Unavailable, StoreUnusable)
+"""How a store that was open before says that it cannot be used now: that passes, or is repaired."""
+
+TRYING = Retry(attempts=None, first="100ms", factor=2, most="2s", jitter=0.5)
+"""How often it is tried again. A try itself lasts for up to 2 s on Postgres."""
+
+
+class Outage:
+    """Leads one worker through the times in which its store is away.
+
+    Args:
+        worker: Its id.
+        chance: Spreads the tries of many workers.
+        observer: Is told when the store is away, and when it is back.
+    """
+
+    def __init__(self, worker: str, chance: Chance, observer: Observer) -> None:
+        self._worker = worker
+        self._chance = chance
+        self._observer = observer
+        self._given_up = asyncio.Event()
+        self._tries = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the store was away when the worker last asked it for something."""
+        return self._tries > 0
+
+    def met(self, error: Exception) -> float:
+        """Take note that the store is away; return after how many seconds to try again."""
+        self._tries += 1
+        self._observer.store_away(self._worker, error)
+        return self._delay(self._tries)
+
+    def over(self) -> bool:
+        """Take note that the store answered; say whether it was away."""
+        was_on, self._tries = self.is_on, 0
+        self._observer.store_back(self._worker)
+        return was_on
+
+    async def through(self, work: Callable[[], Awaitable[T]], *, alone: bool = False) -> T:
+        """Do something that may be done again, for as long as the store is away.
+
+        Args:
+            work: What to do.
+            alone: Nothing else asks the store meanwhile, so this is where an outage is told.
+
+        Raises:
+            Unavailable: it was given up.
+            StoreUnusable: the same.
+        """
+        tries = 0
+        while True:
+            try:
+                return await work()
+            except AWAY as error:
+                if self._given_up.is_set():
+                    raise
+                if alone:
+                    self._observer.store_away(self._worker, error)
+            tries += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._delay(tries)):
+                    await self._given_up.wait()
+
+    def give_up(self) -> None:
+        """Try nothing again: the worker leaves, or may not write any more."""
+        self._given_up.set()
+
+    def _delay(self, tries: int) -> float:
+        return TRYING.delay(tries, self._chance.random()) / 1_000_000
