@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.store.store import Store
 from onward.testing.simulation.conversations import conversation
 from onward.testing.simulation.errands import talk
-from onward.testing.simulation.families import batch, dispatch, family, rounds
+from onward.testing.simulation.families import batch, dispatch, doomed_founder, family, rounds
 from tests.simulation.zoo import caught, quiet, rewrite
 
 if TYPE_CHECKING:
     import pytest
 
+    from onward.store.rows import NewRun, Started
     from onward.testing.simulation.plan import Plan
 
 
@@ -81,3 +83,17 @@ def test_a_pause_that_does_not_reach_children_and_maps_is_seen(
     kinds = family.name, batch.name, dispatch.name
     failure = caught(lambda seed: quiet(seed, *kinds, pauses=1.0, slots=1), 60)
     assert "began a step of" in failure
+
+
+def test_a_child_that_is_started_for_a_run_which_is_over_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fenced = Store.start
+
+    async def by_anybody(self: Store, run: NewRun, *_: object) -> Started:
+        return await fenced(self, run)
+
+    monkeypatch.setattr(Store, "start", by_anybody)
+    failure = caught(lambda seed: quiet(seed, doomed_founder.name, freezes=1.0), 40)
+    assert "started " in failure
+    assert "is cancelled" in failure

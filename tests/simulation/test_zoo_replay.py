@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onward.runtime.body.futures import RunTask
 from onward.store.database import Written
 from onward.testing.simulation.repairs import repaired_gather
-from onward.testing.simulation.samplers import sampler
+from onward.testing.simulation.samplers import retried_sampler, sampler
 from tests.simulation.zoo import LOSSY, caught, quiet
 
 if TYPE_CHECKING:
@@ -57,3 +57,10 @@ def test_a_retry_that_does_one_failed_call_again_and_hands_back_the_others_is_se
 
     monkeypatch.setattr("onward.core.failure_origin._first", only_the_first)
     assert "fails. See its history" in caught(lambda seed: quiet(seed, repaired_gather.name), 10)
+
+
+def test_a_retry_that_is_handed_another_time_and_other_draws_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onward.store.runs.following.beginning_of", lambda *_, **__: None)
+    assert DIVERGED in caught(lambda seed: quiet(seed, retried_sampler.name), 5)

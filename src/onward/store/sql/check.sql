@@ -77,18 +77,10 @@ WHERE namespace = :namespace
 GROUP BY run, identity HAVING min(attempt) <> 1 OR max(attempt) <> count(*);
 
 -- name: check_inbox
--- no message has a number beyond the count of its run, and every message has a run, and its chain
+-- no message has a number beyond the count of its run, and every message has a run
 SELECT i.run FROM onward_inbox i
 LEFT JOIN onward_run r ON r.namespace = i.namespace AND r.uid = i.run
-WHERE i.namespace = :namespace AND (
-    r.uid IS NULL OR i.seq > r.inbox OR i.seq < 1 OR i.chain <> coalesce(r.chain, r.uid));
-
--- name: check_chain_kept
--- a run that follows another under its id is of the same chain, unless it replaces the other
-SELECT r.uid FROM onward_run r
-JOIN onward_run o ON o.namespace = r.namespace AND o.uid = r.follows AND o.id = r.id
-WHERE r.namespace = :namespace AND r.follows IS NOT NULL AND coalesce(r.chain, r.uid) <>
-      CASE WHEN r.link = 'replaces' THEN r.uid ELSE coalesce(o.chain, o.uid) END;
+WHERE i.namespace = :namespace AND (r.uid IS NULL OR i.seq > r.inbox OR i.seq < 1);
 
 -- name: check_message_taken_once
 -- a message closes at most one record, and that message is there

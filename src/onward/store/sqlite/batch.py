@@ -182,8 +182,6 @@ async def send_in_turn(tx: SqliteTx, messages: Sequence[Message]) -> tuple[list[
     Returns:
         The answers to the messages, and those to what was in the outbox.
     """
-    if not tx.rows("outbox_waiting")[0][0]:
-        return await send(tx, messages), []
     answers: list[Sent] = []
     swept: list[Sent] = []
     for message in messages:

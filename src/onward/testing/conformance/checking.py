@@ -121,12 +121,6 @@ PLANTED: dict[str, Planted] = {
     "message to nobody": Planted(
         "check_inbox", "ghost", "UPDATE onward_inbox SET run = 'ghost' WHERE message = 'm2'"
     ),
-    "message of another chain": Planted(
-        "check_inbox", "uid-parent", "UPDATE onward_inbox SET chain = 'c' WHERE message = 'm2'"
-    ),
-    "retry of another chain": Planted(
-        "check_chain_kept", "uid-new", "UPDATE onward_run SET chain = 'c' WHERE uid = 'uid-new'"
-    ),
     "record closed by no message": Planted(
         "check_message_taken_once", "uid-parent", "DELETE FROM onward_inbox WHERE message = 'm1'"
     ),

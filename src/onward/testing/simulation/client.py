@@ -18,10 +18,19 @@ from onward.sdk.run import Run
 from onward.testing.simulation import conversations
 from onward.testing.simulation.cleanups import CANCELLED, CLEANUPS, has_cleaned_up
 from onward.testing.simulation.conversations import CONVERSATIONS, victim
-from onward.testing.simulation.errands import WORDS, farewell, is_tidy, patience, race, talk
+from onward.testing.simulation.errands import (
+    WORDS,
+    farewell,
+    is_tidy,
+    outside,
+    patience,
+    race,
+    talk,
+)
 from onward.testing.simulation.exits import EXITS, FAILED
 from onward.testing.simulation.families import COUNTERS, clan, doom, doomed_founder
 from onward.testing.simulation.kinds import KINDS, OPTIONS, is_right
+from onward.testing.simulation.measured import DEADLINE_SECONDS, deadline_of, late
 from onward.testing.simulation.meddler import Meddler
 from onward.testing.simulation.operator import Operator
 from onward.testing.simulation.purchases import purchases
@@ -124,6 +133,8 @@ class Client:
         arguments = definition.shape.bind((), {})
         options = replace(options, id=run_id)
         store = self._store
+        if name == late.name:
+            outside().stopwatch.begin(deadline_of(run_id), DEADLINE_SECONDS)
         uids = set()
         for _ in range(1 + self._draw.below(2) * repeats):  # starting twice starts once
             started = await self._insist(

@@ -42,16 +42,7 @@ KINDS: dict[str, Workflow[..., list[str]]] = {
 }
 """The workflows that clients may ask for, by name."""
 
-PENDING = frozenset(
-    {
-        samplers.retried_sampler.name,
-        samplers.broken_sampler.name,
-        families.doomed_founder.name,
-        families.founder.name,
-        *measured.MEASURED,
-        *cleanups.CLEANUPS,
-    }
-)
+PENDING = frozenset({*measured.MEASURED, *cleanups.CLEANUPS})
 """Kinds that the engine does not bring to the right end yet."""
 
 DRAWN = tuple(name for name in KINDS if name not in PENDING)

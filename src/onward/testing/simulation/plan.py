@@ -92,7 +92,7 @@ def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
     return _switched(_draw_plan(seed, kinds))
 
 
-OFF = frozenset({"meddling", "freezes", "refusals", "server", "blips", "survival"})
+OFF = frozenset({"refusals", "server", "blips", "survival"})
 """Troubles that the engine does not stand yet: no plan has them, and what follows is not judged."""
 
 
