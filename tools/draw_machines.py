@@ -202,6 +202,7 @@ def effect_machine() -> Drawing:
         "Sent": [effect.Sent()],
         "Returned": [effect.Returned()],
         "RaisedNotApplied": [effect.RaisedNotApplied()],
+        "NotStarted": [effect.NotStarted()],
         "Lost": [effect.Lost()],
         "GivenUp": [effect.GivenUp()],
         **{f"Reconciled {a}": [effect.Reconciled(a)] for a in effect.Answer},

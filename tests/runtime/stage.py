@@ -22,9 +22,11 @@ from onward.runtime.definition import Program
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.turns import Turns
 from onward.runtime.registry import Names, Registry
+from onward.runtime.running import Running
 from onward.store.rows import Claimed, InboxRow, RecordRow
 from onward.store.writing.writer import Outcome
 from onward.telemetry.observer import SILENT
+from onward.telemetry.scope import StepScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,10 +121,12 @@ class Stage:
         self._unanswered.append((commit, answer))
         return answer
 
-    def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
+    def perform(self, execution: Execution, call: StepCall) -> Running:
         context = copy_context()
         context.run(body_now.set, None)
-        return self._loop.create_task(self._perform(execution, call), context=context)
+        task = self._loop.create_task(self._perform(execution, call), context=context)
+        scope = StepScope(execution.scope, call.name, call.identity, call.attempt)
+        return Running(task, scope, lambda: None)
 
     async def _perform(self, execution: Execution, call: StepCall) -> None:
         gate: asyncio.Future[None] = self._loop.create_future()

@@ -143,7 +143,7 @@ async def test_no_more_steps_run_at_a_time_than_there_are_threads(memory: App) -
 async def test_a_step_that_listens_is_recorded_as_soon_as_its_thread_ends(
     memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 60)
+    monkeypatch.setattr("onward.runtime.attempts.thread_call.GRACE_SECONDS", 60)
     async with memory, memory.worker():
         run = await memory.start(beats_too_long, "listener")
 
@@ -154,7 +154,7 @@ async def test_a_step_that_listens_is_recorded_as_soon_as_its_thread_ends(
 async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.03)
+    monkeypatch.setattr("onward.runtime.attempts.thread_call.GRACE_SECONDS", 0.03)
     async with app, app.worker():
         run = await app.start(too_late, "deaf")
 
@@ -165,23 +165,84 @@ async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
         await is_sound(app)
 
 
-async def test_the_place_of_a_step_that_took_too_long_stays_taken(
-    memory: App, monkeypatch: pytest.MonkeyPatch
+async def test_the_thread_of_a_step_that_took_too_long_is_replaced(
+    memory: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("onward.runtime.attempts.thread_call.GRACE_SECONDS", 0.01)
     async with memory, memory.worker(threads=1):
         first = await memory.start(too_late, "first")
         assert await first.result(timeout="20s") == "first took too long"
-        second = await memory.start(one_quick, "second")
 
-        # Its own time is over before it has a place, so it never begins, not even later.
-        with pytest.raises(RunFailed, match="step 'quick' took longer than 500ms"):
-            await second.result(timeout="20s")
+        assert await memory.run(one_quick, "second") == "second"
+        assert Stage.begun == ["first", "second"]
+        [facts] = [vars(each) for each in caplog.records if "in its thread" in each.message]
+        assert (facts["event"], facts["step"], facts["count"]) == ("step.left_thread", "held", 1)
+
+
+async def test_a_step_that_waits_for_a_thread_does_not_take_too_long(memory: App) -> None:
+    async with memory, memory.worker(threads=1):
+        first = await memory.start(one_held, "first")
+        await until(lambda: Stage.begun == ["first"])
+        second = await memory.start(at_once, "second")
+        third = await memory.start(in_time, "third")
+        await is_in(second, "running")
+        await is_in(third, "running")
+        await memory.run(naps)  # for longer than they may take
         Stage.let_go.set()
-        third = await memory.start(one_quick, "third")
+
+        assert await second.result(timeout="20s") == "second"
         assert await third.result(timeout="20s") == "third"
-        assert Stage.begun == ["first", "third"]
-        assert Stage.most == 1
+        assert await first.result(timeout="20s") == "first"
+
+
+@workflow
+async def naps() -> None:
+    await onward.sleep("600ms")
+
+
+@workflow
+async def at_once(name: str) -> str:
+    return await quick.options(timeout="500ms", retry=ONCE)(name)
+
+
+@workflow
+async def in_time(name: str) -> str:
+    return await quick.options(retry=Retry(attempts=2, within="500ms"))(name)
+
+
+async def test_a_step_that_waits_long_for_a_thread_says_what_holds_them(
+    memory: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("onward.runtime.attempts.thread_call.WAIT_SECONDS", 0.01)
+    async with memory, memory.worker(threads=2):
+        holding = await memory.start(many, 4)
+        waiting = await memory.start(one_quick, "waiting")
+        await until(lambda: "for a thread" in caplog.text)
+        Stage.let_go.set()
+        await waiting.result(timeout="20s")
+        await holding.result(timeout="20s")
+
+    [facts] = [vars(each) for each in caplog.records if "for a thread" in each.message]
+    assert (facts["event"], facts["held"]) == ("step.waits_for_thread", "held (2)")
+
+
+async def test_a_worker_whose_threads_are_all_stuck_says_so_and_recovers(
+    memory: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("onward.runtime.attempts.thread_call.GRACE_SECONDS", 0.01)
+    async with memory, memory.worker(threads=1):
+        for name in ("first", "second"):  # one in its place, and one in that of the first
+            run = await memory.start(too_late, name)
+            assert await run.result(timeout="20s") == f"{name} took too long"
+
+        await until(lambda: caplog.text.count("in its thread") == 2)
+        with pytest.raises(RunFailed, match=r"2 threads .* still runs: held \(2\)"):
+            await memory.run(one_quick, "third")
+
+        Stage.let_go.set()
+        await until(lambda: Stage.now == 0)
+        assert await memory.run(one_quick, "fourth") == "fourth"
+        assert Stage.begun == ["first", "second", "fourth"]
 
 
 @step(retry=Retry(attempts=2, first=0), timeout="500ms")
@@ -204,7 +265,7 @@ async def overlapping() -> str:
 async def test_what_an_attempt_returns_that_took_too_long_counts_for_nothing(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("onward.runtime.attempts.thread_call.GRACE_SECONDS", 0.01)
     async with app, app.worker():
         run = await app.start(overlapping)
 
@@ -235,7 +296,7 @@ async def reporting() -> None:
 async def test_an_attempt_that_took_too_long_is_heard_no_more(
     memory: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.attempts.perform.THREAD_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("onward.runtime.attempts.thread_call.GRACE_SECONDS", 0.01)
     async with memory:
         async with memory.worker():
             run = await memory.start(reporting)

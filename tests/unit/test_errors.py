@@ -41,8 +41,8 @@ CODES = {
 }
 
 MOVES = {
-    "Await", "Catch", "Check", "Choose", "Drop", "Fork", "Keep", "Restore", "Resume", "See",
-    "Start", "Try", "Upgrade", "Use", "Widen",
+    "Await", "Catch", "Check", "Choose", "Drop", "Fork", "Keep", "Let", "Restart", "Restore",
+    "Resume", "See", "Start", "Try", "Upgrade", "Use", "Widen",
 }  # fmt: skip
 
 CARRY = """

@@ -16,6 +16,7 @@
     │   ├── NotInBody          a call where it cannot be: in a workflow body, or outside of one
     │   ├── WouldBlock         a call that waits was made where an event loop runs
     │   ├── NoWorker           nobody serves the queue of a run
+    │   ├── NoThread           code that was stopped and still runs holds all threads
     │   ├── TimedOut           a step, or what a run waited for, took too long
     │   ├── RunOver            the run is over, and takes nothing any more
     │   ├── Undone             a retry would go on with effects that may have been undone
@@ -52,6 +53,7 @@ from onward.errors.rows import NewerRow, UnreadableRow
 from onward.errors.runs import (
     Conflict,
     NotFound,
+    NoThread,
     NoWorker,
     RunCancelled,
     RunFailed,
@@ -80,6 +82,7 @@ __all__ = [
     "InvariantBroken",
     "LeaseLost",
     "NewerRow",
+    "NoThread",
     "NoWorker",
     "NotApplied",
     "NotFound",

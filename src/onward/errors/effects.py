@@ -43,4 +43,7 @@ class TooLate(UserError):
     effect: str
 
     def __str__(self) -> str:
-        return f"effect {self.effect!r} may not be sent any more. Drop it: let this error out."
+        return (
+            f"effect {self.effect!r} may no longer be sent: its send window has closed. "
+            "Let this exception propagate."
+        )

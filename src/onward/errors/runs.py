@@ -56,6 +56,23 @@ class NoWorker(UserError):
 
 
 @dataclass(eq=False, repr=False)
+class NoThread(UserError):
+    """Code that is not async cannot start, as others that were stopped hold all threads."""
+
+    code: ClassVar[str] = "no_thread"
+    what: str
+    threads: int
+    held_by: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what!r} cannot start: {self.threads} threads of this worker are held by code "
+            f"that was stopped and still runs: {self.held_by}. Restart the worker, and let that "
+            "code time out by itself."
+        )
+
+
+@dataclass(eq=False, repr=False)
 class TimedOut(UserError, TimeoutError):
     """An attempt of a step took too long, or what a run waited for did not come in time."""
 

@@ -80,6 +80,24 @@ EVENTS: dict[str, Event] = {
     ),
     "step.failed": _event("step", logging.WARNING, _STEP + "failed: %(error)s"),
     "step.cancelled": _event("step", logging.DEBUG, _STEP + "was not waited for"),
+    "step.left": _event(
+        "step",
+        logging.WARNING,
+        _STEP + "still runs %(seconds)s s after it was stopped: its result is ignored; let"
+        " CancelledError propagate",
+    ),
+    "step.left_thread": _event(
+        "step",
+        logging.WARNING,
+        _STEP + "still runs in its thread %(seconds)s s after it was stopped: its result is"
+        " ignored, and another thread takes its place (%(count)s so far)",
+    ),
+    "step.waits_for_thread": _event(
+        "step",
+        logging.WARNING,
+        _STEP + "has waited %(seconds)s s for a thread: all of worker %(worker)s are held by"
+        " %(held)s",
+    ),
     "effect.waits": _event(
         "effect",
         logging.WARNING,

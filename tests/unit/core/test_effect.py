@@ -22,6 +22,7 @@ from onward.core.effect import (
     Inherited,
     Judged,
     Lost,
+    NotStarted,
     RaisedNotApplied,
     Reconciled,
     Rejected,
@@ -76,6 +77,7 @@ FACTS: dict[str, Fact] = {
     "sent": Sent(),
     "returned": Returned(),
     "not applied": RaisedNotApplied(),
+    "not started": NotStarted(),
     "lost": Lost(),
     "given up": GivenUp(),
     **{f"reconciler: {answer}": Reconciled(answer) for answer in Answer},
@@ -91,6 +93,7 @@ EARLY: dict[tuple[str, str], EffectState] = {
     ("trying", "sent"): EffectState.IN_FLIGHT,
     **{(name, "returned"): EffectState.APPLIED for name in ("in flight", "asking", "stuck")},
     **{(name, "not applied"): EffectState.FAILED for name in ("in flight", "asking", "stuck")},
+    ("in flight", "not started"): EffectState.FAILED,
     ("in flight", "lost"): EffectState.NEEDS_RECONCILE,
     ("asking", "reconciler: applied"): EffectState.APPLIED,
     ("asking", "reconciler: not_applied"): EffectState.NEEDS_RECONCILE,
@@ -332,6 +335,16 @@ def test_a_retry_of_the_run_gets_attempts_of_its_own_and_keeps_what_is_applied()
     assert moved(STUCK, Inherited()) == changed(STUCK, version=STUCK.version + 1)
 
 
+def test_a_send_that_never_began_is_no_attempt_and_is_made_again_however_often() -> None:
+    effect = changed(FLYING, attempt=9)
+
+    to = moved(effect, NotStarted())
+
+    assert (to.state, to.attempt) == (EffectState.FAILED, 8)
+    assert to.due is not None
+    assert moved(to, Sent(), now=to.due).attempt == 9
+
+
 @settings(max_examples=300)
 @given(
     st.booleans(),
@@ -354,7 +367,7 @@ def test_nothing_is_sent_again_before_proof_and_a_settled_change_stays(
                 assert effect.state in (EffectState.PLANNED, EffectState.FAILED)
             if effect.state in UNCERTAIN and to.state is EffectState.FAILED:
                 early = effect.settle_until is not None and now < effect.settle_until
-                assert isinstance(fact, RaisedNotApplied) or not early
+                assert isinstance(fact, RaisedNotApplied | NotStarted) or not early
             effect = to
 
 

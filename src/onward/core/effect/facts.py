@@ -57,6 +57,10 @@ class RaisedNotApplied(Value):
     elapsed: Duration = 0
 
 
+class NotStarted(Value):
+    """The call never began: no thread was free in time, or the machine was suspended."""
+
+
 class Lost(Value):
     """The call timed out, raised anything else, or its worker vanished.
 
@@ -95,6 +99,7 @@ Fact: TypeAlias = (
     | Sent
     | Returned
     | RaisedNotApplied
+    | NotStarted
     | Lost
     | GivenUp
     | Reconciled

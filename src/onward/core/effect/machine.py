@@ -13,6 +13,7 @@ from onward.core.effect.facts import (
     Inherited,
     Judged,
     Lost,
+    NotStarted,
     RaisedNotApplied,
     Reconciled,
     Rejected,
@@ -21,12 +22,16 @@ from onward.core.effect.facts import (
     Verdict,
 )
 from onward.core.effect.ledger import FINAL, UNCERTAIN, Effect, EffectState, Terms, settled, window
-from onward.core.instant import instant_text
+from onward.core.instant import SECOND, instant_text
 from onward.core.retry import RECONCILING, Again, Failure, decide, has_more
 from onward.core.value import changed
 
 if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
+
+
+START_AGAIN: Duration = SECOND
+"""How long after a send that never began the next one is tried."""
 
 
 def planned(*, approve: bool = False) -> Effect:
@@ -49,7 +54,7 @@ def _decided(effect: Effect, fact: Fact, terms: Terms, now: Instant) -> Decision
             return _approval(effect, fact, now)
         case Sent():
             return _sent(effect, terms, now)
-        case Returned() | RaisedNotApplied() | Lost():
+        case Returned() | RaisedNotApplied() | NotStarted() | Lost():
             return _answered(effect, fact, terms, now)
         case GivenUp():
             return _given_up(effect, terms, now)
@@ -101,7 +106,10 @@ def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
 
 
 def _answered(
-    effect: Effect, fact: Returned | RaisedNotApplied | Lost, terms: Terms, now: Instant
+    effect: Effect,
+    fact: Returned | RaisedNotApplied | NotStarted | Lost,
+    terms: Terms,
+    now: Instant,
 ) -> Decision[Effect]:
     if effect.state is EffectState.PLANNED:
         return Refused("it was never sent")
@@ -115,8 +123,10 @@ def _answered(
             return Moved(_uncertain(effect, fact, terms, now, after=fact.after))
         case RaisedNotApplied():
             return Moved(_failed(effect, fact, terms, now))
-        case Lost() if effect.state is not EffectState.IN_FLIGHT:
+        case NotStarted() | Lost() if effect.state is not EffectState.IN_FLIGHT:
             return Ignored("that it is uncertain is known")
+        case NotStarted():
+            return Moved(_not_started(effect, now))
         case Lost():
             return Moved(_uncertain(effect, fact, terms, now))
     assert_never(fact)
@@ -155,6 +165,12 @@ def _failed(effect: Effect, fact: RaisedNotApplied, terms: Terms, now: Instant) 
     again = decide(terms.retry, effect.attempt, error, fact.chance, fact.elapsed)
     due = now + again.after if isinstance(again, Again) else None
     return changed(effect, state=EffectState.FAILED, due=due)
+
+
+def _not_started(effect: Effect, now: Instant) -> Effect:
+    """Return an effect that is sent again soon: what never began is no attempt."""
+    state = EffectState.NEEDS_RECONCILE if effect.in_doubt else EffectState.FAILED
+    return changed(effect, state=state, attempt=effect.attempt - 1, due=now + START_AGAIN)
 
 
 def _disproven(effect: Effect, terms: Terms, now: Instant) -> Effect:

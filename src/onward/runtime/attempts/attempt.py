@@ -10,6 +10,7 @@ from onward.runtime.body.notes import Noted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.runtime.running import Running
     from onward.store.rows import Claimed
     from onward.telemetry.scope import StepScope
 
@@ -21,13 +22,17 @@ class Attempt:
         "_tell",
         "identity",
         "is_begun",
+        "is_left",
         "is_stopped",
         "name",
         "noted",
         "number",
         "run",
+        "running",
         "scope",
     )
+
+    running: Running
 
     def __init__(
         self,
@@ -44,6 +49,8 @@ class Attempt:
         self.number = number
         self.noted = Noted()
         self.is_begun = self.is_stopped = False
+        self.is_left = False
+        """Whether it was left behind: whatever comes of it, nobody is told."""
         self._tell = tell
         self.scope = scope
 

@@ -20,28 +20,28 @@ from onward.errors import (
     TimedOut,
     Unencodable,
 )
+from onward.runtime.attempts import thread_call
 from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.attempts.deadlines import Deadlines
+from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.context import body_now, step_now
+from onward.runtime.running import Running
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.interrupts import is_interrupt
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Chance
     from onward.core.retry import Failure, Retry
+    from onward.runtime.attempts.threads import StepThreads
     from onward.runtime.body.calls import StepCall
     from onward.runtime.body.effects import EffectCall
     from onward.runtime.definition import Limits
     from onward.runtime.execution.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
-
-THREAD_GRACE_SECONDS = 1.0
-"""How long a step in a thread may take to notice that it should stop."""
 
 LEAVE_SECONDS = 1.0
 """How long a loop that ends may take to end its workers with their runs."""
@@ -56,7 +56,7 @@ class Performer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        threads: Executor | None,
+        threads: StepThreads | None,
         chance: Chance,
         limits: Limits,
         now: Callable[[], Instant],
@@ -80,7 +80,7 @@ class Performer:
 
     def perform(
         self, execution: Execution, call: StepCall, tell: Callable[[bytes], None]
-    ) -> asyncio.Task[None]:
+    ) -> Running:
         """Start one attempt of a step; `tell` is given its progress."""
         scope = StepScope(execution.scope, call.name, call.identity, call.attempt)
         attempt = Attempt(
@@ -98,66 +98,109 @@ class Performer:
         # Not by the loop: its task factory may begin at once, and this is the body's turn.
         attempting = self._attempt(execution, call, attempt)
         task = asyncio.Task(attempting, loop=self._loop, context=context)
+        left = partial(self._left, execution, call, attempt)
+        attempt.running = Running(task, scope, left, self._context)
+        if call.definition.is_async:
+            self._begin(execution, call, attempt)
+        return attempt.running
+
+    def _begin(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
+        """Let the time of an attempt begin; waiting for a thread is no part of it."""
+        call.since = call.since or self._now()
         limit, shown = self._limit(execution, call)
         if limit > 0:
-            self._deadlines.watch(call, limit / 1_000_000, lambda: _expire(call, task, shown))
+            self._deadlines.watch(
+                call, limit / 1_000_000, lambda: _expire(call, attempt.running, shown)
+            )
         else:  # it was waited for its turn until its time was over
             call.expired = _expired(call, shown)
-        return task
 
     async def _attempt(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
         try:
             failpoint("step.before")
-            result = await self._call(call, attempt)
+            result = await self._call(execution, call, attempt)
             failpoint("step.after")
             payload = pack(call.definition.shape.encode_result(result))
             if attempt.noted:
                 attempt.noted.kept((0, 0))  # fails here if it is too much
         except asyncio.CancelledError as stopped:
-            attempt.is_stopped = True
-            is_own = call.expired is None and await stopped_itself(execution, call)
-            if call.expired is not None:
-                self._failed(execution, call, attempt, call.expired)
-            elif is_own:
-                self._failed(execution, call, attempt, stopped)
-            else:
+            if attempt.is_left or not await self._stopped(execution, call, attempt, stopped):
                 self._ended(attempt, "cancelled")
                 raise  # the body stopped waiting, or the worker stops: nothing is recorded
         except BaseException as error:
-            if ends_process(error, call):
+            if ends_process(error, attempt):
                 raise
             self._failed(execution, call, attempt, error)
         else:
-            if execution.is_wanted(call):
+            if execution.is_wanted(call) and not attempt.is_left:
                 execution.steps.close(call, payload=payload, noted=attempt.noted)
             self._ended(attempt, "succeeded")
         finally:
-            self._deadlines.forget(call)
+            if not attempt.is_left:
+                self._deadlines.forget(call)
 
-    async def _call(self, call: StepCall, attempt: Attempt) -> Any:
+    async def _stopped(
+        self,
+        execution: Execution,
+        call: StepCall,
+        attempt: Attempt,
+        stopped: asyncio.CancelledError,
+    ) -> bool:
+        """Record an attempt that was stopped by its time limit or by itself, and by nobody else."""
+        attempt.is_stopped = True
+        if call.expired is None and not await stopped_itself(execution, call, attempt):
+            return False
+        self._failed(execution, call, attempt, call.expired or stopped)
+        return True
+
+    def _left(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
+        """Go on without an attempt that was stopped and did not end."""
+        attempt.is_stopped = True
+        self._deadlines.forget(call)
+        if call.expired is not None:
+            self._failed(execution, call, attempt, call.expired)
+        else:
+            self._ended(attempt, "cancelled")
+        attempt.is_left = True
+
+    async def _call(self, execution: Execution, call: StepCall, attempt: Attempt) -> Any:
         if call.expired is not None:
             raise call.expired
         args, kwargs = call.arguments
         if call.definition.is_async:
             return await call.definition.fn(*args, **kwargs)
         work = partial(copy_context().run, call.definition.fn, *args, **kwargs)
-        return await self._in_thread(work, call, attempt)
+        return await self._in_thread(work, execution, call, attempt)
 
-    async def _in_thread(self, work: Callable[[], Any], call: StepCall, attempt: Attempt) -> Any:
+    async def _in_thread(
+        self, work: Callable[[], Any], execution: Execution, call: StepCall, attempt: Attempt
+    ) -> Any:
         """Run a step in a thread, which cannot be stopped but by its own will.
 
-        Its place in the pool stays taken until it ends. One that took too long is waited for a
-        moment longer, for the next attempt should not meet it; one that nobody wants is not.
+        One that took too long is waited for a moment longer, for the next attempt should not meet
+        it; one that nobody wants is not.
         """
-        running = self._loop.run_in_executor(self._threads, _outcome, work, attempt)
+
+        def check() -> None:
+            attempt.heartbeat()  # it may have waited until nobody wanted it any more
+            if (limit := self._limit(execution, call))[0] <= 0:
+                raise _expired(call, limit[1])
+
+        running = ThreadCall(
+            self._loop, self._threads, attempt.scope, partial(_outcome, work, attempt, check)
+        )
         try:
-            await asyncio.wait([running])
+            if not running.begun.done():
+                await asyncio.wait([running.begun])
+            self._begin(execution, call, attempt)
+            await asyncio.wait([running.ended])
         except asyncio.CancelledError:
             attempt.is_stopped = True
+            running.leave()
             if attempt.is_begun and call.expired is not None:
-                await asyncio.wait([running], timeout=THREAD_GRACE_SECONDS)
+                await asyncio.wait([running.ended], timeout=thread_call.GRACE_SECONDS)
             raise
-        result, error = running.result()
+        result, error = running.ended.result()
         if error is not None:
             raise error
         return result
@@ -178,12 +221,14 @@ class Performer:
         return 0 if call.since is None else self._now() - call.since
 
     def _ended(self, attempt: Attempt, outcome: StepOutcome) -> None:
-        if self._observer.steps:
+        if self._observer.steps and not attempt.is_left:
             self._observer.step_ended(attempt.scope, outcome)
 
     def _failed(
         self, execution: Execution, call: StepCall, attempt: Attempt, error: BaseException
     ) -> None:
+        if attempt.is_left:
+            return
         try:
             facts = _facts(error)
         except BadInput as malformed:  # a step that asks for an impossible wait
@@ -212,21 +257,23 @@ def _enter(attempt: Attempt) -> None:
     scope_now.set(attempt.scope)
 
 
-def _expire(call: StepCall, task: asyncio.Task[None], limit: Duration) -> None:
+def _expire(call: StepCall, running: Running, limit: Duration) -> None:
     call.expired = _expired(call, limit)
-    task.cancel()
+    running.stop()
 
 
 def _expired(call: StepCall, limit: Duration) -> TimedOut:
     return TimedOut(f"step {call.name!r}", show(limit))
 
 
-async def stopped_itself(execution: Execution, call: StepCall | EffectCall) -> bool:
+async def stopped_itself(
+    execution: Execution, call: StepCall | EffectCall, attempt: Attempt
+) -> bool:
     """Say whether code was stopped by itself: nobody else wanted it to.
 
     When a loop ends it stops all tasks at once, so it takes a moment to know.
     """
-    if call.task is None or not call.task.cancelling():
+    if not attempt.running.is_cancelling:
         return True
     try:
         if execution.is_wanted(call):
@@ -236,13 +283,13 @@ async def stopped_itself(execution: Execution, call: StepCall | EffectCall) -> b
     return execution.is_wanted(call)
 
 
-def ends_process(error: BaseException, call: StepCall | EffectCall) -> bool:
+def ends_process(error: BaseException, attempt: Attempt) -> bool:
     """Return whether an error is no outcome of user code: a signal, or the end of the interpreter.
 
     The interpreter raises GeneratorExit in coroutines that it discards; no task runs them then.
     """
     if isinstance(error, GeneratorExit):
-        return call.task is None or asyncio.current_task(call.task.get_loop()) is not call.task
+        return not attempt.running.is_current
     return is_interrupt(error)
 
 
@@ -259,11 +306,13 @@ def _is_final(error: BaseException) -> bool:
     return isinstance(error, _FINAL)
 
 
-def _outcome(work: Callable[[], Any], attempt: Attempt) -> tuple[Any, BaseException | None]:
+def _outcome(
+    work: Callable[[], Any], attempt: Attempt, check: Callable[[], None]
+) -> tuple[Any, BaseException | None]:
     """Do the work of a step; its error is returned, for a future does not take every one."""
     attempt.is_begun = True
     try:
-        attempt.heartbeat()  # it may have waited for its place until nobody wanted it any more
+        check()
         return work(), None
     except BaseException as error:  # noqa: BLE001 - whatever a step raises is its outcome
         return None, error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,23 +14,26 @@ from onward.core.effect import Answer
 from onward.core.instant import duration, show
 from onward.core.retry import failure
 from onward.engine.payloads import pack
-from onward.errors import NotApplied, TimedOut
+from onward.errors import NotApplied, NoThread, TimedOut
 from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.attempts.perform import ends_process, stopped_itself
+from onward.runtime.attempts.send_window import InTime
+from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.body.effects import Applied, Sending, Unknown, sending_now
 from onward.runtime.context import body_now, step_now
+from onward.runtime.running import Running
 from onward.telemetry.events import emit, name_of
 from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from concurrent.futures import Executor
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from contextvars import Context
 
     from onward.core.effect import Window
     from onward.core.instant import Duration
     from onward.core.ports import Clock
+    from onward.runtime.attempts.threads import StepThreads
     from onward.runtime.body.effects import EffectCall
     from onward.runtime.execution.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
@@ -42,7 +45,7 @@ class Sender:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        threads: Executor | None,
+        threads: StepThreads | None,
         clock: Clock,
         observer: Observer,
     ) -> None:
@@ -59,7 +62,7 @@ class Sender:
         call: EffectCall,
         window: Window,
         tell: Callable[[bytes], None],
-    ) -> asyncio.Task[None]:
+    ) -> Running:
         """Make the call, if this machine's clock says that it may still begin."""
         attempt, context = self._begin(execution, call, tell)
         key = call.key(execution.claimed)
@@ -67,7 +70,8 @@ class Sender:
         call.noted = attempt.noted
         if self._observer.steps:
             self._observer.step_begun(attempt.scope, context)
-        return self._go(self._send(execution, call, attempt, window), context)
+        sending = self._send(execution, call, attempt, window)
+        return self._go(sending, execution, call, attempt, context)
 
     def _begin(
         self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
@@ -93,18 +97,25 @@ class Sender:
     ) -> None:
         ledger = execution.ledger
         try:
-            result = await self._call(call, window)
+            result = await self._call(call, attempt, window)
+            if attempt.is_left:
+                return
+        except _NotStarted:
+            ledger.not_started(call)
+            self._ended(attempt, "cancelled")
         except NotApplied as not_applied:
+            if attempt.is_left:
+                return
             fact = (_wait(not_applied), failure(type(not_applied)).names)
             again = ledger.not_applied(call, *fact, pack(_known(not_applied)))
             self._ended(attempt, "failed", not_applied, again)
         except asyncio.CancelledError as stopped:
-            if not await stopped_itself(execution, call):
+            if attempt.is_left or not await stopped_itself(execution, call, attempt):
                 self._ended(attempt, "cancelled")
                 raise  # the worker stops: whoever takes the run over finds it in flight
             self._lost(execution, call, attempt, stopped)
         except BaseException as error:
-            if ends_process(error, call):
+            if ends_process(error, attempt):
                 raise
             self._lost(execution, call, attempt, error)
         else:
@@ -115,6 +126,8 @@ class Sender:
     def _lost(
         self, execution: Execution, call: EffectCall, attempt: Attempt, error: BaseException
     ) -> None:
+        if attempt.is_left:
+            return
         is_late = isinstance(error, TimedOut) and error.__cause__ is not None
         again = execution.ledger.lost(call, pack(encode_error(error)))
         self._ended(attempt, "timed_out" if is_late else "failed", error, again)
@@ -139,67 +152,113 @@ class Sender:
         error: BaseException | None = None,
         again: Duration | None = None,
     ) -> None:
-        if self._observer.steps or error is not None:
+        if (self._observer.steps or error is not None) and not attempt.is_left:
             self._observer.step_ended(attempt.scope, outcome, error, again)
 
-    async def _call(self, call: EffectCall, window: Window) -> Any:
-        self._check_start(call, window)
+    async def _call(self, call: EffectCall, attempt: Attempt, window: Window) -> Any:
         args, kwargs = call.arguments()
         limit = call.definition.timeout
         handler = partial(call.definition.fn, *args, **kwargs)
-        begun = threading.Lock()
+        if call.definition.is_async:
+            attempt.running.stops_in(limit / 1_000_000)
+            async with self._limited(f"effect {call.name!r}", limit):
+                self._check_start(window)
+                return await self._handled(handler)
+        return await self._in_thread(call, attempt, window, handler)
+
+    async def _handled(self, handler: Callable[[], Any]) -> Any:
+        sending = sending_now.get()
+        assert sending is not None
+        return await InTime(handler(), sending)
+
+    @asynccontextmanager
+    async def _limited(self, what: str, limit: Duration) -> AsyncIterator[None]:
+        """Let something take so long at most.
+
+        Raises:
+            TimedOut: it took longer.
+        """
         try:
             async with asyncio.timeout(limit / 1_000_000) as clock:
-                if call.definition.is_async:
-                    return await handler()
-                return await self._in_thread(partial(self._start, call, window, begun, handler))
+                yield
         except TimeoutError as error:
             if not clock.expired():
                 raise
-            if not call.definition.is_async and begun.acquire(blocking=False):
-                raise _not_sent(call) from None  # no thread was free, and none begins it now
-            raise TimedOut(f"effect {call.name!r}", show(limit)) from error
+            raise TimedOut(what, show(limit)) from error
 
-    def _check_start(self, call: EffectCall, window: Window) -> None:
+    async def _in_thread(
+        self, call: EffectCall, attempt: Attempt, window: Window, handler: Callable[[], Any]
+    ) -> Any:
+        """Call a handler in a thread, if one is free before it is too late to begin."""
+
+        def start() -> Any:
+            self._check_start(window)
+            return handler()
+
+        try:
+            running = self._thread_call(attempt, start)
+        except NoThread as refused:
+            raise NotApplied(str(refused)) from refused
+        try:
+            if not running.begun.done():
+                left = window.start_by - self._clock.monotonic()
+                await asyncio.wait([running.begun], timeout=max(0, left) / 1_000_000)
+            if not running.begun.done() and running.withdraw():
+                raise _NotStarted
+            async with self._limited(f"effect {call.name!r}", call.definition.timeout):
+                return _result(await asyncio.shield(running.ended))
+        except NoThread as refused:  # the last thread was lost while it waited for one
+            raise NotApplied(str(refused)) from refused
+        finally:
+            running.leave()
+
+    def _check_start(self, window: Window) -> None:
         if self._clock.monotonic() > window.start_by:
             # We slept through it: somebody may have judged this by now, so it is not sent.
-            raise _not_sent(call)
+            raise _NotStarted
 
-    def _start(
-        self,
-        call: EffectCall,
-        window: Window,
-        begun: threading.Lock,
-        handler: Callable[[], Any],
-    ) -> Any:
-        """Begin in a thread, for which it may have waited long, unless nobody waits any more."""
-        self._check_start(call, window)
-        if not begun.acquire(blocking=False):
-            raise _not_sent(call)
-        return handler()
+    def _thread_call(self, attempt: Attempt, work: Callable[[], Any]) -> ThreadCall:
+        work = partial(copy_context().run, _outcome, work)
+        return ThreadCall(self._loop, self._threads, attempt.scope, work)
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        attempt = partial(copy_context().run, _outcome, work)
-        result, error = await self._loop.run_in_executor(self._threads, attempt)
-        if error is not None:
-            raise error
-        return result
-
-    def ask(
-        self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
-    ) -> asyncio.Task[None]:
+    def ask(self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]) -> Running:
         """Ask the reconciler what became of a call."""
-        _, context = self._begin(execution, call, tell)
-        return self._go(self._ask(execution, call), context)
+        attempt, context = self._begin(execution, call, tell)
+        asking = self._ask(execution, call, attempt)
+        return self._go(asking, execution, call, attempt, context, is_asking=True)
 
-    def _go(self, work: Coroutine[Any, Any, None], context: Context) -> asyncio.Task[None]:
+    def _go(
+        self,
+        work: Coroutine[Any, Any, None],
+        execution: Execution,
+        call: EffectCall,
+        attempt: Attempt,
+        context: Context,
+        *,
+        is_asking: bool = False,
+    ) -> Running:
         # Not by the loop: its task factory may begin at once, before the run knows of the task.
-        return asyncio.Task(work, loop=self._loop, context=context)
+        task = asyncio.Task(work, loop=self._loop, context=context)
+        left = partial(self._left, execution, call, attempt, is_asking=is_asking)
+        attempt.running = Running(task, attempt.scope, left, self._context)
+        return attempt.running
 
-    async def _ask(self, execution: Execution, call: EffectCall) -> None:
+    def _left(
+        self, execution: Execution, call: EffectCall, attempt: Attempt, *, is_asking: bool
+    ) -> None:
+        """Go on without code that was stopped and did not end."""
+        if is_asking:
+            execution.ledger.answered(call, Answer.UNKNOWN, None)
+        else:
+            error = TimedOut(f"effect {call.name!r}", show(call.definition.timeout))
+            error.__cause__ = TimeoutError()
+            self._lost(execution, call, attempt, error)
+        attempt.is_stopped = attempt.is_left = True
+
+    async def _ask(self, execution: Execution, call: EffectCall, attempt: Attempt) -> None:
         answer, result = Answer.UNKNOWN, None
         try:
-            said = await self._reconcile(execution, call)
+            said = await self._reconcile(execution, call, attempt)
             if isinstance(said, Applied):
                 result = pack(call.definition.shape.encode_result(said.result))
                 answer = Answer.APPLIED
@@ -210,35 +269,49 @@ class Sender:
         except NotApplied:
             answer = Answer.NOT_APPLIED
         except asyncio.CancelledError as stopped:
-            if not await stopped_itself(execution, call):
+            if attempt.is_left or not await stopped_itself(execution, call, attempt):
                 raise
             _unanswered(execution, call, name_of(stopped))
         except BaseException as error:
-            if ends_process(error, call):
+            if ends_process(error, attempt):
                 raise
             _unanswered(execution, call, name_of(error))
-        execution.ledger.answered(call, answer, result)
+        if not attempt.is_left:
+            execution.ledger.answered(call, answer, result)
 
-    async def _reconcile(self, execution: Execution, call: EffectCall) -> Any:
+    async def _reconcile(self, execution: Execution, call: EffectCall, attempt: Attempt) -> Any:
         reconcile = call.definition.reconcile
         assert reconcile is not None
         args, kwargs = call.arguments()
         work = partial(reconcile, *args, key=call.key(execution.claimed), **kwargs)
-        async with asyncio.timeout(call.definition.timeout / 1_000_000):
+        limit = call.definition.timeout
+        attempt.running.stops_in(limit / 1_000_000)
+        async with asyncio.timeout(limit / 1_000_000):
             if inspect.iscoroutinefunction(reconcile):
                 return await work()
-            said = await self._in_thread(work)
+            running = self._thread_call(attempt, work)
+            try:
+                said = _result(await asyncio.shield(running.ended))
+            finally:
+                running.leave()
             return await said if inspect.isawaitable(said) else said
+
+
+class _NotStarted(Exception):
+    """A handler did not begin in time, and will not."""
+
+
+def _result(outcome: tuple[Any, BaseException | None]) -> Any:
+    result, error = outcome
+    if error is not None:
+        raise error
+    return result
 
 
 def _unanswered(execution: Execution, call: EffectCall, error: str) -> None:
     """Tell that a reconciler failed, which to the ledger is the same as one that does not know."""
     facts = {"effect": call.name, "key": call.key(execution.claimed), "error": error}
     emit("effect.unanswered", execution.scope, **facts)
-
-
-def _not_sent(call: EffectCall) -> NotApplied:
-    return NotApplied(f"effect {call.name!r} was not sent in time", after=0)
 
 
 def _wait(error: NotApplied) -> Duration | None:

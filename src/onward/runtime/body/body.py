@@ -151,8 +151,8 @@ class Body:
         if not (self.calls or self._loop.tasks):
             return  # it has ended
         for call in list(self.calls.values()):
-            if isinstance(call, StepCall | EffectCall) and call.task is not None:
-                call.task.cancel()
+            if isinstance(call, StepCall | EffectCall) and call.running is not None:
+                call.running.stop()
             call.throw(Evicted())
         if not self._is_begun:
             self._loop.cancel_all()  # or its code would begin now

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.runtime.body.handle import Handle
     from onward.runtime.definition import StepDefinition
+    from onward.runtime.running import Running
 
     Decoder = Callable[[Any], Any]
 
@@ -140,7 +141,7 @@ class StepCall(Awaited):
         super().__init__(definition.name, future, args_hash)
         self.definition = definition
         self.arguments = arguments
-        self.task: asyncio.Task[None] | None = None
+        self.running: Running | None = None
         self.expired: TimeoutError | None = None
         """What an attempt that took too long is charged with."""
         self.since: Instant | None = None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onward.core.replay import Record
     from onward.core.retry import Retry
     from onward.runtime.body.notes import Noted
+    from onward.runtime.running import Running
     from onward.store.rows import Claimed, EffectRow
 
 T = TypeVar("T")
@@ -147,7 +148,7 @@ class EffectCall(Awaited):
         """When the run first sent it."""
         self.looks = 0
         """How often somebody has looked whether the run that has its row is over."""
-        self.task: asyncio.Task[None] | None = None
+        self.running: Running | None = None
 
     def key(self, run: Claimed) -> str:
         """Return the key under which it is sent: the same in every attempt and retry."""

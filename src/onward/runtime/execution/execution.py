@@ -270,8 +270,8 @@ class Execution:
     def abandoned(self, call: Call) -> None:
         """Take note that the body has stopped waiting for a call."""
         self.waits.discard(call)
-        if isinstance(call, StepCall) and call.task is not None:
-            call.task.cancel()
+        if isinstance(call, StepCall) and call.running is not None:
+            call.running.stop()
         elif isinstance(call, ChildCall):
             self.kin.abandon(call)
 

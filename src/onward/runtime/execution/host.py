@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.execution import End, Execution
     from onward.runtime.execution.turns import Turns
     from onward.runtime.registry import Names
+    from onward.runtime.running import Running
     from onward.runtime.worker.errands import Errands
     from onward.store.writing.commit import Commit
     from onward.store.writing.writer import Outcome
@@ -52,7 +53,7 @@ class Host(Protocol):
         """Write, together with whatever else has gathered."""
         ...
 
-    def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
+    def perform(self, execution: Execution, call: StepCall) -> Running:
         """Start to run the code of a step."""
         ...
 

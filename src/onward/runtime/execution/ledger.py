@@ -21,6 +21,7 @@ from onward.core.effect import (
     GivenUp,
     Inherited,
     Lost,
+    NotStarted,
     RaisedNotApplied,
     Reconciled,
     Returned,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
+    from onward.runtime.running import Running
     from onward.store.rows import EffectRow, EffectWrite
     from onward.store.writing.writer import Outcome
 
@@ -238,11 +240,15 @@ class Ledger:
         failpoint("effect.intended")
         self.busy += 1
         frame = window(call.definition.terms, at=began)
-        call.task = self._host.sender.send(self._execution, call, frame, self._progress)
-        on_done(self._execution, call.task, lambda done: self._rested(call, done))
+        self._watch(call, self._host.sender.send(self._execution, call, frame, self._progress))
 
-    def _rested(self, call: EffectCall, done: asyncio.Future[None]) -> None:
-        call.task = None
+    def _watch(self, call: EffectCall, running: Running) -> None:
+        call.running = running
+        on_done(self._execution, running.ended, lambda done: self._rested(call, running, done))
+
+    def _rested(self, call: EffectCall, running: Running, done: asyncio.Future[None]) -> None:
+        if call.running is running:
+            call.running = None
         self.busy -= 1
         error = None if done.cancelled() else done.exception()
         if error is not None:  # nobody was told what came of it
@@ -268,6 +274,10 @@ class Ledger:
         # If a call before this one may have happened, that is why nobody knows, and not this.
         return self._again_in(call, fact, None if call.effect.in_doubt else error)
 
+    def not_started(self, call: EffectCall) -> None:
+        """Take note that a handler never began: it is sent again, and this was no attempt."""
+        self._move(call, NotStarted())
+
     def lost(self, call: EffectCall, error: bytes) -> Duration | None:
         """Take note that nobody knows whether an effect happened.
 
@@ -292,8 +302,7 @@ class Ledger:
             return
         self.busy += 1
         call.asked_at = self._host.now()
-        call.task = self._host.sender.ask(self._execution, call, self._progress)
-        on_done(self._execution, call.task, lambda done: self._rested(call, done))
+        self._watch(call, self._host.sender.ask(self._execution, call, self._progress))
 
     def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None:
         """Take note of what the reconciler says, as of when it was asked.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
+    from onward.runtime.running import Running
     from onward.store.rows import NewRecord
 
 
@@ -38,14 +39,15 @@ class Steps:
         if self._execution.holds_back(call):
             return
         call.due = None
-        call.since = call.since or self._tried.get(call.identity) or self._host.now()
+        call.since = call.since or self._tried.get(call.identity)
         self._execution.waits.discard(call)
         self._execution.performing += 1
-        call.task = self._host.perform(self._execution, call)
-        on_done(self._execution, call.task, lambda done: self._performed(call, done))
+        running = call.running = self._host.perform(self._execution, call)
+        on_done(self._execution, running.ended, lambda done: self._performed(call, running, done))
 
-    def _performed(self, call: StepCall, done: asyncio.Future[None]) -> None:
-        call.task = None
+    def _performed(self, call: StepCall, running: Running, done: asyncio.Future[None]) -> None:
+        if call.running is running:
+            call.running = None
         self._execution.performing -= 1
         if not done.cancelled():
             done.result()  # an attempt ends with an outcome; an error here is none

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from onward.runtime.definition import Limits
     from onward.runtime.execution.execution import Execution
     from onward.runtime.registry import Registry
+    from onward.runtime.running import Running
     from onward.runtime.worker.options import Options, Ports
     from onward.store.hints import Ear
     from onward.store.rows import Claimed
@@ -135,7 +136,7 @@ class Worker:
         """Write, together with whatever else has gathered."""
         return self._writer.submit(commit)
 
-    def perform(self, execution: Execution, call: StepCall) -> asyncio.Task[None]:
+    def perform(self, execution: Execution, call: StepCall) -> Running:
         """Start to run the code of a step."""
         return self._performer.perform(execution, call, partial(self.progress, execution))
 
