@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.errors import Unavailable
 from onward.runtime.worker.beginning import Beginnings
+from onward.runtime.worker.supervisor import Supervisor
 from onward.testing.simulation.conversations import victim
+from onward.testing.simulation.errands import branches
 from onward.testing.simulation.exits import leaver, leaving_branches
+from onward.testing.simulation.plan import Outage
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:
     import pytest
+
+    from onward.testing.simulation.plan import Plan
 
 
 def test_a_body_that_ends_its_worker_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +36,32 @@ def test_a_row_that_ends_each_worker_that_reads_it_is_seen(
 
     monkeypatch.setattr(Beginnings, "_refuse", let_out)
     assert "ended: " in caught(lambda seed: quiet(seed, victim.name, warm=0), 20)
+
+
+def test_a_worker_that_ends_because_it_stood_still_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def once(self: Supervisor) -> None:
+        await self.worker.run()
+
+    monkeypatch.setattr(Supervisor, "run", once)
+    assert "ended: LeaseLost" in caught(lambda seed: quiet(seed, branches.name, freezes=1.0), 20)
+
+
+def refused(seed: int) -> Plan:
+    """Return a world whose database takes no logins for a while."""
+    return quiet(seed, branches.name, outages=(Outage(8.0, 3.0, is_refusal=True),))
+
+
+def test_a_worker_that_ends_because_its_login_is_refused_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for place in ("outage", "worker"):
+        monkeypatch.setattr(f"onward.runtime.worker.{place}.AWAY", (Unavailable,))
+    failure = caught(refused, 10)
+    assert "ended: StoreUnusable" in failure or "again, though" in failure
+
+
+def test_a_result_that_does_not_wait_for_a_store_that_refuses_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onward.engine.results.StoreUnusable", Unavailable)
+    assert "takes no logins" in caught(refused, 10)

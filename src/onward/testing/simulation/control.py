@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
-from onward.testing.simulation.plan import OFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,12 +56,11 @@ class Control:
         before = self._begun.get(place)
         self._begun[place] = process
         is_lost = process.has_stood_still  # it may have lost the run without knowing
-        is_judged = "survival" not in OFF and not is_lost
-        if before is not None and self._is_well(before) and is_judged:
+        if before is not None and self._is_well(before) and not is_lost:
             yield f"{process.name} began {place} again, though {before.name} is well"
         run = view.runs[step.run.uid]
         family = list(_ancestors(run, view))
-        if "pauses" in OFF or any(_is_stopping(each, view) for each in family):
+        if any(_is_stopping(each, view) for each in family):
             return
         for each in family:
             since = self._paused.get(each.id)
@@ -81,8 +79,6 @@ class Control:
 
     def _is_well(self, process: Process) -> bool:
         """Say whether nobody could take a process for dead, and it has not left."""
-        if "survival" in OFF:
-            return False
         is_out = process.is_dead or process.has_stood_still or process.has_left
         return not (is_out or self.is_time_torn)
 

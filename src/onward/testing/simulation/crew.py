@@ -11,15 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
-from onward.errors import LeaseLost, StoreUnusable, Unavailable
+from onward.errors import StoreUnusable, Unavailable
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
-from onward.runtime.worker.worker import Worker
+from onward.runtime.worker.supervisor import Supervisor
 from onward.testing.simulation.draw import Draw
 from onward.testing.simulation.kinds import STEPS, WORKFLOWS
 from onward.testing.simulation.line import NAMESPACE
-from onward.testing.simulation.plan import OFF, SEATS, TROUBLE_SECONDS, Stop
+from onward.testing.simulation.plan import SEATS, TROUBLE_SECONDS, Stop
 from onward.testing.simulation.process import Process
 from onward.testing.simulation.times import Skewed
 
@@ -88,7 +88,7 @@ class Crew:
                 self._loop.call_soon(worker.stop, context=process.context.copy())
             await asyncio.sleep(await gone)
 
-    def _make(self, process: Process) -> tuple[Store, Worker]:
+    def _make(self, process: Process) -> tuple[Store, Supervisor]:
         draw = Draw(self._seed, process.name)
         ahead = round(draw.upto(2 * self._plan.skew) * SECOND - self._plan.skew * SECOND)
         store = self._memory.store(process, Skewed(self._clock, ahead), draw)
@@ -96,22 +96,22 @@ class Crew:
         registry = Registry(workflows, [each.definition for each in STEPS])
         options = Options(slots=self._plan.slots, warm=self._plan.warm)
         ports = Ports(self._clock, draw, None, lambda: store, "simulated", self._born)
-        worker = Worker(store, registry, options, Limits(), ports)
+        worker = Supervisor(store, registry, options, Limits(), ports)
         process.worker_id = lambda: worker.id
         self._freeze_once(process, worker, Draw(self._seed, f"{process.name} freezes"))
         return store, worker
 
     async def _life(
-        self, process: Process, store: Store, worker: Worker, gone: asyncio.Future[float]
+        self, process: Process, store: Store, worker: Supervisor, gone: asyncio.Future[float]
     ) -> None:
         self._witness.tell(process, "begin", worker.id)
         why = "asked to"
         try:
             async with store:
                 await worker.run()
-        except (LeaseLost, Unavailable, StoreUnusable) as error:
+        except (Unavailable, StoreUnusable) as error:
             why = type(error).__name__
-            if worker.ready.is_set() and "survival" not in OFF:
+            if worker.ready.is_set():
                 self._witness.accuse(f"{process.name} ended: {error!r}")
         except Exception as error:  # noqa: BLE001 - whatever it is, a worker must not end of it
             why = type(error).__name__
@@ -132,7 +132,7 @@ class Crew:
         if crash is not None:
             process.at_turn[crash.turn] = partial(self._crash, process, crash, gone)
 
-    def _freeze_once(self, process: Process, worker: Worker, draw: Draw) -> None:
+    def _freeze_once(self, process: Process, worker: Supervisor, draw: Draw) -> None:
         """Let a worker stand still after it has sent something for its runs, once, in some turn."""
         sent, turn = 0, 1 + draw.below(FREEZE_SENDS)
 

@@ -42,7 +42,7 @@ KINDS: dict[str, Workflow[..., list[str]]] = {
 }
 """The workflows that clients may ask for, by name."""
 
-PENDING = frozenset({*measured.MEASURED, *cleanups.CLEANUPS})
+PENDING = frozenset(cleanups.CLEANUPS) - {cleanups.idler.name}
 """Kinds that the engine does not bring to the right end yet."""
 
 DRAWN = tuple(name for name in KINDS if name not in PENDING)

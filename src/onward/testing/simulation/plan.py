@@ -5,7 +5,7 @@ Each kind of trouble is on in some worlds and off in others, so that no kind alw
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from onward.testing.simulation.draw import Draw
 from onward.testing.simulation.line import Weather
@@ -89,28 +89,6 @@ class Plan:
 
 def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
     """Return the plan of the world with this seed; its runs are of these kinds."""
-    return _switched(_draw_plan(seed, kinds))
-
-
-OFF = frozenset({"refusals", "server", "blips", "survival"})
-"""Troubles that the engine does not stand yet: no plan has them, and what follows is not judged."""
-
-
-def _switched(plan: Plan) -> Plan:
-    """Return a plan without the troubles that are switched off."""
-    outages = tuple(o for o in plan.outages if not (o.is_refusal and "refusals" in OFF))
-    jumps = tuple(j for j in plan.jumps if j.back_after is None or "blips" not in OFF)
-    return replace(
-        plan,
-        outages=outages,
-        jumps=jumps,
-        meddling=0.0 if "meddling" in OFF else plan.meddling,
-        freezes=0.0 if "freezes" in OFF else plan.freezes,
-        is_server=plan.is_server and "server" not in OFF,
-    )
-
-
-def _draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
     draw = Draw(seed, "plan")
     is_server = draw.happens(0.5)
     return Plan(
