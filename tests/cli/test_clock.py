@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import onward
+from onward import App, workflow
 from onward.core.instant import DAY, HOUR
 from onward.store import open_store
 from onward.store.clock import SystemClock
@@ -39,6 +41,28 @@ def ahead(tmp_path: Path) -> str:
 
     asyncio.run(write())
     return path
+
+
+@pytest.fixture
+def slept(tmp_path: Path) -> str:
+    """A file in which a run began to sleep while the machine's clock was a day ahead."""
+    path = str(tmp_path / "slept.db")
+
+    async def sleep() -> None:
+        async with App(path, clock=Ahead()) as app, app.worker(workflows=[naps]):
+            run = await app.start(naps.options(id="nap"))
+            async with asyncio.timeout(30):
+                while await run.state() != "waiting":  # noqa: ASYNC110 - the worker tells nobody
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(sleep())
+    return path
+
+
+@workflow
+async def naps() -> str:
+    await onward.sleep("2s")
+    return "awake"
 
 
 def kept(path: str) -> int:
@@ -103,3 +127,18 @@ def test_the_clock_of_a_postgres_server_is_shown_and_cannot_be_reset(
 
     assert answer.status == 2
     assert "takes its time from the clock of the Postgres server" in answer.err
+
+
+def test_waits_that_were_set_while_the_time_was_ahead_count_from_now_when_told_to(
+    slept: str, ask: Ask
+) -> None:
+    answer = ask("clock", "--reset", "--retime", "--db", slept)
+    again = ask("clock", "--retime", "--json", "--db", slept)
+
+    async def awake() -> str:
+        async with App(slept) as app, app.worker(workflows=[naps]):
+            return str(await (await app.get("nap")).result(timeout="30s"))
+
+    assert answer.out == "The waits of 1 runs count from now: nap\n"
+    assert json.loads(again.out) == {"retimed": []}
+    assert asyncio.run(awake()) == "awake"

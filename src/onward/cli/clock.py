@@ -10,11 +10,15 @@ import click
 from onward.cli.command import DONE, command
 from onward.core.instant import SECOND, instant_text, show
 from onward.engine.clock import read_clock, reset_clock
+from onward.engine.clock import retime as restart_waits
 
 if TYPE_CHECKING:
     from onward.cli.command import Desk
     from onward.core.instant import Duration, Instant
     from onward.engine.clock import Reading
+
+
+_NAMED_MOST = 10
 
 
 def add_clock(root: click.Group) -> None:
@@ -24,15 +28,22 @@ def add_clock(root: click.Group) -> None:
     @click.option(
         "--reset", is_flag=True, help="Set the time of a SQLite file to this machine's clock."
     )
-    async def clock(desk: Desk, *, reset: bool) -> int:
+    @click.option(
+        "--retime", is_flag=True, help="Restart waits that were set while the time was ahead."
+    )
+    async def clock(desk: Desk, *, reset: bool, retime: bool) -> int:
         """Compare the store's time with this machine's.
 
         The time of a SQLite file never goes back by itself: if this machine's clock was ahead for a
         moment, the file's time stays ahead and runs at half speed until the clock catches up. Make
         sure that this machine's clock is right, then use --reset. It is safe while workers run.
 
-        Timers keep their due times: one that was set while the time was ahead fires late.
+        Timers keep their due times: one that was set while the time was ahead fires late. When the
+        time is right again, --retime lets those of runs that have begun count from now, so that
+        they are late by no more than the time since. Those that end at a certain time stay.
         """
+        if retime:
+            return await _retime(desk, reset=reset)
         if reset:
             before = await reset_clock(desk.store)
             desk.out.done(_facts(before) | {"reset": before.ahead > 0}, _told(before))
@@ -40,6 +51,18 @@ def add_clock(root: click.Group) -> None:
             reading = await read_clock(desk.store)
             desk.out.thing(_facts(reading), _shown(reading))
         return DONE
+
+
+async def _retime(desk: Desk, *, reset: bool) -> int:
+    if reset:
+        await reset_clock(desk.store)
+    runs = await restart_waits(desk.store)
+    told = "No run waits for a time that was set while the store's time was ahead."
+    if runs:
+        named = ", ".join(runs[:_NAMED_MOST]) + (", ..." if len(runs) > _NAMED_MOST else "")
+        told = f"The waits of {len(runs)} runs count from now: {named}"
+    desk.out.done({"retimed": runs}, told)
+    return DONE
 
 
 def _facts(reading: Reading) -> dict[str, Any]:
@@ -57,7 +80,7 @@ def _shown(reading: Reading) -> dict[str, Any]:
         "machine": _datetime(reading.machine),
         "difference": "none" if reading.agrees else _difference(reading),
     }
-    if reading.timers and not reading.agrees:
+    if reading.timers:
         shown["timers"] = f"{reading.timers} set while the store's time was ahead"
     return shown
 
@@ -74,7 +97,7 @@ def _told(before: Reading) -> str:
         f"The store's time was set back by {_rounded(before.ahead)}"
         f" to {instant_text(before.machine // SECOND * SECOND)}. Workers follow within about a"
         f" second. Timers keep their due times; {before.timers} of them were set while the time was"
-        " ahead and fire that much late (onward runs list --state waiting)."
+        " ahead and fire that much late (to let them count from now: onward clock --retime)."
     )
 
 

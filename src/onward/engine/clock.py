@@ -40,6 +40,15 @@ async def read_clock(store: Store) -> Reading:
     return Reading(now, machine, await store.timers_set_after(machine))
 
 
+async def retime(store: Store) -> list[str]:
+    """Let waits that were set while the store's time was ahead count from now.
+
+    Returns:
+        The ids of their runs.
+    """
+    return [(await store.run(uid)).id for uid in await store.retime()]
+
+
 async def reset_clock(store: Store) -> Reading:
     """Set the store's time to the machine's clock, and return what both said before.
 

@@ -22,6 +22,7 @@ from onward.store.runs.upkeep import (
     keep_progress,
     parked,
     resign,
+    retime,
     set_limit,
     unpark,
 )
@@ -348,6 +349,12 @@ class Store(Reads):
             StoreUnusable: the database has a clock of its own.
         """
         return await self.database.reset_clock()
+
+    async def retime(self) -> list[str]:
+        """Let waits count from now that were set while the clock was ahead; return their runs."""
+        retimed, subjects = await self.write(retime)
+        self.database.tell(subjects)
+        return retimed
 
     async def locate(self) -> None:
         """Learn where the database is, for callers' connections that cannot wait for that."""

@@ -143,14 +143,15 @@ EVENTS: dict[str, Event] = {
         "store",
         logging.WARNING,
         "the clock of the database was set forward by %(seconds)s s (seen by worker %(worker)s):"
-        " what runs waited for by then comes that much earlier. If the clock is wrong now, see"
-        " `onward clock` once it is right",
+        " waits that runs had begun end that much earlier. If it is wrong now, put it right, and"
+        " then run: onward clock --retime",
     ),
     "clock.back": _event(
         "store",
         logging.WARNING,
         "the clock of the database was set back by %(seconds)s s (seen by worker %(worker)s):"
-        " what runs waited for by then comes that much later. See them: onward clock",
+        " waits that runs had begun end that much later. To restart those that began while it was"
+        " ahead, run: onward clock --retime",
     ),
     "store.locked": _event(
         "store",

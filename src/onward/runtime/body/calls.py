@@ -223,7 +223,8 @@ class TimerCall(Call):
         handle: Handle,
         wake: Callable[[Handle], None],
     ) -> None:
-        super().__init__("sleep", due=asked_at + delay)
+        name = "sleep_until" if handle.is_absolute else "sleep"
+        super().__init__(name, due=asked_at + delay)
         self.asked_at = asked_at
         self.delay = None if handle.is_absolute else delay
         """How long it is, unless it ends at a certain time whenever it begins."""

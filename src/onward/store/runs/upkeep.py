@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.core.lease import AHEAD_MOST
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.owning import check_owner
 from onward.store.runs.serving import Kind, why_not
@@ -68,6 +69,29 @@ async def resign(tx: Tx, worker: str, held: Mapping[str, int]) -> tuple[list[str
         if uid not in listed:
             await tx.fetch("forgive_crash", uid=uid, fence=fence + 1)
     return released, subjects
+
+
+async def retime(tx: Tx) -> tuple[list[str], set[str]]:
+    """Let waits that were set while the clock was ahead count from now.
+
+    So none of them ends early, however long the clock was ahead. Runs that have not begun keep
+    their time, as nobody knows whether it was given as such.
+
+    Returns:
+        The runs whose waits were changed, and what is to be rung.
+    """
+    [[now]] = await tx.fetch("clock")
+    found = {row[0]: row[1] for row in await tx.fetch("runs_set_ahead", ahead=AHEAD_MOST)}
+    await tx.lock(found)
+    subjects: set[str] = set()
+    retimed = []
+    for uid, seen in sorted(found.items()):
+        for row in await tx.fetch("retime_run", uid=uid, seen=seen, by=seen - now):
+            await tx.fetch("retime_records", uid=uid, by=seen - now)
+            await tx.fetch("retime_effects", uid=uid, by=seen - now, ahead=AHEAD_MOST)
+            retimed.append(uid)
+            subjects |= {queue_subject(row[0]), run_subject(uid)}
+    return retimed, subjects
 
 
 async def parked(

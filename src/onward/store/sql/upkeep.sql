@@ -14,6 +14,32 @@ RETURNING queue;
 UPDATE onward_run SET crashes = crashes - 1
 WHERE namespace = :namespace AND uid = :uid AND fence = :fence AND crashes > 0;
 
+-- name: runs_set_ahead
+-- Runs that began to wait at an instant that is still to come: a clock that was ahead wrote it.
+SELECT uid, updated_at FROM onward_run INDEXED BY onward_run_waiting
+WHERE namespace = :namespace AND state = 'waiting' AND due IS NOT NULL AND fence > 0
+  AND updated_at > :now + :ahead;
+
+-- name: retime_run
+-- Whoever has the body in memory, with the old times, finds another fence than it left.
+UPDATE onward_run SET due = due - :by, fence = fence + 1, updated_at = :now
+WHERE namespace = :namespace AND uid = :uid AND state = 'waiting' AND updated_at = :seen
+RETURNING queue;
+
+-- name: retime_records
+-- What ends at a certain time does so whenever it was set.
+UPDATE onward_record SET due = due - :by
+WHERE namespace = :namespace AND run = :uid AND due IS NOT NULL AND seq IS NULL
+  AND name <> 'sleep_until';
+
+-- name: retime_effects
+UPDATE onward_effect INDEXED BY onward_effect_run
+SET due = due - :by, start_by = start_by - :by, settle_until = settle_until - :by,
+    known_until = known_until - :by, updated_at = updated_at - :by,
+    decided_at = CASE WHEN decided_at = updated_at THEN decided_at - :by ELSE decided_at END
+WHERE namespace = :namespace AND run = :uid AND run IS NOT NULL AND updated_at > :now + :ahead
+  AND state NOT IN ('applied', 'skipped');
+
 -- name: diverged_runs
 -- Runs that code has parked, and which code it was.
 SELECT uid, parked_by, queue, name, version, tags FROM onward_run INDEXED BY onward_run_paused

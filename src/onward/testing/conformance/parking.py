@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from onward.core.instant import MINUTE, SECOND
+from onward.core.instant import DAY, HOUR, MINUTE, SECOND
 from onward.core.lease import Fate
+from onward.errors import StoreUnusable
 from onward.store.rows import Move
 from onward.testing.conformance.samples import (
     RELEASED,
@@ -222,3 +224,29 @@ async def test_each_change_of_a_run_is_dated(world: World) -> None:
 
     assert parked == run.created_at + SECOND
     assert (await worker.store.run(run.uid)).updated_at == parked + SECOND
+
+
+async def test_waits_that_were_set_while_the_clock_was_ahead_can_be_set_anew(world: World) -> None:
+    worker = await world.worker()
+    [before, relative, absolute] = await worker.owning("before", "relative", "absolute")
+    await worker.commit(before, move=Move("waiting", due_in=HOUR))
+    world.clock.jump(DAY)
+    for run, name in ((relative, "sleep"), (absolute, "sleep_until")):
+        due = world.clock.wall() + HOUR
+        wait = an_open_record(run, f"{name}#1")._replace(kind="timer", name=name, due=due)
+        await worker.commit(run, wait, move=Move("waiting", due=due))
+    world.clock.set_back(DAY)
+    with suppress(StoreUnusable):  # a database with a clock of its own has it right now
+        await worker.store.reset_clock()
+    world.clock.advance(MINUTE)
+    now = world.clock.wall()
+
+    assert set(await worker.store.retime()) == {relative.uid, absolute.uid}
+    assert await worker.store.retime() == []
+
+    rows = {run.uid: await worker.store.run(run.uid) for run in (before, relative, absolute)}
+    histories = await worker.store.history(list(rows))
+    assert rows[before.uid].due == now - MINUTE + HOUR
+    assert rows[relative.uid].due == histories[relative.uid][0].due == now + HOUR
+    assert rows[relative.uid].fence == relative.fence + 1
+    assert histories[absolute.uid][0].due == now - MINUTE + DAY + HOUR
