@@ -12,6 +12,7 @@ from onward.core.digest import digest
 from onward.errors import BadInput
 from onward.runtime.body.children import MapPart
 from onward.runtime.body.chunks import (
+    BYTES_AHEAD,
     BYTES_MOST,
     ITEMS_MOST,
     OPEN_MOST,
@@ -262,6 +263,7 @@ class _Plan:
         self._shape = ChunkShape(mapped.mapped)
         self._open = min(OPEN_MOST, limit)
         self._limit = limit // self._open
+        self._limit_of_all = limit
         self._size = max(1, min(ITEMS_MOST, -(-count // self._open)))
         self._count = count
         # No item depends on what came of another, so all of them are asked for now.
@@ -269,24 +271,54 @@ class _Plan:
 
     async def in_order(self, items: Sequence[Item]) -> AsyncGenerator[Outcome, None]:
         """Yield what came of each call; a few chunks are under way at a time."""
-        under_way: deque[asyncio.Future[list[Outcome]]] = deque()
+        under_way: deque[_Part] = deque()
         try:
-            for part in _parts(items, self._size):
-                under_way.append(self._chunk(part))
+            for items_of_part in _parts(items, self._size):
+                under_way.append(_Part(items_of_part, self._chunk(items_of_part)))
                 if len(under_way) >= self._open:
-                    for outcome in await under_way.popleft():
-                        yield outcome
+                    async with aclosing(self._of_part(under_way[0])) as outcomes:
+                        async for outcome in outcomes:
+                            yield outcome
+                    under_way.popleft()
             while under_way:
-                for outcome in await under_way.popleft():
-                    yield outcome
+                async with aclosing(self._of_part(under_way[0])) as outcomes:
+                    async for outcome in outcomes:
+                        yield outcome
+                under_way.popleft()
         finally:
-            for chunk in under_way:
-                chunk.cancel()
+            for part in under_way:
+                part.chunk.cancel()
+
+    async def _of_part(self, part: _Part) -> AsyncGenerator[Outcome, None]:
+        """Yield what came of the calls of a part, for which it may take several chunks."""
+        left = list(range(len(part.items)))
+        found: dict[int, Outcome] = {}
+        at = 0
+        while left:
+            done = zip(left, await part.chunk, strict=True)
+            found |= {n: outcome for n, outcome in done if outcome is not None}
+            left = [n for n in left if n not in found]
+            if left:
+                rest = [part.items[n] for n in left]
+                part.chunk = self._chunk(rest, limit=self._limit_of_rest())
+            while at in found:
+                yield found.pop(at)
+                at += 1
+
+    def _limit_of_rest(self) -> int:
+        """Return how many calls may be under way in what is left of a part.
+
+        The other chunks have ended by then, or soon will. But together the results of so many calls
+        should not become large.
+        """
+        fitting = BYTES_AHEAD // max(1, self._shape.average)
+        return min(self._limit_of_all, max(self._limit, fitting))
 
     def _chunk(
-        self, items: Sequence[Item], name: str | None = None
-    ) -> asyncio.Future[list[Outcome]]:
-        run = chunk_run(self._definition, items, self._limit, self._how, self._body.run)
+        self, items: Sequence[Item], name: str | None = None, *, limit: int | None = None
+    ) -> asyncio.Future[list[Outcome | None]]:
+        limit = limit or self._limit
+        run = chunk_run(self._definition, items, limit, self._how, self._body.run)
         return self._body.child(
             f"map {self._definition.name}",
             run,
@@ -338,13 +370,24 @@ class _Plan:
         while left := [item for item in bucket if item.key not in known]:
             part = next(_parts(left, ITEMS_MOST))
             outcomes = await self._chunk(part, name + (f" late {late}" if late else ""))
-            known |= {cast("str", outcome.key): outcome for outcome in outcomes}
+            done = filter(None, outcomes)
+            known |= {cast("str", outcome.key): outcome for outcome in done}
             late += 1
             errors = (known[key].error for key in map(_key, bucket) if key in known)
             error = next(filter(None, errors), None) if raising else None
             if error is not None:
                 raise _Failed(error)
         return known
+
+
+class _Part:
+    """Calls that are worked through together, and the chunk that is at them."""
+
+    __slots__ = ("chunk", "items")
+
+    def __init__(self, items: Sequence[Item], chunk: asyncio.Future[list[Outcome | None]]) -> None:
+        self.items = items
+        self.chunk = chunk
 
 
 class _Failed(Exception):

@@ -1,7 +1,10 @@
 """Parts of a map: runs that work through up to some hundred items each.
 
 The parent keeps one record per chunk, and each chunk has a history of its own. A chunk never fails
-for an item: it returns what came of each, and the parent decides.
+for an item: it returns what came of each, and the parent decides. A chunk whose results become
+large returns what it has, and the parent starts another one for the rest: so neither of them, nor
+the store, ever holds more than a few megabytes of a map at once. Results pass through a chunk as
+they are stored.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -29,6 +32,7 @@ from onward.store.rows import NewRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from onward.codec import CallShape
     from onward.core.retry import Retry
     from onward.runtime.body.body import Body
     from onward.runtime.definition import WorkflowDefinition
@@ -50,7 +54,11 @@ JSON = "json"
 
 
 BYTES_MOST = 4 * 1024 * 1024
-"""How large the items of one chunk may be together, unless a single one is larger."""
+"""How large the items of one chunk may be together, and from when on it begins no more of them."""
+
+
+BYTES_AHEAD = 4 * BYTES_MOST
+"""How large the results may become of calls that are under way when a chunk begins no more."""
 
 
 class How(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,12 +102,12 @@ class _Input(msgspec.Struct, omit_defaults=True):
     keys: list[str] | None = None
     is_step: bool = True
     how: How = How()
-    known: list[_Outcome] | None = None
+    known: list[_Outcome | None] | None = None
     """What came of the items before, in the run that its parent is a retry of."""
 
 
 class Outcome:
-    """What came of one item, decoded."""
+    """What came of one item; its value is a payload in the chunk, and decoded in the parent."""
 
     __slots__ = ("error", "key", "value")
 
@@ -130,6 +138,8 @@ class ChunkShape:
     ) -> None:
         self._mapped = mapped
         self._namesake = namesake
+        self.average = 0
+        """How large a result was on average in the last chunk that was read."""
 
     def encode(self, items: Sequence[Item], limit: int, how: How) -> Payload:
         """Return what a chunk is given."""
@@ -148,29 +158,35 @@ class ChunkShape:
         known = dict(self._known(given.known or ()))
         return (_caller(self._mapped, given.how), calls, given.keys, given.limit, known), {}
 
-    def _known(self, kept: Iterable[_Outcome]) -> Iterator[tuple[int, Any]]:
-        """Yield the results that are known, with the numbers of their items."""
+    def _known(self, kept: Iterable[_Outcome | None]) -> Iterator[tuple[int, Payload | None]]:
+        """Yield what need not be done, with the numbers of the items.
+
+        That is the results that are known; None for items that another chunk has done.
+        """
         for index, outcome in enumerate(kept):
-            with suppress(Undecodable):  # it is of no use to the code as it is now
-                if outcome.is_good:
-                    yield index, self._outcome(outcome).value
+            if outcome is None:
+                yield index, None
+            elif outcome.is_good:
+                with suppress(Undecodable):  # it is of no use to the code as it is now
+                    self._outcome(outcome)
+                    yield index, Payload(JSON, bytes(outcome.data))
 
     def encode_result(self, value: object) -> Payload:
         """Return what came of all items; each was checked against the limits by itself."""
         assert isinstance(value, list)
         return Payload(JSON, msgspec.json.encode([self._kept(outcome) for outcome in value]))
 
-    def _kept(self, outcome: Outcome) -> _Outcome:
-        if outcome.error is None:
-            payload = self._mapped.shape.encode_result(outcome.value)
-        else:
-            payload = encode_error(outcome.error)
+    def _kept(self, outcome: Outcome | None) -> _Outcome | None:
+        if outcome is None:
+            return None
+        payload = outcome.value if outcome.error is None else encode_error(outcome.error)
         return _Outcome(outcome.error is None, msgspec.Raw(payload.data), outcome.key)
 
-    def decode_result(self, payload: Payload) -> list[Outcome]:
-        """Return what came of all items."""
-        kept = msgspec.json.decode(payload.data, type=list[_Outcome])
-        return [self._outcome(each) for each in kept]
+    def decode_result(self, payload: Payload) -> list[Outcome | None]:
+        """Return what came of all items; None for those that the chunk has not done."""
+        kept = msgspec.json.decode(payload.data, type=list[_Outcome | None])
+        self.average = len(payload.data) // max(1, len(kept) - kept.count(None))
+        return [None if each is None else self._outcome(each) for each in kept]
 
     def _outcome(self, kept: _Outcome) -> Outcome:
         payload = Payload(JSON, bytes(kept.data))
@@ -184,23 +200,33 @@ async def work_through(
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]],
     keys: list[str] | None,
     limit: int,
-    known: dict[int, Any],
-) -> list[Outcome]:
+    known: dict[int, Payload | None],
+) -> list[Outcome | None]:
     """Work through the items of a chunk: the body of its run."""
     body = body_of_run()
-    outcomes = [Outcome(key=None if keys is None else keys[index]) for index in range(len(calls))]
+    outcomes: list[Outcome | None] = [None] * len(calls)
+    size = 0
+
+    def put(index: int, value: Payload | None = None, error: Exception | None = None) -> None:
+        outcomes[index] = Outcome(value, error, None if keys is None else keys[index])
+
     for index, value in known.items():
-        outcomes[index].value = value
+        if value is not None:
+            put(index, value)
     left = iter([index for index in range(len(calls)) if index not in known])
 
     async def one_after_another() -> None:
-        for index in left:
+        nonlocal size
+        while size < BYTES_MOST and (index := next(left, None)) is not None:
             args, kwargs = calls[index]
             key = str(index) if keys is None else _fitting(keys[index])
             try:
-                outcomes[index].value = await call(body, args, kwargs, key)
+                value: Payload = await call(body, args, kwargs, key)
             except Exception as error:  # noqa: BLE001 - the parent decides what it means
-                outcomes[index].error = error
+                put(index, error=error)
+            else:
+                put(index, value)
+                size += len(value.data)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(limit, len(calls) - len(known))):
@@ -211,7 +237,7 @@ async def work_through(
 def reminded(start: NewRun, kept: bytes) -> NewRun:
     """Return the run of a chunk so that it does not do again what an earlier one has done."""
     given = msgspec.json.decode(unpack(start.input).data, type=_Input)
-    given.known = msgspec.json.decode(unpack(kept).data, type=list[_Outcome])
+    given.known = msgspec.json.decode(unpack(kept).data, type=list[_Outcome | None])
     return start._replace(input=pack(Payload(JSON, msgspec.json.encode(given))))
 
 
@@ -223,7 +249,8 @@ def _fitting(key: str) -> str:
 def _caller(mapped: StepDefinition | WorkflowDefinition, how: How) -> Caller:
     """Return what calls the mapped function: every item has an identity of its own."""
     if isinstance(mapped, StepDefinition):
-        definition = _as_called(mapped, how)
+        shape = cast("CallShape", _AsStored(mapped.shape))
+        definition = replace(_as_called(mapped, how), shape=shape)
         return lambda body, args, kwargs, key: body.step(definition, args, kwargs, key)
     return partial(_start, mapped, how)
 
@@ -251,7 +278,24 @@ def _start(
     )
     start = new_run("", mapped.name, mapped.shape.bind(args, kwargs), options)
     start = start._replace(tied=1, retry=how.retry)
-    return body.child(mapped.name, start, mapped.shape.decode_result, key=key)
+    return body.child(mapped.name, start, _as_stored, key=key)
+
+
+def _as_stored(payload: Payload) -> Payload:
+    return payload
+
+
+class _AsStored:
+    """The shape of a step whose results are handed on without being read."""
+
+    def __init__(self, shape: CallShape) -> None:
+        self._shape = shape
+
+    def decode_result(self, payload: Payload) -> Payload:
+        return payload
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shape, name)
 
 
 def how_of_step(step: StepDefinition, retry: Retry | None) -> How:
