@@ -115,10 +115,10 @@ def effects(ground: Ground, number: int, seed: int) -> None:
         print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
 
 
-def soaked(ground: Ground, seconds: float) -> None:
+def soaked(ground: Ground, seconds: float, between: float) -> None:
     """Run code that never changes, cold, and see that none of it parks as divergent."""
     with ground.crew() as crew, telling(f"{ground.name}: soak"):
-        found = asyncio.run(soak(crew, seconds))
+        found = asyncio.run(soak(crew, seconds, between))
         assert not found.diverged, (
             f"{len(found.diverged)} of {found.runs} runs parked: {found.diverged[0]}"
         )
@@ -152,6 +152,7 @@ def main() -> None:
     parser.add_argument("--hits", type=int, default=3, help="passes of a point to die at")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=60, help="how long the soak lasts")
+    parser.add_argument("--between", type=float, default=10, help="seconds between its kills")
     parser.add_argument("--forks", type=int, default=10, help="workers to kill that have forked")
     parser.add_argument("--only", choices=["sweep", "kills", "effects", "soak", "forks"])
     parser.add_argument("--store", choices=["sqlite", "postgres"])
@@ -160,7 +161,7 @@ def main() -> None:
         "sweep": lambda ground: sweep(ground, wanted.hits),
         "kills": lambda ground: kills(ground, wanted.runs, wanted.kills, wanted.seed),
         "effects": lambda ground: effects(ground, wanted.kills, wanted.seed),
-        "soak": lambda ground: soaked(ground, wanted.seconds),
+        "soak": lambda ground: soaked(ground, wanted.seconds, wanted.between),
         "forks": lambda ground: forks(ground, wanted.forks, wanted.seed),
     }
     with PostgresServer.start() as server:

@@ -7,6 +7,7 @@ though its code has not changed.
 from __future__ import annotations
 
 import asyncio
+import random
 from concurrent.futures import ProcessPoolExecutor
 
 import onward
@@ -70,6 +71,25 @@ async def sampled_again(number: int) -> str:
     await leaf(sample())
     if onward.current().attempt < 3:
         raise ValueError(f"attempt {onward.current().attempt} fails")
+    return "sampled"
+
+
+@step(retry=Retry(attempts=1))
+async def fail_at_times(seen: str) -> str:
+    if random.random() < 0.5:
+        raise ConnectionError("down")
+    return seen
+
+
+@workflow
+async def sampled_broken(number: int) -> str:
+    """Take samples, and fail in the middle as likely as not."""
+    await _shapes(number)
+    async with asyncio.timeout(60):
+        await asyncio.gather(_twice("beside"), echo(sample()))
+        await fail_at_times(sample())
+        await leaf(sample())
+    await _shapes(number)
     return "sampled"
 
 
