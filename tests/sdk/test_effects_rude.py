@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward import NotApplied, Retry, Signal, effect, workflow
+import onward
+from onward import Applied, NotApplied, Retry, Signal, effect, workflow
 from tests.sdk.ledgers import effect_of
 from tests.sdk.watching import until, until_state, working
 
@@ -120,3 +121,38 @@ async def test_a_call_for_which_no_thread_was_free_is_made_when_one_is(app: App)
         assert await run.result(timeout="10s") == ["blocked", "knocked"]
         assert (await effect_of(app, run, "applied", name="knocks")).attempt == 1
     assert sent == ["blocks", "knocks"]
+
+
+def in_a_thread(*, key: str) -> Applied[str]:
+    return Applied("looked up")
+
+
+@effect(reconcile=in_a_thread, timeout="50ms", settle="50ms", retry=Retry(attempts=1))
+async def unanswered() -> str:
+    sent.append("unanswered")
+    raise ConnectionError("no answer")
+
+
+@workflow
+async def asks_meanwhile() -> list[str]:
+    first = asyncio.ensure_future(blocks())
+    await go.wait()
+    second = await unanswered()
+    return [await first, second]
+
+
+async def test_a_reconciler_has_its_time_when_a_thread_is_free(memory: App) -> None:
+    async with working(memory, threads=1):
+        run = await memory.start(asks_meanwhile)
+        await until(is_blocked)
+        await run.signal(go, "on")
+        await effect_of(memory, run, "needs_reconcile", name="unanswered")
+        await memory.run(naps)  # for longer than the reconciler may take
+        door.set()
+        assert await run.result(timeout="10s") == ["blocked", "looked up"]
+        assert (await effect_of(memory, run, "applied", name="unanswered")).asks == 0
+
+
+@workflow
+async def naps() -> None:
+    await onward.sleep("300ms")

@@ -284,17 +284,20 @@ class Sender:
         assert reconcile is not None
         args, kwargs = call.arguments()
         work = partial(reconcile, *args, key=call.key(execution.claimed), **kwargs)
-        limit = call.definition.timeout
-        attempt.running.stops_in(limit / 1_000_000)
-        async with asyncio.timeout(limit / 1_000_000):
-            if inspect.iscoroutinefunction(reconcile):
+        limit = call.definition.timeout / 1_000_000
+        if inspect.iscoroutinefunction(reconcile):
+            attempt.running.stops_in(limit)
+            async with asyncio.timeout(limit):
                 return await work()
-            running = self._thread_call(attempt, work)
-            try:
+        running = self._thread_call(attempt, work)
+        try:
+            await asyncio.wait([running.begun])  # its time begins when a thread is free
+            attempt.running.stops_in(limit)
+            async with asyncio.timeout(limit):
                 said = _result(await asyncio.shield(running.ended))
-            finally:
-                running.leave()
-            return await said if inspect.isawaitable(said) else said
+                return await said if inspect.isawaitable(said) else said
+        finally:
+            running.leave()
 
 
 class _NotStarted(Exception):
