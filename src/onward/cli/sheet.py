@@ -33,7 +33,7 @@ async def sheet(desk: Desk, row: RunRow) -> dict[str, Any]:
     info = await whole_info(desk.store, row)
     end = await desk.store.end(row.uid)
     history = (await desk.store.history([row.uid]))[row.uid]
-    inbox = (await desk.store.look([row.uid]))[row.uid]
+    inbox = (await desk.store.look([row.uid], budget=0))[row.uid]
     effects = await desk.app.effects.of(row.id) if row.newest else []
     return info._asdict() | {
         "arguments": shown_value(end.input),

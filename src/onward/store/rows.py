@@ -253,7 +253,7 @@ class Claimed(NamedTuple):
 
 
 class InboxRow(NamedTuple):
-    """A message as the owner of a run reads it."""
+    """A message as the owner of a run reads it; a large one may come without its payload."""
 
     run: str
     seq: int
@@ -262,6 +262,7 @@ class InboxRow(NamedTuple):
     name: str
     payload: bytes | None
     sent_at: Instant
+    is_omitted: int = 0
 
 
 class RecordRow(NamedTuple):

@@ -10,6 +10,7 @@ from onward.core.inbox import Arrived, MessageKind, Wait, settle
 from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState
 from onward.core.run import Reason
+from onward.errors import UnreadableRow
 from onward.runtime.body.calls import SignalCall
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.effects import EffectCall
@@ -26,11 +27,16 @@ if TYPE_CHECKING:
 
 _KINDS = frozenset(map(str, MessageKind))
 
+LOAD_MOST = 8
+"""How many payloads that a read has left out are read at a time."""
+
 
 class Mailbox:
     """What has arrived for a run, and what of it nobody has taken."""
 
-    def __init__(self, run: Claimed, rows: Iterable[InboxRow], taken: set[int]) -> None:
+    def __init__(
+        self, run: Claimed, rows: Iterable[InboxRow], taken: set[int], *, is_stopping: bool = False
+    ) -> None:
         self.seen = run.inbox
         self.signals: dict[int, InboxRow] = {}
         """Signals by their number in the inbox."""
@@ -38,17 +44,19 @@ class Mailbox:
         """Ends of children, by the identity of the call that started them."""
         self.orders: list[InboxRow] = []
         """What others want of the run itself: that it stops, or looks at a verdict."""
-        self.is_stopping = False
+        self.is_stopping = is_stopping
         """Whether somebody ever wanted the run to stop."""
+        self.wanted: list[int] = []
+        """Messages that a wait is for, but whose payloads are not read yet."""
         self.own(run)
         for row in rows:
             self.seen = max(self.seen, row.seq)
-            self.is_stopping = self.is_stopping or row.kind == MessageKind.CANCEL
             if row.seq not in taken:
                 self._sort_in(row)
 
     def own(self, run: Claimed) -> None:
         """Take over what holds the run as it is claimed: messages up to then count no more."""
+        self._run = run.id
         self.held_by = read_sources(run.held_by)
         self._held_at = run.inbox
 
@@ -78,6 +86,29 @@ class Mailbox:
         else:
             self.orders.append(row)
             self.is_stopping = self.is_stopping or row.kind == MessageKind.CANCEL
+
+    def is_ready(self, row: InboxRow) -> bool:
+        """Return whether a message has its payload; otherwise it is to be read."""
+        if row.is_omitted and len(self.wanted) < LOAD_MOST:
+            self.wanted.append(row.seq)
+        return not row.is_omitted
+
+    def fill(self, rows: Iterable[InboxRow]) -> None:
+        """Take the payloads of messages that were to be read.
+
+        Raises:
+            UnreadableRow: one of the messages is gone.
+        """
+        wanted, self.wanted = self.wanted, []
+        read = {row.seq: row for row in rows}
+        for seq in wanted:
+            if seq not in read:
+                raise UnreadableRow(f"message {seq} of run {self._run}", "its row is missing")
+            row = read[seq]
+            if row.kind == MessageKind.CHILD and row.name in self.ends:
+                self.ends[row.name] = row
+            elif seq in self.signals:
+                self.signals[seq] = row
 
     def take_cancel(self) -> InboxRow | None:
         """Take the wish that the run stops, if there is one."""
@@ -148,14 +179,16 @@ class Waits:
         comes back late, a sleep may be over, and the limit around it later than that.
         """
         for started_by in [name for name in mail.ends if name in self._children]:
-            yield self._children[started_by], mail.ends.pop(started_by)
+            if mail.is_ready(mail.ends[started_by]):
+                yield self._children[started_by], mail.ends.pop(started_by)
         over = [call for call in self if not isinstance(call, SignalCall) and _is_over(call, now)]
         for call, letter in self._signals(mail, now):
             if letter is None:
                 over.append(call)
             else:
                 yield call, letter
-        yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
+        if not mail.wanted:  # what is still to be read may be for one of them
+            yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
 
     def _signals(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         signals = [call for call in self._calls.values() if isinstance(call, SignalCall)]
@@ -166,8 +199,10 @@ class Waits:
         for outcome in settle(waits, letters, now=now):
             call = self._calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):
-                yield call, mail.signals.pop(outcome.message.seq)
-            else:
+                is_ready = mail.is_ready(mail.signals[outcome.message.seq])
+                if is_ready and not mail.wanted:  # none overtakes another
+                    yield call, mail.signals.pop(outcome.message.seq)
+            elif not mail.wanted:
                 yield call, None
 
 

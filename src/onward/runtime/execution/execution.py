@@ -29,11 +29,12 @@ from onward.runtime.body.notes import Notes
 from onward.runtime.body.waits import Mailbox, Waits
 from onward.runtime.execution import doing, endings
 from onward.runtime.execution.exits import Exits
-from onward.runtime.execution.guard import guarded
+from onward.runtime.execution.guard import guarded, on_done
 from onward.runtime.execution.journal import Journal
 from onward.runtime.execution.kin import Kin
 from onward.runtime.execution.ledger import Ledger
 from onward.runtime.execution.past import NO_PAST, read_past
+from onward.runtime.execution.replies import is_away
 from onward.runtime.execution.steps import Steps
 from onward.runtime.execution.telling import scope_of, tell_unread
 from onward.runtime.reading import reading
@@ -86,7 +87,7 @@ class Execution:
         self.journal = Journal(
             claimed, past.last, self.replay, host.commit, self.drop, self.break_off, version
         )
-        self.mail = Mailbox(claimed, inbox, past.heard)
+        self.mail = Mailbox(claimed, inbox, past.heard, is_stopping=past.is_stopping)
         with reading(f"the attributes of run {claimed.id}"):
             self.notes = Notes(past.notes, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
@@ -105,7 +106,7 @@ class Execution:
         # Stopped: nothing more is asked of the body. Left: it is unwound, and its worker knows.
         # Gone: it is forgotten, and whatever is still told of it comes too late.
         self.is_stopped = self.is_gone = self._has_left = self._pumping = False
-        self._leaving = self._reported = self._is_stopping = False
+        self._leaving = self._reported = self._is_stopping = self._is_loading = False
         self._is_new = not history
         self._steps: Steps | None = None
         self._kin: Kin | None = None
@@ -344,10 +345,27 @@ class Execution:
             self.ledger.hear(verdicts, self.body.calls.values())
 
     def _end_waits(self) -> None:
-        if self.waits and not self._is_held:
+        if self.waits and not (self._is_held or self._is_loading):
             for call, letter in self.waits.come(self.mail, self._host.now()):
                 self.waits.discard(call)
                 doing.come(self, call, letter)
+            if self.mail.wanted:
+                self._load()
+
+    def _load(self) -> None:
+        """Read the payloads of messages that were left out because there were so many bytes."""
+        self._is_loading = True
+        self.asking += 1
+        on_done(self, self._host.errands.messages(self.uid, self.mail.wanted), self._loaded)
+
+    def _loaded(self, done: asyncio.Future[list[InboxRow]]) -> None:
+        self._is_loading = False
+        self.asking -= 1
+        if is_away(done):
+            self.drop()
+        else:
+            self.mail.fill(done.result())
+            self.pump()
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""

@@ -33,11 +33,23 @@ _CHILDREN = frozenset({RecordKind.CHILD, RecordKind.STEP})
 class Past:
     """The history of a run, sorted by who asks for it."""
 
-    __slots__ = ("heard", "last", "memos", "notes", "records", "signals", "tied", "tried")
+    __slots__ = (
+        "heard",
+        "is_stopping",
+        "last",
+        "memos",
+        "notes",
+        "records",
+        "signals",
+        "tied",
+        "tried",
+    )
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         """What the rules know of it. Notes are for others to see, and no part of that."""
+        self.is_stopping = False
+        """Whether the run was told to stop."""
         self.last = 0
         """The last position that is taken."""
         self.heard: set[int] = set()
@@ -134,6 +146,8 @@ def _sort_in(past: Past, row: RecordRow, kind: RecordKind) -> None:
         past.last = row.seq
     else:  # they come in order
         raise UnreadableRow(record_of(row), f"another record has its position {row.seq}")
+    if kind is RecordKind.CANCEL:
+        past.is_stopping = True
     if row.message is not None:
         past.heard.add(row.message)
         if kind is RecordKind.SIGNAL:

@@ -21,6 +21,7 @@ from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.telling import scope_of, tell_claimed, tell_crasher, tell_left
 from onward.runtime.reading import unreadable
+from onward.runtime.worker.postman import INBOX_BYTES
 from onward.store.rows import Move
 from onward.store.writing.commit import Commit
 from onward.telemetry.events import emit, name_of
@@ -66,6 +67,15 @@ async def read_each(
     return found, failed
 
 
+def last_taken(history: Sequence[RecordRow]) -> int:
+    """Return up to which number all messages of a run are part of its history."""
+    taken = {row.message for row in history}
+    last = 0
+    while last + 1 in taken:
+        last += 1
+    return last
+
+
 class Beginnings:
     """Begins the runs of one worker."""
 
@@ -95,7 +105,10 @@ class Beginnings:
         histories, lost = await read_each(
             self._store.history, [uid for uid in old if uid not in warm]
         )
-        inboxes, unread = await read_each(self._store.look, [run.uid for run in runs if run.inbox])
+        after = {uid: last_taken(history) for uid, history in histories.items()}
+        after |= {uid: kept.seen for uid, kept in warm.items()}
+        look = partial(self._store.look, after=after, budget=INBOX_BYTES)
+        inboxes, unread = await read_each(look, [run.uid for run in runs if run.inbox])
         for run in runs:
             failure = lost.get(run.uid) or unread.get(run.uid)
             inbox = inboxes.get(run.uid, ())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Chance
     from onward.runtime.execution.execution import Execution
     from onward.runtime.worker.outage import Outage
-    from onward.store.rows import Claimed, EffectRow, Move, NewRun, RunEnd, Started
+    from onward.store.rows import Claimed, EffectRow, InboxRow, Move, NewRun, RunEnd, Started
     from onward.store.runs.following import Followed
     from onward.store.store import Store
 
@@ -159,6 +159,10 @@ class Errands:
             execution.unheard,
         )
         return _is_made(followed)
+
+    def messages(self, uid: str, seqs: list[int]) -> asyncio.Future[list[InboxRow]]:
+        """Read messages of a run, with their payloads."""
+        return self._go(lambda: self._store.messages(uid, seqs))
 
     def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
         """Read a row of the ledger."""

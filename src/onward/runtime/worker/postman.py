@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
     from onward.runtime.execution.execution import Execution
     from onward.runtime.worker.outage import Outage
+    from onward.store.rows import InboxRow
     from onward.store.store import Store
+
+
+INBOX_BYTES = 4 * 1024 * 1024
+"""How many bytes of signals and of ends of children are read at a time."""
 
 
 class Postman:
@@ -58,7 +63,7 @@ class Postman:
     async def _visit(self, executions: list[Execution]) -> None:
         held = {each: each.fence for each in executions if not each.is_stopped}
         try:
-            inboxes = await self._store.look([execution.uid for execution in executions])
+            inboxes = await self._look(executions)
             silent = [each for each in held if not each.receive(inboxes[each.uid])]
             owned = await self._store.owned(self._worker) if silent else {}
         except AWAY:
@@ -69,12 +74,17 @@ class Postman:
             if not (is_ours or execution.is_stopped) and execution.fence == held[execution]:
                 execution.drop()
 
+    async def _look(self, executions: list[Execution]) -> Mapping[str, list[InboxRow]]:
+        """Read what is new in the inboxes of runs."""
+        after = {execution.uid: execution.seen for execution in executions}
+        return await self._store.look(after, after=after, budget=INBOX_BYTES)
+
     async def _recount(self, execution: Execution) -> None:
         # The count is read before the messages, so whatever it counts is among them. A number may
         # have no message: two senders of one message at the same time take two numbers.
         try:
             counted = (await self._outage.through(lambda: self._store.run(execution.uid))).inbox
-            found = await self._outage.through(lambda: self._store.look([execution.uid]))
+            found = await self._outage.through(lambda: self._look([execution]))
         except (*AWAY, NotFound):
             execution.drop()
             return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from onward.errors import NotFound
 from onward.store.abbreviation import UID, bounds
 from onward.store.rows import InboxRow, NotesRow, RecordRow, RunEnd, RunRow
@@ -14,7 +16,7 @@ from onward.store.runs.upkeep import chores
 from onward.store.writing.fitness import is_storable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Instant
     from onward.store.database import Database, Tx
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from onward.store.runs.upkeep import Chores
 
 T = TypeVar("T")
+
+MAX_PAYLOAD_BYTES = 2**62
+"""No limit."""
+
+_as_json = msgspec.json.Encoder().encode
 
 
 class Reads:
@@ -154,13 +161,37 @@ class Reads:
             found[record.run].append(record)
         return found
 
-    async def look(self, uids: Iterable[str]) -> dict[str, list[InboxRow]]:
-        """Return the inboxes of runs, each in the order of arrival."""
+    async def look(
+        self,
+        uids: Iterable[str],
+        *,
+        after: Mapping[str, int] | None = None,
+        budget: int = MAX_PAYLOAD_BYTES,
+    ) -> dict[str, list[InboxRow]]:
+        """Return the inboxes of runs, each in the order of arrival.
+
+        Args:
+            uids: The runs.
+            after: The number of the last message that is known, by uid; without it, none is.
+            budget: How many bytes of signals and of ends of children are read at most. A message
+                beyond that comes without its payload; `messages` reads it.
+        """
         found: dict[str, list[InboxRow]] = {uid: [] for uid in uids}
-        for row in await self.read(lambda tx: tx.fetch("look", uids=tx.texts(found))):
+        seen = _as_json({uid: (after or {}).get(uid, 0) for uid in found}).decode()
+        for row in await self.read(lambda tx: tx.fetch("look", after=seen, budget=budget)):
             message = InboxRow._make(row)
             found[message.run].append(message)
         return found
+
+    async def messages(self, uid: str, seqs: Iterable[int]) -> list[InboxRow]:
+        """Return some messages of a run, by their numbers."""
+        wanted = list(seqs)
+
+        async def fetch(tx: Tx) -> list[InboxRow]:
+            rows = [await tx.fetch("message_at", run=uid, seq=seq) for seq in wanted]
+            return [InboxRow._make(row) for each in rows for row in each]
+
+        return await self.read(fetch)
 
     async def owned(self, worker: str) -> dict[str, int]:
         """Return the runs in a worker's name, with their fences: what an audit compares."""

@@ -29,6 +29,10 @@ SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, 
 FROM onward_run r LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
 WHERE r.namespace = :namespace AND r.uid = :uid;
 
+-- name: message_at
+SELECT run, seq, message, kind, name, payload, sent_at, 0 AS is_omitted FROM onward_inbox
+WHERE namespace = :namespace AND run = :run AND seq = :seq;
+
 -- name: target_seen
 -- The newest run of an id or, failing that, a run by its uid. The uid of one run may be the id of
 -- another, so `by_uid` says that no id is meant.

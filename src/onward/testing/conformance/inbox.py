@@ -35,8 +35,39 @@ async def test_a_message_is_read_back_as_it_was_sent(world: World) -> None:
 
     [first, second] = (await store.look(["uid-a"]))["uid-a"]
     now = world.clock.wall()
-    assert first == ("uid-a", 1, "m1", "signal", "approval", message.payload, now)
+    assert first == ("uid-a", 1, "m1", "signal", "approval", message.payload, now, 0)
     assert second.payload is None
+
+
+async def test_only_messages_after_those_that_are_known_are_read(world: World) -> None:
+    store = await world.store()
+    for run in ("a", "b"):
+        await store.start(a_run(run))
+        for number in range(4):
+            await store.send(a_message(run, f"m{number}"))
+
+    found = await store.look(["uid-a", "uid-b"], after={"uid-a": 3})
+
+    assert [row.seq for row in found["uid-a"]] == [4]
+    assert [row.seq for row in found["uid-b"]] == [1, 2, 3, 4]
+
+
+async def test_payloads_beyond_a_budget_are_left_out_and_read_by_number(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    for number in range(4):
+        await store.send(a_message("a", f"m{number}")._replace(payload=bytes([number]) * 100))
+    await store.send(a_message("a", "bare")._replace(payload=None))
+    await store.send(a_message("a", "stop")._replace(kind="cancel", payload=b"x" * 100))
+
+    found = (await store.look(["uid-a"], budget=250))["uid-a"]
+
+    assert [row.is_omitted for row in found] == [0, 0, 1, 1, 0, 0]
+    assert [row.payload is None for row in found] == [False, False, True, True, True, False]
+    read = await store.messages("uid-a", [3, 4, 99])
+    assert [row.payload for row in read] == [b"\x02" * 100, b"\x03" * 100]
+    none = (await store.look(["uid-a"], budget=0))["uid-a"]
+    assert [row.seq for row in none if row.is_omitted] == [1, 2, 3, 4]
 
 
 async def test_messages_are_numbered_in_the_order_of_arrival(world: World) -> None:

@@ -17,9 +17,16 @@ SELECT h.* FROM unnest(:runs::text[], :identities::text[]) u (run, identity), LA
       AND closed_at IS NOT NULL OFFSET 0) h;
 
 -- name: look
-SELECT i.* FROM unnest(:uids::text[]) u (uid), LATERAL (
-    SELECT run, seq, message, kind, name, payload, sent_at
-    FROM onward_inbox WHERE namespace = :namespace AND run = u.uid OFFSET 0) i
+-- Messages after the ones that are known. The payloads of signals and ends of children are left out
+-- once they add up to the budget; what is left out is not even read.
+SELECT run, seq, message, kind, name, CASE WHEN NOT is_omitted THEN payload END AS payload, sent_at,
+       is_omitted::int AS is_omitted
+FROM (SELECT i.*, coalesce(kind IN ('signal', 'child') AND payload IS NOT NULL
+             AND sum(octet_length(payload)) OVER (ORDER BY run, seq) > :budget::bigint, false)
+             AS is_omitted
+      FROM json_each_text(:after::json) u (uid, seen), LATERAL (
+          SELECT run, seq, message, kind, name, payload, sent_at FROM onward_inbox
+          WHERE namespace = :namespace AND run = u.uid AND seq > u.seen::bigint OFFSET 0) i) m
 ORDER BY run, seq;
 
 -- name: run_ends

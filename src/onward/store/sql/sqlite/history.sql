@@ -16,9 +16,16 @@ CROSS JOIN onward_record h
 WHERE h.closed_at IS NOT NULL;
 
 -- name: look
-SELECT i.run, i.seq, i.message, i.kind, i.name, i.payload, i.sent_at
-FROM json_each(:uids) j
-CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = j.value
+-- Messages after the ones that are known. The payloads of signals and ends of children are left out
+-- once they add up to the budget: their sizes are added first, for a window keeps whole rows.
+SELECT i.run, i.seq, i.message, i.kind, i.name,
+       CASE WHEN t.is_omitted = 0 THEN i.payload END, i.sent_at, t.is_omitted
+FROM (SELECT h.run, h.seq, h.kind IN ('signal', 'child') AND h.payload IS NOT NULL
+             AND sum(length(h.payload)) OVER (ORDER BY h.run, h.seq) > :budget AS is_omitted
+      FROM json_each(:after) j
+      CROSS JOIN onward_inbox h
+        ON h.namespace = :namespace AND h.run = j.key AND h.seq > j.value) t
+CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = t.run AND i.seq = t.seq
 ORDER BY i.run, i.seq;
 
 -- name: run_ends
