@@ -44,6 +44,8 @@ class Process:
         self.name = name
         self.worker_id: Callable[[], str | None] = lambda: None
         """Returns the id under which it works on runs now, if it does."""
+        self.ids: set[str] = set()
+        """All ids under which it ever worked: one that lost its lease goes on under another."""
         self.has_stood_still = False
         """Whether it was ever stopped: then others may hold it to be dead."""
         self.has_left = False
@@ -62,7 +64,10 @@ class Process:
     @property
     def worker(self) -> str | None:
         """The id under which it works on runs, if it does."""
-        return self.worker_id()
+        found = self.worker_id()
+        if found is not None:
+            self.ids.add(found)
+        return found
 
     @worker.setter
     def worker(self, worker: str | None) -> None:

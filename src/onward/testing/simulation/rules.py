@@ -177,7 +177,7 @@ def _raised(process: Process, after: View, old: RunSeen, new: RunSeen) -> Iterat
     if new.state in TERMINAL:
         return  # it was ended from outside, at once
     if new.state == "ready":
-        if old.state != "running" or old.worker != process.worker:
+        if old.state != "running" or old.worker not in {process.worker, *process.ids}:
             yield f"{process.name} released {old.id}, which belonged to {old.worker}"
         return  # its worker found it in its name and did not know it: a claim without an answer
     if (new.state, new.worker) != ("running", process.worker):
