@@ -197,7 +197,7 @@ def lease_machine() -> Drawing:
 
 def effect_machine() -> Drawing:
     facts: dict[str, list[effect.Fact]] = {
-        "Approved": [effect.Approved()],
+        "Approved": [effect.Approved(), effect.Approved(is_dropped=True)],
         "Rejected": [effect.Rejected()],
         "Sent": [effect.Sent()],
         "Returned": [effect.Returned()],
@@ -206,14 +206,18 @@ def effect_machine() -> Drawing:
         "Lost": [effect.Lost()],
         "GivenUp": [effect.GivenUp()],
         **{f"Reconciled {a}": [effect.Reconciled(a)] for a in effect.Answer},
-        **{f"Judged {v}": [effect.Judged(v)] for v in effect.Verdict},
+        **{
+            f"Judged {v}": [effect.Judged(v), effect.Judged(v, is_dropped=True)]
+            for v in effect.Verdict
+        },
+        "Withdrawn": [effect.Withdrawn()],
         "Inherited": [effect.Inherited()],
     }
     samples = [
         effect.Effect(state, 0, attempt, asks, ok, None, until, known, due, in_doubt)
         for state in effect.EffectState
         for attempt, asks in ((1, 0), (9, 9))
-        for ok in ((True, False) if state in ("planned", "failed") else (True,))
+        for ok in ((True, False) if state in ("planned", "failed", "withdrawn") else (True,))
         for until in (None, LATER)
         for known in (None, LATER, NOW + 3600 * SECOND)
         for due in (None, NOW)
@@ -227,7 +231,7 @@ def effect_machine() -> Drawing:
         "again.",
         list(effect.EffectState),
         first="planned",
-        last=["applied", "failed", "skipped"],
+        last=["applied", "failed", "skipped", "withdrawn"],
     )
     terms = [
         effect.Terms(timeout=1, reconciles=True),

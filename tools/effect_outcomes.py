@@ -52,6 +52,12 @@ APPROVAL = """## With `approve=True`
 Nothing is sent before an operator has approved it; from then on all is as above.
 """
 
+CANCEL = """## When the run is cancelled, or its deadline passes
+
+The body gets `CancelledError` in each of these cases, at once, and can clean up. What is under way
+finishes first.
+"""
+
 NOBODY = "-"
 SPOKEN = "what it returned"
 RESULT = "the result that was found"
@@ -250,7 +256,8 @@ async def _resolve(app: App, info: EffectInfo, verdict: Any) -> None:
     if verdict == "not_applied":  # before that it is refused: a frozen worker could still send
         assert info.judged_from is not None
         await asyncio.sleep((info.judged_from - info.updated_at).total_seconds() + 1)
-    await app.effects.resolve(info.id, verdict, result=GIVEN, reason="it is so")
+    given: dict[str, Any] = {"result": GIVEN, "reason": "it is so", "version": info.version}
+    await app.effects.resolve(info.id, verdict, **given)
 
 
 async def _seen(app: App, run: Run[str], case: Case, operator: str) -> Outcome:
@@ -286,6 +293,46 @@ def approvals() -> list[Outcome]:
     return found
 
 
+def cancelled() -> list[tuple[str, str, int]]:
+    """Return what came of effects whose run was cancelled while they waited."""
+    cases = {
+        "waits for approval": ("returns", approved, "planned"),
+        "was refused, and would be sent again": ("raises `NotApplied` each time", blind, "failed"),
+        "is uncertain, and waits for a verdict": ("raises anything else", blind, "indeterminate"),
+        "is uncertain, and its reconciler does not know": (
+            "raises anything else",
+            sought,
+            "needs_reconcile",
+        ),
+        "is uncertain, and its receiver knows the key": (
+            "raises anything else",
+            known,
+            "needs_reconcile",
+        ),
+    }
+    found = []
+    for text, (handler, each, state) in cases.items():
+        play.case, play.sends = Case(handler, "`Unknown`", NOBODY), 0
+        play.is_asked_again = False
+        clock = VirtualClock()
+
+        async def go(each: Any = each, state: str = state) -> str:
+            app = App(":memory:", clock=clock, spawn=None)  # noqa: B023 - it is called at once
+            async with app, app.worker(workflows=[body]):
+                run = await app.start(body, each.name)
+                await _until(app, run, state)
+                await asyncio.sleep(0.1)
+                await run.cancel()
+                while await run.state() != "cancelled":  # noqa: ASYNC110 - no one tells
+                    await asyncio.sleep(0.1)
+                [info] = await app.effects.of(run.id)
+                return info.state
+
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:  # noqa: B023
+            found.append((text, f"`{runner.run(go())}`", play.sends))
+    return found
+
+
 # --- the page -------------------------------------------------------------------------------------
 
 
@@ -306,7 +353,9 @@ def page() -> str:
     memory = _table(tuple(name for name in columns if name != "reconciler"), kept)
     words = [(each.operator, each.state, each.body, each.sends) for each in approvals()]
     small = _table(("operator", "ledger", "the body gets", "sends"), words)
-    return f"{HEAD}\n{table}\n{MEMORY}\n{memory}\n{APPROVAL}\n{small}"
+    stopped = _table(("the effect", "ledger", "sends"), cancelled())
+    tables = f"{table}\n{MEMORY}\n{memory}\n{APPROVAL}\n{small}\n{CANCEL}\n{stopped}"
+    return f"{HEAD}\n{tables}"
 
 
 def _table(columns: tuple[str, ...], rows: Any) -> str:

@@ -163,7 +163,8 @@ async def test_a_plan_of_a_run_that_was_cancelled_is_never_sent(app: App) -> Non
         await run.cancel(grace="10ms")
         await until_state(run, "cancelled")
 
-        await app.effects.approve(info.id, reason="fine")
+        with pytest.raises(VerdictRefused, match="it was withdrawn"):
+            await app.effects.approve(info.id, reason="fine")
         assert await run.state() == "cancelled"
     assert sent == []
 

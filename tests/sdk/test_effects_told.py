@@ -304,4 +304,4 @@ async def test_somebody_is_called_for_what_a_run_leaves_behind_when_its_grace_is
     assert [(item.run_id, item.effect, item.why) for item in bell.told] == [
         (run.id, info.id, "reconciliation")
     ]
-    assert "its run is over" in bell.told[0].message
+    assert "its run no longer asks for it" in bell.told[0].message

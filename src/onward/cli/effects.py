@@ -213,6 +213,8 @@ def view(info: EffectInfo) -> dict[str, Any]:
 
 def waits_for(info: EffectInfo) -> str | None:
     """Return whom or what an effect waits for, if it does."""
+    if info.run_state in TERMINAL and info.state in ("in_flight", "needs_reconcile"):
+        return "verdict"  # its run neither sends it nor asks about it any more
     match info.state:
         case "planned":
             return "approval" if info.needs_approval else "its turn"
@@ -287,6 +289,8 @@ def _not_applied(info: EffectInfo) -> str | None:
 
 
 def _next(info: EffectInfo) -> str | None:
+    if info.run_state in TERMINAL:
+        return None
     if info.asked_at is not None:
         sent = "sent again" if info.attempt else "sent"
         does = "asked about" if waits_for(info) == "reconciler" else sent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.decision import Moved, Refused
@@ -20,6 +21,8 @@ from onward.errors import BadInput, NotFound, VerdictRefused
 from onward.store.runs.ledger import Ruling, judge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onward.core.effect import Fact
     from onward.core.instant import Instant
     from onward.store.rows import EffectRow
@@ -61,10 +64,10 @@ class Choice(NamedTuple):
     since: Instant | None
 
 
-def choices(row: EffectRow, *, now: Instant) -> list[Choice]:
+def choices(row: EffectRow, *, now: Instant, is_dropped: bool = False) -> list[Choice]:
     """Return what an operator may say of an effect, as the machine sees it."""
-    said: dict[str, Fact] = {"approve": Approved(), "reject": Rejected()}
-    said |= {verdict: Judged(verdict) for verdict in Verdict}
+    said: dict[str, Fact] = {"approve": Approved(is_dropped), "reject": Rejected()}
+    said |= {verdict: Judged(verdict, None, is_dropped) for verdict in Verdict}
     terms, found = _terms(row), []
     for word, fact in said.items():
         match advance(as_effect(row), fact, terms, now=now):
@@ -96,7 +99,12 @@ async def resolve(  # noqa: PLR0913 - all of these make a verdict
         VerdictRefused: it is settled, has changed since, or it is too early to say.
     """
     return await _rule(
-        store, key, Judged(verdict, version), str(verdict), (reason, by, version), result=result
+        store,
+        key,
+        partial(Judged, verdict, version),
+        str(verdict),
+        (reason, by, version),
+        result=result,
     )
 
 
@@ -107,31 +115,33 @@ async def approve(
 
     Raises:
         NotFound: there is no such effect.
-        VerdictRefused: it does not wait for approval, or has changed since.
+        VerdictRefused: it does not wait for approval, has changed since, or its run was told to
+            stop and withdraws it.
     """
-    fact: Fact = Approved() if yes else Rejected()
-    word = "approve" if yes else "reject"
-    return await _rule(store, key, fact, word, (reason, by, version))
+    if yes:
+        return await _rule(store, key, Approved, "approve", (reason, by, version))
+    return await _rule(store, key, lambda _: Rejected(), "reject", (reason, by, version))
 
 
 async def _rule(
     store: Store,
     key: str,
-    fact: Fact,
+    fact: Callable[[bool], Fact],
     word: str,
     said: tuple[str, str, int | None],
     *,
     result: bytes | None = None,
 ) -> EffectRow:
+    """Write a verdict; `fact` is given whether the run of the effect drops it."""
     reason, by, version = said
     if not (reason and reason.strip()):
         raise BadInput("the reason of a verdict", "is empty", "Say why: others will read it")
 
-    def rule(row: EffectRow, now: Instant) -> Ruling:
+    def rule(row: EffectRow, now: Instant, is_dropped: bool) -> Ruling:  # noqa: FBT001 - a callback
         if version is not None and version != row.version:
             why = f"it has changed since: it has version {row.version} now{_decision(row)}"
             raise VerdictRefused(key, why)
-        match advance(as_effect(row), fact, _terms(row), now=now):
+        match advance(as_effect(row), fact(is_dropped), _terms(row), now=now):
             case Moved(to):
                 if version is None:
                     _check_undecided(row)

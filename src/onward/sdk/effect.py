@@ -146,6 +146,8 @@ async def _settled(asked: asyncio.Future[Any]) -> Any:
             stopped = error
     failure = None if asked.cancelled() else asked.exception()
     if stopped is not None and not isinstance(failure, Evicted):
+        if isinstance(failure, asyncio.CancelledError):  # it was dropped: say what is known of it
+            stopped.add_note(str(failure))
         raise stopped
     return asked.result()
 

@@ -30,7 +30,8 @@ class EffectInfo(NamedTuple):
     Attributes:
         id: Its key: what `resolve` is given, and what the receiver was given.
         run: The id of its run.
-        state: planned, in_flight, applied, failed, needs_reconcile, indeterminate or skipped.
+        state: planned, in_flight, applied, failed, needs_reconcile, indeterminate, skipped or
+            withdrawn (its run was told to stop, or ended, before it was sent).
         arguments: What was or will be sent, as plain data.
         attempt: How often it was sent, by the run that has it.
         tries: How often it is sent at most; None means that there is no limit.
@@ -119,10 +120,10 @@ class Effects:
             NotFound: there is none of that id.
         """
         row = await self._row(effect_id)
-        now = await self._store.now()
+        now, is_dropped = await self._store.now(), await ledger.is_dropped(self._store, row)
         return [
             EffectChoice(choice.verdict, shown_time_or_none(choice.since))
-            for choice in effects.choices(row, now=now)
+            for choice in effects.choices(row, now=now, is_dropped=is_dropped)
         ]
 
     async def of(self, run: str) -> list[EffectInfo]:
@@ -188,7 +189,13 @@ class Effects:
     async def approve(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
     ) -> EffectInfo:
-        """Let a planned effect be sent, with exactly the arguments that are shown."""
+        """Let a planned effect be sent, with exactly the arguments that are shown.
+
+        Raises:
+            NotFound: there is no such effect.
+            VerdictRefused: it does not wait for approval, has changed, or its run was told to stop
+                and withdraws it.
+        """
         return await self._approval(effect_id, reason, version, by, yes=True)
 
     async def reject(

@@ -31,6 +31,7 @@ from onward.core.effect import (
     Terms,
     Verdict,
     Window,
+    Withdrawn,
     advance,
     consumer_effect_key,
     effect_key,
@@ -58,6 +59,8 @@ FAILED = changed(FLYING, state=EffectState.FAILED)
 REJECTED = changed(UNAPPROVED, state=EffectState.FAILED)
 APPLIED = changed(FLYING, state=EffectState.APPLIED)
 SKIPPED = changed(FLYING, state=EffectState.SKIPPED)
+WITHDRAWN = changed(PLANNED, state=EffectState.WITHDRAWN)
+UNAPPROVED_WITHDRAWN = changed(UNAPPROVED, state=EffectState.WITHDRAWN)
 
 EFFECTS = {
     "planned": PLANNED,
@@ -70,9 +73,12 @@ EFFECTS = {
     "rejected": REJECTED,
     "applied": APPLIED,
     "skipped": SKIPPED,
+    "withdrawn": WITHDRAWN,
+    "unapproved, withdrawn": UNAPPROVED_WITHDRAWN,
 }
 FACTS: dict[str, Fact] = {
     "approved": Approved(),
+    "approved, dropped": Approved(is_dropped=True),
     "rejected": Rejected(),
     "sent": Sent(),
     "returned": Returned(),
@@ -82,6 +88,8 @@ FACTS: dict[str, Fact] = {
     "given up": GivenUp(),
     **{f"reconciler: {answer}": Reconciled(answer) for answer in Answer},
     **{f"verdict: {verdict}": Judged(verdict) for verdict in Verdict},
+    **{f"verdict, dropped: {v}": Judged(v, is_dropped=True) for v in Verdict},
+    "withdrawn": Withdrawn(),
     "inherited": Inherited(),
 }
 
@@ -104,9 +112,19 @@ EARLY: dict[tuple[str, str], EffectState] = {
         for name in ("planned", "unapproved", "asking", "stuck", "trying")
     },
     **{(name, "verdict: ask_again"): EffectState.NEEDS_RECONCILE for name in ("asking", "stuck")},
+    **{
+        (name, "verdict, dropped: skip"): EffectState.SKIPPED
+        for name in ("planned", "unapproved", "asking", "stuck", "trying")
+    },
+    **{(name, "verdict, dropped: applied"): EffectState.APPLIED for name in ("asking", "stuck")},
+    **{(name, "withdrawn"): EffectState.WITHDRAWN for name in ("planned", "unapproved")},
+    ("trying", "withdrawn"): EffectState.FAILED,
     ("trying", "inherited"): EffectState.FAILED,
     ("failed", "inherited"): EffectState.FAILED,
-    **{(name, "inherited"): EffectState.PLANNED for name in ("planned", "unapproved", "rejected")},
+    **{
+        (name, "inherited"): EffectState.PLANNED
+        for name in ("planned", "unapproved", "rejected", "withdrawn", "unapproved, withdrawn")
+    },
     ("asking", "inherited"): EffectState.NEEDS_RECONCILE,
     ("stuck", "inherited"): EffectState.INDETERMINATE,
 }
@@ -118,6 +136,12 @@ LATE = EARLY | {
     ("in flight", "verdict: not_applied"): EffectState.FAILED,
     ("in flight", "verdict: skip"): EffectState.SKIPPED,
     ("in flight", "verdict: ask_again"): EffectState.NEEDS_RECONCILE,
+    **{
+        (name, "verdict, dropped: not_applied"): EffectState.FAILED
+        for name in ("in flight", "asking", "stuck")
+    },
+    ("in flight", "verdict, dropped: applied"): EffectState.APPLIED,
+    ("in flight", "verdict, dropped: skip"): EffectState.SKIPPED,
 }
 
 
@@ -142,6 +166,23 @@ def moved(effect: Effect, fact: Fact, terms: Terms = WITH_RECONCILER, now: int =
     decision = advance(effect, fact, terms, now=now)
     assert isinstance(decision, Moved)
     return decision.to
+
+
+def test_a_withdrawn_effect_is_planned_again_by_a_retry_and_keeps_its_approval() -> None:
+    assert moved(WITHDRAWN, Inherited()) == changed(PLANNED, version=1)
+    assert moved(UNAPPROVED_WITHDRAWN, Inherited()) == changed(UNAPPROVED, version=1)
+
+
+@pytest.mark.parametrize("effect", [WITHDRAWN, UNAPPROVED_WITHDRAWN, moved(TRYING, Withdrawn())])
+def test_what_is_withdrawn_has_settled_and_is_not_sent(effect: Effect) -> None:
+    assert settled(effect)
+    assert isinstance(advance(effect, Sent(), WITHOUT, now=OPENS), Refused)
+
+
+def test_what_a_dropped_effect_is_proven_not_to_have_done_is_not_sent_again() -> None:
+    judged = moved(STUCK, Judged(Verdict.NOT_APPLIED, is_dropped=True), now=OPENS)
+
+    assert settled(judged)
 
 
 def test_a_send_is_recorded_with_the_window_in_which_it_can_arrive() -> None:

@@ -21,6 +21,7 @@ from onward.core.effect.facts import (
     Returned,
     Sent,
     Verdict,
+    Withdrawn,
 )
 from onward.core.effect.keys import consumer_effect_key, effect_key
 from onward.core.effect.ledger import (
@@ -58,6 +59,7 @@ __all__ = [
     "Terms",
     "Verdict",
     "Window",
+    "Withdrawn",
     "advance",
     "consumer_effect_key",
     "effect_key",

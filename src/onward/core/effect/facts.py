@@ -29,7 +29,12 @@ class Verdict(StrEnum):
 
 
 class Approved(Value):
-    """An operator lets a planned effect go."""
+    """An operator lets a planned effect go.
+
+    `is_dropped`: its run was told to stop after it was planned, or is over, and sends it no more.
+    """
+
+    is_dropped: bool = False
 
 
 class Rejected(Value):
@@ -83,10 +88,19 @@ class Reconciled(Value):
 
 
 class Judged(Value):
-    """An operator's verdict; `version` is that of the row which the operator saw."""
+    """An operator's verdict; `version` is that of the row which the operator saw.
+
+    `is_dropped`: its run was told to stop after it was sent, or is over: it neither sends it again
+    nor asks about it.
+    """
 
     verdict: Verdict
     version: int | None = None
+    is_dropped: bool = False
+
+
+class Withdrawn(Value):
+    """The run was told to stop, or is over, before the call was made, or made again."""
 
 
 class Inherited(Value):
@@ -104,5 +118,6 @@ Fact: TypeAlias = (
     | GivenUp
     | Reconciled
     | Judged
+    | Withdrawn
     | Inherited
 )

@@ -25,6 +25,7 @@ class EffectState(StrEnum):
     NEEDS_RECONCILE = "needs_reconcile"
     INDETERMINATE = "indeterminate"
     SKIPPED = "skipped"
+    WITHDRAWN = "withdrawn"
 
 
 UNCERTAIN = frozenset(
@@ -76,7 +77,9 @@ class Terms(Value):
 
 def settled(effect: Effect) -> bool:
     """Return whether the outcome is known and nothing more will be sent for this run."""
-    return effect.state in FINAL or (effect.state is EffectState.FAILED and effect.due is None)
+    if effect.state is EffectState.FAILED:
+        return effect.due is None
+    return effect.state in FINAL or effect.state is EffectState.WITHDRAWN
 
 
 class Window(Value):

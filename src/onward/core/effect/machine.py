@@ -20,6 +20,7 @@ from onward.core.effect.facts import (
     Returned,
     Sent,
     Verdict,
+    Withdrawn,
 )
 from onward.core.effect.ledger import FINAL, UNCERTAIN, Effect, EffectState, Terms, settled, window
 from onward.core.instant import SECOND, instant_text
@@ -62,14 +63,20 @@ def _decided(effect: Effect, fact: Fact, terms: Terms, now: Instant) -> Decision
             return _reconciled(effect, fact, terms, now)
         case Judged():
             return _judged(effect, fact, terms, now)
+        case Withdrawn():
+            return _withdrawn(effect)
         case Inherited():
             return _inherited(effect, now)
     assert_never(fact)
 
 
 def _approval(effect: Effect, fact: Approved | Rejected, now: Instant) -> Decision[Effect]:
+    if effect.state is EffectState.WITHDRAWN:
+        return Ignored("it was withdrawn: its run was told to stop, or ended, before it was sent")
     if effect.state is not EffectState.PLANNED or effect.approved:
         return Ignored(f"it is {effect.state} and waits for no approval")
+    if isinstance(fact, Approved) and fact.is_dropped:
+        return Refused("its run was told to stop, or is over, and does not send it")
     if isinstance(fact, Approved):
         return Moved(changed(effect, approved=True, due=now))
     return Moved(changed(effect, state=EffectState.FAILED))
@@ -221,24 +228,28 @@ def _judged(effect: Effect, fact: Judged, terms: Terms, now: Instant) -> Decisio
     opens = _proof_opens(effect, now)
     if effect.state is EffectState.IN_FLIGHT and opens is not None:
         return Refused(f"the call may be under way until {instant_text(opens)}", until=opens)
-    return _judged_uncertain(effect, fact.verdict, terms, now, opens)
+    return _judged_uncertain(effect, fact, terms, now, opens)
 
 
 def _judged_uncertain(
-    effect: Effect, verdict: Verdict, terms: Terms, now: Instant, opens: Instant | None
+    effect: Effect, fact: Judged, terms: Terms, now: Instant, opens: Instant | None
 ) -> Decision[Effect]:
-    match verdict:
+    match fact.verdict:
         case Verdict.APPLIED:
             return Moved(changed(effect, state=EffectState.APPLIED, due=None))
         case Verdict.SKIP:
             return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
         case Verdict.NOT_APPLIED if opens is not None:
             return Refused(f"it may still be sent until {instant_text(opens)}", until=opens)
+        case Verdict.NOT_APPLIED if fact.is_dropped:
+            return Moved(changed(effect, state=EffectState.FAILED, due=None))
         case Verdict.NOT_APPLIED:
             return Moved(_disproven(effect, terms, now))
+        case Verdict.ASK_AGAIN if fact.is_dropped:
+            return Refused("its run was told to stop, or is over, and does not ask any more")
         case Verdict.ASK_AGAIN:
             return _asked_again(effect, terms, now)
-    assert_never(verdict)
+    assert_never(fact.verdict)
 
 
 def _asked_again(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
@@ -257,7 +268,19 @@ def _proof_opens(effect: Effect, now: Instant) -> Instant | None:
     return opens if opens is not None and now < opens else None
 
 
+def _withdrawn(effect: Effect) -> Decision[Effect]:
+    if settled(effect):
+        return Ignored(f"it is {effect.state} already")
+    if effect.state in UNCERTAIN:
+        return Refused(f"it is {effect.state}: it may have happened")
+    if effect.state is EffectState.PLANNED:
+        return Moved(changed(effect, state=EffectState.WITHDRAWN, due=None))
+    return Moved(changed(effect, due=None))  # it failed, and is not sent again
+
+
 def _inherited(effect: Effect, now: Instant) -> Decision[Effect]:
+    if effect.state is EffectState.WITHDRAWN:
+        return Moved(planned(approve=not effect.approved))
     if effect.state is EffectState.FAILED and not effect.approved:
         return Moved(planned(approve=True))  # it was rejected: the retry has to ask again
     if effect.state is EffectState.FAILED:

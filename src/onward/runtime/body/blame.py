@@ -38,6 +38,8 @@ class Blame:
 
     def note(self, call: Call, record: Record) -> None:
         """Take note of how a call ended that the body was just handed."""
+        if isinstance(call, EffectCall) and record.state is RecordState.CANCELLED:
+            return  # the run was told to stop: that is no failure of the call
         seq = record.seq or 0
         is_alone = seq - call.asked <= 1  # nothing else was handed over meanwhile, as nearly always
         succeeded = record.state is RecordState.SUCCEEDED

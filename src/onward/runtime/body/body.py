@@ -127,8 +127,7 @@ class Body:
         begun = beginning_of_body(run)
         self._loop.set_time(begun.started_at)
         self._draws = Draws(begun)
-        is_again = run.fence > 1 or run.beginning is not None
-        self._clock = Clock(owner, is_replayed=is_again)
+        self._clock = Clock(owner, is_replayed=run.fence > 1 or run.beginning is not None)
         self._marks: list[PatchCall] = []
         self._moved: list[Record] = []
         self._held: dict[int, tuple[Ask, Place | None]] = {}
@@ -138,12 +137,9 @@ class Body:
     def start(self, code: Coroutine[Any, Any, Any]) -> None:
         """Put the code on the run's loop; it does not run before `advance`."""
         context = copy_context()
-        context.run(self._enter)
+        context.run(body_now.set, self)
+        context.run(scope_now.set, self._scope)
         self.main = self._loop.start(code, context)
-
-    def _enter(self) -> None:
-        body_now.set(self)
-        scope_now.set(self._scope)
 
     def evict(self) -> None:
         """Unwind the code without ending the run: nothing it does on the way is recorded."""
@@ -170,6 +166,11 @@ class Body:
         """Say whether tasks or calls of the code are not over."""
         calls = [call for call in self.calls.values() if not call.only_listens]
         return bool(calls) or any(not task.done() for task in self._loop.tasks)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the code has ended; one that was told to stop ends with the last of its tasks."""
+        return self.main.done() and (self.cancelled is None or not self._loop.tasks)
 
     def check_wait(self) -> None:
         """Raise Stuck if nothing that the code waits for can come, nor a time to stop."""
@@ -405,7 +406,7 @@ class Body:
         """
         self._is_begun = True
         self._drain()
-        while self.diverged is None and not self.main.done():
+        while self.diverged is None and not self.is_over:
             match self._replay.next():
                 case Deliver(record):
                     self._deliver(record)

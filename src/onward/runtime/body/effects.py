@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from onward.codec import decode, encode
 from onward.core.effect import START_WITHIN, Effect, EffectState, Terms, planned
 from onward.core.effect import effect_key as key_of
 from onward.core.instant import SECOND
-from onward.core.replay import RecordKind
+from onward.core.replay import RecordKind, RecordState
 from onward.core.retry import STEPS, check_retry
-from onward.engine.payloads import unpack
+from onward.engine.payloads import pack, unpack
 from onward.errors import TooLate
 from onward.runtime.body.calls import Awaited
 from onward.store.rows import EffectWrite
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from onward.codec import CallShape
@@ -118,6 +120,28 @@ def check_key(sending: Sending) -> str:
     return sending.key
 
 
+class Drop(StrEnum):
+    """What is known of an effect that a run which was told to stop no longer waits for."""
+
+    WITHDRAWN = "withdrawn"
+    UNCERTAIN = "uncertain"
+
+    def kept(self) -> bytes:
+        """Return it as the record of the call keeps it."""
+        return pack(encode(str(self)))
+
+
+_DROPPED = {
+    Drop.WITHDRAWN: "it was withdrawn before it was sent",
+    Drop.UNCERTAIN: "it may have happened; it waits for a verdict",
+}
+
+
+def read_drop(record: Record) -> Drop:
+    """Return what a record says of an effect that was dropped."""
+    return Drop(decode(unpack(record.payload.payload)))
+
+
 class EffectCall(Awaited):
     """A call of an effect."""
 
@@ -160,6 +184,11 @@ class EffectCall(Awaited):
         return self.effect.state is EffectState.INDETERMINATE or (
             self.effect.state is EffectState.PLANNED and not self.effect.approved
         )
+
+    @property
+    def is_planned(self) -> bool:
+        """Return whether it is in the ledger and was never sent."""
+        return self.effect.state is EffectState.PLANNED and self.effect.version > 0
 
     def take_up(self, record: Record) -> None:
         """Go on where an open record left off: it says if it has its turn."""
@@ -225,6 +254,12 @@ class EffectCall(Awaited):
             result,
             error,
         )
+
+    def raised(self, record: Record) -> BaseException:
+        """Return what the body is told of an effect that has no result."""
+        if record.state is not RecordState.CANCELLED:
+            return super().raised(record)
+        return asyncio.CancelledError(f"effect {self.name!r}: {_DROPPED[read_drop(record)]}")
 
     def value(self, record: Record) -> Any:
         """Return the effect's result, decoded against its annotation."""

@@ -153,6 +153,14 @@ class Execution:
         has_any = self._kin is not None or self._past.tied
         return self.kin.left(self.body) if has_any else []
 
+    def leaves_plans(self) -> bool:
+        """Return whether the run ends with effects that were planned and never sent."""
+        if self.body.diverged is not None:  # nobody has looked at them
+            return self._past.has_open_effects
+        return any(
+            isinstance(call, EffectCall) and call.is_planned for call in self.body.calls.values()
+        )
+
     def tell_forsaken(self) -> None:
         """Tell of effects that the run, which is over, leaves behind."""
         if self._ledger is not None and not self.is_gone:
@@ -311,17 +319,22 @@ class Execution:
     def _conclude(self) -> None:
         if self.body.diverged is not None:
             self.exits.pause(self.body.diverged)
-        elif self.body.main.done() and not self._is_held:
+        elif self.body.is_over and not self._is_held:
             # What becomes of an effect on its way, or of a child, must be known first.
             if not self._is_settling:
                 self.exits.finish()
         elif self.body.cancelled is not None and self._grace_is_over() and not self.asking:
-            self.exits.end(endings.end_by_force(self.body))
+            if self.body.main.done():
+                self.exits.finish()
+            else:
+                self.exits.end(endings.end_by_force(self.body))
         else:
             if self._kin is not None and self.replay.live:
                 self._kin.dismiss()
             if self.mail.orders:
                 self._take_orders()
+            if self.body.cancelled is not None and self._ledger is not None:
+                self._ledger.drop_waiting()
             self._end_waits()
             self._take_up_undone()
             self._rest()

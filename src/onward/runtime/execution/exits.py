@@ -80,11 +80,13 @@ class Exits:
         """Stop where code and history do not fit, until somebody brings other code."""
         execution, body = self._execution, self._execution.body
         cancel = execution.mail.take_cancel()
-        if cancel is not None:  # there is no code that could clean up
-            self.end(endings.read_stop(cancel).move)
-            return
         body.diverged = misfit
-        why = pack(encode_error(told(misfit, body.place, body.unread, body.run.id)))
+        error = told(misfit, body.place, body.unread, body.run.id)
+        if cancel is not None:
+            error.add_note("It was told to stop, and no code fits its history: nothing cleaned up.")
+            self.end(endings.read_stop(cancel).move._replace(error=pack(encode_error(error))))
+            return
+        why = pack(encode_error(error))
         move = Move(
             RunState.PAUSED,
             Reason.DIVERGENCE,
@@ -156,6 +158,8 @@ class Exits:
     def _end_for_good(self, move: Move) -> None:
         told = endings.farewell(self._execution.claimed, move)
         end = partial(self._journal.end, move, self._ended_for_good, told)
+        if self._execution.leaves_plans():
+            end = partial(self._execution.ledger.withdraw_planned, end)
         children = self._execution.children_left()
         if children:
             self._execution.kin.end(children, end)

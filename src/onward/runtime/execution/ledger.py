@@ -15,6 +15,7 @@ from onward.codec import decode_error, encode_error
 from onward.core.decision import Moved
 from onward.core.effect import (
     FINAL,
+    UNCERTAIN,
     Answer,
     Effect,
     EffectState,
@@ -26,6 +27,7 @@ from onward.core.effect import (
     Reconciled,
     Returned,
     Sent,
+    Withdrawn,
     advance,
     settled,
     window,
@@ -36,7 +38,7 @@ from onward.core.value import changed
 from onward.engine.effects import as_effect
 from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
-from onward.runtime.body.effects import EffectCall
+from onward.runtime.body.effects import Drop, EffectCall
 from onward.runtime.execution.guard import on_done
 from onward.runtime.execution.kin import look_at
 from onward.runtime.execution.replies import is_away
@@ -122,6 +124,8 @@ class Ledger:
             return
         if done.result():
             self._take_up(call, row, asked)
+        elif self._is_dropped(call):
+            self._close_dropped(call, Drop.UNCERTAIN)
         else:  # it was told to end with its parent, of which this one is part of a retry
             call.has_news = True
             call.due = look_at(self._host.now(), call.looks)
@@ -156,6 +160,8 @@ class Ledger:
         effect = call.effect
         if call.has_news:
             self.look(call)
+        elif self._is_dropped(call):
+            self._drop(call)
         elif effect.state is EffectState.PLANNED and effect.version == 0 and not effect.approved:
             self._plan(call)
         elif call.waits_for_somebody:
@@ -173,6 +179,48 @@ class Ledger:
         """Say whether the reconciler is asked next; who has none is sent again, or given up."""
         needs = effect.state is EffectState.NEEDS_RECONCILE
         return needs and call.definition.reconcile is not None
+
+    def _is_dropped(self, call: EffectCall) -> bool:
+        """Return whether the run was told to stop after it made a call."""
+        stop = self._execution.body.cancelled
+        return stop is not None and call.asked < (stop.seq or 0)
+
+    def drop_waiting(self) -> None:
+        """Drop calls that wait for a time or a verdict, if the run was told to stop after them."""
+        for call in filter(self._is_dropped, self._execution.waits.effects()):
+            self._execution.waits.discard(call)
+            self.wake(call)
+
+    def _drop(self, call: EffectCall) -> None:
+        """End a call without waiting any longer: nothing is sent for it from now on."""
+        effect = call.effect
+        if self._is_asked(call, effect) and call.next_at <= self._host.now():
+            self._ask(call)  # that takes no time of ours, and may settle it
+        elif effect.state in UNCERTAIN:
+            if effect.state in FORSAKEN:
+                self._tell_forsaken(call)
+            self._close_dropped(call, Drop.UNCERTAIN)
+        elif effect.version == 0:
+            self._close_dropped(call, Drop.WITHDRAWN)
+        else:
+            self._move(call, Withdrawn())
+
+    def withdraw_planned(self, then: Callable[[], None]) -> None:
+        """Withdraw what was planned and never sent, as the run is about to end; then go on."""
+        self.busy += 1
+        withdrawn = self._host.errands.withdraw(self._execution)
+        on_done(self._execution, withdrawn, lambda done: self._withdrawn(done, then))
+
+    def _withdrawn(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
+        self.busy -= 1
+        if is_away(done):
+            self._execution.drop()
+        else:
+            then()
+
+    def _close_dropped(self, call: EffectCall, drop: Drop) -> None:
+        state, pump = RecordState.CANCELLED, self._execution.pump
+        self._journal.close(call, state, pump, payload=drop.kept())
 
     def wake(self, call: EffectCall) -> None:
         """Go on with a call whose time has come."""
@@ -192,9 +240,11 @@ class Ledger:
         """Tell of effects of which nobody will ask any more what became of them."""
         for call in calls:
             if isinstance(call, EffectCall) and call.effect.state in FORSAKEN:
-                key = call.key(self._execution.claimed)
-                scope, now = self._execution.scope, self._host.now()
-                tell_forsaken(self._host.observer, scope, call.name, key, now)
+                self._tell_forsaken(call)
+
+    def _tell_forsaken(self, call: EffectCall) -> None:
+        key, now = call.key(self._execution.claimed), self._host.now()
+        tell_forsaken(self._host.observer, self._execution.scope, call.name, key, now)
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -421,6 +471,8 @@ def _outcome(
         return RecordState.SUCCEEDED, result, None
     if effect.state is EffectState.APPLIED:  # its result could not be kept
         return RecordState.FAILED, None, error
+    if effect.state is EffectState.WITHDRAWN:
+        return RecordState.CANCELLED, Drop.WITHDRAWN.kept(), None
     if effect.state is EffectState.SKIPPED:
         return RecordState.FAILED, None, pack(encode_error(EffectSkipped(call.name)))
     # Why it was uncertain once is no reason any more.

@@ -65,6 +65,13 @@ class Past:
         self.tried: dict[str, Instant] = {}
         """When the first attempt of each call began that has not come to its end."""
 
+    @property
+    def has_open_effects(self) -> bool:
+        """Whether it began effects that had not settled."""
+        return any(
+            record.kind is RecordKind.EFFECT and record.seq is None for record in self.records
+        )
+
     def memo_of(self, call: Call) -> RecordRow | None:
         """Return what came of this very call before, if that is of use to the code as it is now.
 

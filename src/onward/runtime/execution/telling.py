@@ -76,8 +76,8 @@ def tell_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Insta
 
 
 def tell_forsaken(observer: Observer, scope: RunScope, name: str, key: str, at: Instant) -> None:
-    """Tell that a run is over, and has left an effect behind of which nobody knows."""
-    message = f"its run is over, and nobody knows if effect {name!r} happened"
+    """Tell that nobody knows whether an effect happened, and that its run asks no more."""
+    message = f"the outcome of effect {name!r} is unknown, and its run no longer asks for it"
     observer.effect_waits(scope, name, key, Reason.RECONCILIATION, at=at, message=message)
 
 

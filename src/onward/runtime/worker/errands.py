@@ -168,6 +168,11 @@ class Errands:
         """Read a row of the ledger."""
         return self._go(lambda: ledger.effect(self._store, key))
 
+    def withdraw(self, execution: Execution) -> asyncio.Future[None]:
+        """Withdraw the effects that a run planned and never sent: it is about to end."""
+        owner = self._owner(execution)
+        return self._go(lambda: self._store.write(lambda tx: ledger.withdraw_own(tx, owner)))
+
     def turn(self, execution: Execution, key: str, interval: Duration) -> asyncio.Future[Duration]:
         """Return how long to wait before something of a limited rate may be done."""
         owner = self._owner(execution)

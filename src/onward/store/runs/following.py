@@ -16,6 +16,7 @@ from onward.core.run import TERMINAL, Reason, Run, RunState
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import RunRow
 from onward.store.runs.stopping import end_children, keep_end, tied
+from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:
     from onward.core.decision import Decision
@@ -146,6 +147,7 @@ def _decide(wish: Following, old: RunRow) -> Decision[Run]:
 async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
     """Let the old run be over, and not the newest of its id any more."""
     end = wish.end
+    await withdraw(tx, old.uid)  # a retry that makes the call again takes it over
     if old.state in TERMINAL:
         await tx.fetch("be_followed", uid=old.uid)
     elif end is None:  # it was paused, and fails for that reason

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.inbox import MessageKind
+from onward.core.run import TERMINAL
 from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import EffectRow, Message
 from onward.store.runs.messages import stirring
 from onward.store.runs.owning import check_owner
+from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,11 +72,12 @@ async def effects_beginning(store: Store, beginning: str, limit: int) -> list[Ef
 
 
 async def judge(
-    store: Store, key: str, rule: Callable[[EffectRow, Instant], Ruling]
+    store: Store, key: str, rule: Callable[[EffectRow, Instant, bool], Ruling]
 ) -> EffectRow | None:
     """Let `rule` decide about a row, and tell the run of it; None if the row is not there.
 
-    Whatever `rule` raises undoes everything. If the row changes meanwhile, it is asked again.
+    The rule is given the row, the time, and whether its run drops it. Whatever it raises undoes
+    everything. If the row changes meanwhile, or its run is told to stop, it is asked again.
     """
 
     async def work(tx: Tx) -> tuple[EffectRow | None, set[str]]:
@@ -83,9 +87,13 @@ async def judge(
                 return None, set()
             row = EffectRow._make(rows[0])
             [[now]] = await tx.fetch("clock")
-            ruling = rule(row, now)._asdict()
+            was_dropped = await _is_dropped(tx, row)
+            ruling = rule(row, now, was_dropped)._asdict()
             if await tx.fetch("judge_effect", key=key, version=row.version, **ruling):
                 break
+        await tx.lock([row.run])
+        if await _is_dropped(tx, row) and not was_dropped:
+            raise _ToldToStopError
         # The effect before the run: in that order every commit locks them, too.
         kind, told = MessageKind.VERDICT, f"verdict {key} {row.version + 1}"
         [sent] = await tx.send([Message(row.run, told, kind, key, None, stirring(kind), 1)])
@@ -94,9 +102,39 @@ async def judge(
             subjects.add(queue_subject(sent.queue))
         return row, subjects
 
-    found, subjects = await store.write(work)
+    while True:
+        with suppress(_ToldToStopError):
+            found, subjects = await store.write(work)
+            break
     store.database.tell(subjects)
     return None if found is None else await effect(store, key)
+
+
+class _ToldToStopError(Exception):
+    """A run was told to stop while one of its effects was judged."""
+
+
+async def is_dropped(store: Store, row: EffectRow) -> bool:
+    """Return whether the run of an effect is over, or was told to stop after it made the call.
+
+    What the run calls after that is part of its cleanup.
+    """
+    return await store.read(lambda tx: _is_dropped(tx, row))
+
+
+async def _is_dropped(tx: Tx, row: EffectRow) -> bool:
+    [[state, stopped_at]] = await tx.fetch("told_to_stop", uid=row.run)
+    return state in TERMINAL or (stopped_at is not None and row.created_at <= stopped_at)
+
+
+async def withdraw_own(tx: Tx, owner: Owner) -> None:
+    """Withdraw what a run planned and never sent.
+
+    Raises:
+        LeaseLost: the run is not the owner's any more.
+    """
+    await withdraw(tx, owner.run)  # effects are locked before runs, as commits do
+    await check_owner(tx, owner)
 
 
 async def take_turn(store: Store, owner: Owner, key: str, interval: Duration) -> Duration:

@@ -9,6 +9,7 @@ from onward.core.run import TERMINAL, Reason, RunState
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import RunRow
 from onward.store.runs.ends import child_end, to_children, to_overdue, to_parent
+from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,6 +113,8 @@ async def _stop(tx: Tx, uid: str, how: Stop) -> tuple[Stopped, set[str]]:
     """End one run, unless it is over; its parent is told, and its children are told to end."""
     run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
     family = [uid, *await tied(tx, uid)]
+    if not how.unstarted_only:  # effects are locked before runs, as commits do
+        await withdraw(tx, uid)
     await tx.lock(family if run.parent is None else [*family, run.parent])
     given = {"uid": uid, "state": how.state, "reason": how.reason}
     if not await tx.fetch("stop_run", unstarted_only=int(how.unstarted_only), **given):
@@ -120,6 +123,7 @@ async def _stop(tx: Tx, uid: str, how: Stop) -> tuple[Stopped, set[str]]:
     if how.error is not None:
         await keep_end(tx, uid, error=how.error)
     await _release(tx, uid)
+    await withdraw(tx, uid)  # what was planned before the run was locked
     told = await tx.send(_farewell(run, how))
     subjects = heard(told) | {run_subject(uid), queue_subject(run.queue)}
     return Stopped(uid, "stopped", run.queue), subjects | await end_children(tx, uid)

@@ -134,7 +134,7 @@ GROUP BY follows HAVING count(*) > 1;
 SELECT e.key FROM onward_effect e
 WHERE e.namespace = :namespace AND (
     e.version < 1
-    OR e.state NOT IN ('planned', 'failed', 'skipped') AND e.attempt < 1
+    OR e.state NOT IN ('planned', 'failed', 'skipped', 'withdrawn') AND e.attempt < 1
     OR NOT EXISTS (SELECT 1 FROM onward_run r WHERE r.namespace = e.namespace AND r.uid = e.run));
 
 -- name: check_delivery

@@ -53,6 +53,13 @@ SET state = :state, version = version + 1, attempt = :attempt, asks = :asks, app
 WHERE namespace = :namespace AND key = :key AND version = :version
 RETURNING version;
 
+-- name: withdraw_planned
+-- What a run that is over, or about to be, never sent.
+UPDATE onward_effect INDEXED BY onward_effect_run
+SET state = 'withdrawn', version = version + 1, due = NULL, updated_at = :now
+WHERE namespace = :namespace AND run = :run AND run IS NOT NULL AND state = 'planned'
+RETURNING key;
+
 -- name: take_turn
 -- Each caller is given a time of its own, one interval after the one before.
 INSERT INTO onward_rate AS r (namespace, key, next_at)

@@ -49,6 +49,7 @@ SUBJECTS = (
     "limits",
     "versions",
     "effects",
+    "withdrawing",
     "deliveries",
     "states",
     "consuming",

@@ -123,7 +123,7 @@ async def test_a_verdict_leaves_what_the_author_stated_and_what_the_receiver_kno
     assert before is not None
     verdict = Ruling("needs_reconcile", 1, 0, 1, None, None, "ask_again", "Ada", "once more")
 
-    after = await judge(worker.store, "key-a", lambda _row, _now: verdict)
+    after = await judge(worker.store, "key-a", lambda *_: verdict)
 
     assert after is not None
     assert (after.version, after.state) == (2, "needs_reconcile")
@@ -162,7 +162,7 @@ async def test_a_verdict_is_not_taken_for_what_the_owner_wrote_itself(world: Wor
     await worker.commit(run, attached=Attachments(effects=(an_effect(run, 1, "in_flight"),)))
     world.clock.advance(SECOND)
     verdict = Ruling("applied", 1, 0, 1, None, b"j7", "applied", "Ada", "she saw it")
-    await judge(worker.store, "key-a", lambda _row, _now: verdict)
+    await judge(worker.store, "key-a", lambda *_: verdict)
     same = an_effect(run, 2, "applied")._replace(result=b"j8")
 
     outcome = await worker.commit(run, attached=Attachments(effects=(same,)))

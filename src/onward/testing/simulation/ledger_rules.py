@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
 
 EDGES = {
-    "planned": {"planned", "in_flight", "failed", "skipped"},
+    "planned": {"planned", "in_flight", "failed", "skipped", "withdrawn"},
     "in_flight": {"applied", "failed", "needs_reconcile", "indeterminate", "skipped"},
     "needs_reconcile": {"needs_reconcile", "applied", "failed", "indeterminate", "skipped"},
     "indeterminate": {"applied", "failed", "needs_reconcile", "skipped"},
     "failed": {"failed", "planned", "in_flight", "skipped"},
     "applied": set[str](),
     "skipped": set[str](),
+    "withdrawn": {"planned"},
 }
 """From which state of an effect to which it may go."""
 
-UNSENDABLE = {"planned", "applied", "skipped"}
+UNSENDABLE = {"planned", "applied", "skipped", "withdrawn"}
 REPEAT = ("needs_reconcile", "in_flight")
 """Allowed only where the receiver knows the key."""
 
@@ -129,7 +130,8 @@ def broken_outside(
     Of what a run left behind that was `stopped`, nobody may know what became.
     """
     for key, effect in ledger.items():
-        expected = {"applied": {1}, "failed": {0}, "skipped": {0, 1}}.get(effect.state)
+        outcomes = {"applied": {1}, "failed": {0}, "skipped": {0, 1}, "withdrawn": {0}}
+        expected = outcomes.get(effect.state)
         if effect.run in stopped and effect.state in ("planned", "indeterminate"):
             expected = {0} if effect.state == "planned" else {0, 1}
         if expected is None:

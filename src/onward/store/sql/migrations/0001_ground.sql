@@ -214,7 +214,8 @@ CREATE TABLE onward_effect (
     args BLOB NOT NULL,
     args_hash TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN (
-        'planned', 'in_flight', 'applied', 'failed', 'needs_reconcile', 'indeterminate', 'skipped')),
+        'planned', 'in_flight', 'applied', 'failed', 'needs_reconcile', 'indeterminate', 'skipped',
+        'withdrawn')),
     version INTEGER NOT NULL,
     attempt INTEGER NOT NULL DEFAULT 0,
     asks INTEGER NOT NULL DEFAULT 0,
