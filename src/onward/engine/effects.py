@@ -175,5 +175,7 @@ def _check_undecided(row: EffectRow) -> None:
 
 def _decision(row: EffectRow) -> str:
     """Return the verdict that was the last change of a row, if one was, as the end of a fact."""
-    is_last = row.decided_at is not None and row.decided_at == row.updated_at
+    # An operator never makes an effect uncertain: what came after the verdict has the same time.
+    is_open = row.state != EffectState.INDETERMINATE
+    is_last = is_open and row.decided_at is not None and row.decided_at == row.updated_at
     return f" ({row.verdict} by {row.decided_by})" if is_last else ""
