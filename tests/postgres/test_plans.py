@@ -50,6 +50,11 @@ FILL_DATA = """
 """
 RUNNING = "UPDATE onward.onward_run SET state = 'running', worker = $1, fence = 1 WHERE uid = $2"
 
+SUSPECTS = {
+    "suspect_at": "2", "crashes": "ARRAY[2]", "rooms": "ARRAY[1]", "crashes_most": "5",
+    "ahead": "1", "gaps": "2",
+}  # fmt: skip
+
 
 @asynccontextmanager
 async def like_the_store(url: str) -> AsyncIterator[Hand]:
@@ -123,7 +128,7 @@ async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
     array = "ARRAY['{}']"
     claim = {
         "namespace": "'default'", "worker": f"'{WORKER}'", "queues": array.format("default"),
-        "names": array.format("hello"), "tags": "ARRAY[]::text[]", "limit": "10", "suspects": "1",
+        "names": array.format("hello"), "tags": "ARRAY[]::text[]", "limit": "10", **SUSPECTS,
     }  # fmt: skip
     record = {
         "namespace": "'default'", "worker": f"'{WORKER}'", "run": array.format("ready20000"),
@@ -156,7 +161,7 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
         await store.set_limit("free", 5)
         given = {
             "namespace": "'default'", "worker": f"'{WORKER}'", "queues": "ARRAY['default']",
-            "names": "ARRAY['hello']", "tags": "ARRAY[]::text[]", "limit": "10", "suspects": "1",
+            "names": "ARRAY['hello']", "tags": "ARRAY[]::text[]", "limit": "10", **SUSPECTS,
             "keys": "ARRAY['free']", "mosts": "ARRAY[5]",
         }  # fmt: skip
         names = ("claim", "ripen", "flow_keys", "flow_candidates", "chores")

@@ -42,12 +42,6 @@ KINDS: dict[str, Workflow[..., list[str]]] = {
 }
 """The workflows that clients may ask for, by name."""
 
-PENDING = frozenset(cleanups.CLEANUPS) - {cleanups.idler.name}
-"""Kinds that the engine does not bring to the right end yet."""
-
-DRAWN = tuple(name for name in KINDS if name not in PENDING)
-"""The kinds that are drawn for a world."""
-
 _RULES = {name: is_right for sort, is_right in _SORTS for name in sort}
 
 WORKFLOWS: tuple[Workflow[..., Any], ...] = (

@@ -20,7 +20,7 @@ from onward.testing.simulation.crew import Crew
 from onward.testing.simulation.draw import Draw
 from onward.testing.simulation.errands import Outside, enter
 from onward.testing.simulation.exits import RAISED_BY_A_RUN
-from onward.testing.simulation.kinds import DRAWN
+from onward.testing.simulation.kinds import KINDS
 from onward.testing.simulation.line import Memory
 from onward.testing.simulation.plan import TROUBLE_SECONDS, draw_plan
 from onward.testing.simulation.process import Process, SeededLoop
@@ -61,7 +61,7 @@ class Simulation:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan or draw_plan(seed, DRAWN)
+        self.plan = plan or draw_plan(seed, KINDS)
         self.trace = Trace(seed)
         self.clock = VirtualClock()
         self.witness = Witness(self.clock, self.trace)

@@ -18,9 +18,9 @@ WITH patience AS MATERIALIZED (
         :tied::bigint[], :follows::text[], :link::text[], :attempt::bigint[], :origin::text[],
         :handler::text[], :trace::text[], :retry::text[], :attributes::bytea[],
         :owner_worker::text[], :owner_run::text[], :owner_fence::bigint[])
-    AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
+    WITH ORDINALITY AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
           due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
-          origin, handler, trace, retry, attributes, owner_worker, owner_run, owner_fence)
+          origin, handler, trace, retry, attributes, owner_worker, owner_run, owner_fence, nth)
 ), lease AS MATERIALIZED (
     SELECT l.worker FROM (
         SELECT DISTINCT owner_worker AS worker FROM given WHERE owner_worker IS NOT NULL
@@ -55,7 +55,7 @@ WITH patience AS MATERIALIZED (
            coalesce(due, :now) + delay_in, :now, :now
     FROM given g LEFT JOIN parent p ON p.uid = g.parent AND g.tied = 1
     WHERE g.uid NOT IN (SELECT uid FROM lost)
-    ORDER BY id
+    ORDER BY g.id, g.nth -- of two starts of one id the first makes the run
     ON CONFLICT DO NOTHING
     RETURNING uid, state
 ), data AS (
