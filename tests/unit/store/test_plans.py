@@ -59,7 +59,7 @@ CHOSEN = {
     "all_notes": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "list_family": "r USING COVERING INDEX onward_run_parent (namespace=? AND parent=?)",
     "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
-    "look": "i USING PRIMARY KEY (namespace=? AND run=?)",
+    "look": "h USING PRIMARY KEY (namespace=? AND run=? AND seq>?)",
     "run_ends": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "spread_event": "onward_subscription USING PRIMARY KEY (namespace=? AND topic=?)",
 }

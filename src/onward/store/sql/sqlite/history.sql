@@ -19,7 +19,7 @@ WHERE h.closed_at IS NOT NULL;
 -- Messages after the ones that are known. The payloads of signals and ends of children are left out
 -- once they add up to the budget: their sizes are added first, for a window keeps whole rows.
 SELECT i.run, i.seq, i.message, i.kind, i.name,
-       CASE WHEN t.is_omitted = 0 THEN i.payload END, i.sent_at, t.is_omitted
+       CASE WHEN t.is_omitted = 0 THEN i.payload END AS payload, i.sent_at, t.is_omitted
 FROM (SELECT h.run, h.seq, h.kind IN ('signal', 'child') AND h.payload IS NOT NULL
              AND sum(length(h.payload)) OVER (ORDER BY h.run, h.seq) > :budget AS is_omitted
       FROM json_each(:after) j
