@@ -9,6 +9,7 @@ from onward.core.instant import MINUTE
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput, Undecodable
+from onward.runtime.body.effects import EffectCall
 from onward.store.rows import Move
 from onward.store.runs.ends import child_end, to_parent
 from onward.telemetry.interrupts import raise_interrupt
@@ -135,6 +136,13 @@ def farewell(run: Claimed, move: Move) -> tuple[Message, ...]:
         return ()
     end = child_end(move.state, move.reason, move.result, move.error)
     return (to_parent(run.parent, run.parent_identity, end),)
+
+
+def leaves_plans(body: Body, *, has_open_effects: bool) -> bool:
+    """Return whether a run ends with effects that were planned and never sent."""
+    if body.diverged is not None:  # its code did not ask for them
+        return has_open_effects
+    return any(isinstance(call, EffectCall) and call.is_planned for call in body.calls.values())
 
 
 def check_alone(body: Body) -> None:

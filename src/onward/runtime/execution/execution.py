@@ -75,10 +75,8 @@ class Execution:
         *,
         version: str | None = None,
     ) -> None:
-        self.uid = claimed.uid
-        self.fence = claimed.fence
-        self.program = program
-        self.claimed = claimed
+        self.uid, self.fence = claimed.uid, claimed.fence
+        self.program, self.claimed = program, claimed
         self._host = host
         self.names = host.names
         self._past = past = read_past(history) if history else NO_PAST
@@ -155,11 +153,7 @@ class Execution:
 
     def leaves_plans(self) -> bool:
         """Return whether the run ends with effects that were planned and never sent."""
-        if self.body.diverged is not None:  # nobody has looked at them
-            return self._past.has_open_effects
-        return any(
-            isinstance(call, EffectCall) and call.is_planned for call in self.body.calls.values()
-        )
+        return endings.leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
 
     def tell_forsaken(self) -> None:
         """Tell of effects that the run, which is over, leaves behind."""

@@ -61,7 +61,7 @@ class Simulation:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan or draw_plan(seed, KINDS)
+        self.plan = plan or draw_plan(seed, tuple(KINDS))
         self.trace = Trace(seed)
         self.clock = VirtualClock()
         self.witness = Witness(self.clock, self.trace)
