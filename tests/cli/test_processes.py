@@ -129,7 +129,10 @@ def test_ctrl_c_ends_a_command_that_waits_without_a_traceback_or_an_answer(shop:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as waiting:
-        asyncio.run(_asked_to_stop(shop))  # nobody works here, so that is all that becomes of it
-        waiting.send_signal(signal.SIGINT)
-        assert waiting.communicate(timeout=30) == ("", "")
-        assert waiting.returncode == 130
+        try:
+            asyncio.run(_asked_to_stop(shop))  # no worker runs, so the command keeps waiting
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.communicate(timeout=30) == ("", "")
+            assert waiting.returncode == 130
+        finally:
+            waiting.kill()  # or a command that ignores the signal would block this test
