@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +11,8 @@ import pytest
 
 from onward import App, Retry, Signal, effect, step, workflow
 from onward.errors import NewerRow, RunFailed, RunPaused, UnreadableRow
-from onward.runtime.worker.beginning import read_each
-from tests.sdk.watching import lasting, until_state
+from onward.runtime.reading import read_each
+from tests.sdk.watching import lasting, until, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +46,21 @@ async def rings(n: int) -> int:
 @workflow
 async def fails(n: int) -> None:
     raise LookupError(str(n))
+
+
+holding: dict[int, asyncio.Event] = {}
+
+
+@step
+async def hold(n: int) -> None:
+    holding[n] = asyncio.Event()
+    await holding[n].wait()
+
+
+@workflow
+async def holds(n: int) -> str:
+    await hold(n)
+    return await go.wait()
 
 
 @workflow
@@ -149,6 +165,13 @@ EDITS = {
     "nothing": Edit("SELECT 1", "succeeded", None),
 }
 
+# Reading the signal with the id "torn" is an error, as if its page were damaged.
+TEAR = (
+    "ALTER TABLE onward_inbox RENAME TO torn_inbox",
+    "CREATE VIEW onward_inbox AS SELECT * FROM torn_inbox"
+    " WHERE message <> 'signal torn' OR 1 / (seq - seq) = 1",
+)
+
 
 async def execute(url: str, statements: Iterable[str]) -> None:
     """Run statements as an operator with a shell would."""
@@ -197,6 +220,28 @@ async def test_a_damaged_row_spoils_only_its_own_run(url: str) -> None:
         for name, edit in EDITS.items():
             error = edit.error.replace("{uid}", runs[name].uid).replace("{id}", name)
             assert error in (infos[name].error or "")
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_an_inbox_that_cannot_be_read_while_runs_execute_ends_only_its_own_run(
+    url: str,
+) -> None:
+    holding.clear()
+
+    async def are_executing() -> bool:
+        return len(holding) == 2
+
+    async with App(url) as app, app.worker():
+        runs = [await app.start(holds, n) for n in (1, 2)]
+        await until(are_executing)
+        bad, good = runs
+        await execute(url, TEAR)
+        await good.signal(go, "on")
+        await bad.signal(go, "torn", id="torn")
+        await until_state(bad, "failed")
+        holding[2].set()
+        assert await good.result(timeout="20s") == "on"
+        assert f"the history or the inbox of run {bad.id} cannot be read" in str(await bad.info())
 
 
 @lasting

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onward.errors import LeaseLost, StoreUnusable, Unavailable
+from onward.runtime.reading import STORE_ERRORS
 
 if TYPE_CHECKING:
     import asyncio
-
-_AWAY = (LeaseLost, StoreUnusable, Unavailable)
 
 
 def is_away(done: asyncio.Future[Any]) -> bool:
@@ -19,6 +17,6 @@ def is_away(done: asyncio.Future[Any]) -> bool:
         Exception: the store replied, but the reply cannot be used.
     """
     error = None if done.cancelled() else done.exception()
-    if error is not None and not isinstance(error, _AWAY):
+    if error is not None and not isinstance(error, STORE_ERRORS):
         raise error
     return done.cancelled() or error is not None

@@ -7,20 +7,20 @@ what wrote them. Whatever goes wrong with one run must not harm the others, nor 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate
 from onward.core.run import CRASHES_MOST, Reason, RunState
 from onward.engine.payloads import pack
-from onward.errors import LeaseLost, OnwardError, StoreUnusable, Unavailable, Undecodable
+from onward.errors import OnwardError, Undecodable
 from onward.runtime.body.divergence import told
 from onward.runtime.execution.endings import read_stop
 from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.telling import scope_of, tell_claimed, tell_crasher, tell_left
-from onward.runtime.reading import unreadable
+from onward.runtime.reading import STORE_ERRORS, read_each, unreadable
 from onward.runtime.worker.postman import INBOX_BYTES
 from onward.store.rows import Move
 from onward.store.writing.commit import Commit
@@ -29,42 +29,12 @@ from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from onward.runtime.worker.worker import Worker
     from onward.store.rows import Claimed, InboxRow, RecordRow
     from onward.store.store import Store
     from onward.store.writing.writer import Outcome
-
-T = TypeVar("T")
-
-_AWAY = (LeaseLost, StoreUnusable, Unavailable)
-
-
-async def read_each(
-    read: Callable[[list[str]], Awaitable[Mapping[str, T]]], uids: list[str]
-) -> tuple[dict[str, T], dict[str, Exception]]:
-    """Read something of many runs at once, or if that fails, of each by itself.
-
-    Returns:
-        What was read, and for the others why it was not.
-    """
-    if not uids:
-        return {}, {}
-    try:
-        return dict(await read(uids)), {}
-    except _AWAY:
-        raise
-    except Exception as error:  # noqa: BLE001 - it is about one of them
-        if len(uids) == 1:
-            return {}, {uids[0]: error}
-    found: dict[str, T] = {}
-    failed: dict[str, Exception] = {}
-    for uid in uids:
-        one, wrong = await read_each(read, [uid])
-        found |= one
-        failed |= wrong
-    return found, failed
 
 
 def last_taken(history: Sequence[RecordRow]) -> int:
@@ -154,7 +124,7 @@ class Beginnings:
             return
         try:
             await self._end(run, move)
-        except _AWAY:
+        except STORE_ERRORS:
             raise
         except Exception as broken:  # noqa: BLE001 - an audit gives it back; the others go on
             emit("run.unended", scope_of(run, self._worker.id), error=name_of(broken))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.errors import NotFound
+from onward.runtime.reading import read_each
 from onward.runtime.worker.outage import AWAY
 from onward.store.hints import ANYTHING
 
@@ -64,7 +66,7 @@ class Postman:
         held = {each: each.fence for each in executions if not each.is_stopped}
         try:
             inboxes = await self._look(executions)
-            silent = [each for each in held if not each.receive(inboxes[each.uid])]
+            silent = [each for each in held if not each.receive(inboxes.get(each.uid, ()))]
             owned = await self._store.owned(self._worker) if silent else {}
         except AWAY:
             return  # another round follows
@@ -74,10 +76,18 @@ class Postman:
             if not (is_ours or execution.is_stopped) and execution.fence == held[execution]:
                 execution.drop()
 
-    async def _look(self, executions: list[Execution]) -> Mapping[str, list[InboxRow]]:
-        """Read what is new in the inboxes of runs."""
+    async def _look(self, executions: list[Execution]) -> dict[str, list[InboxRow]]:
+        """Read what is new in the inboxes of runs.
+
+        A run whose inbox cannot be read is released: its next claim parks it or ends it.
+        """
         after = {execution.uid: execution.seen for execution in executions}
-        return await self._store.look(after, after=after, budget=INBOX_BYTES)
+        look = partial(self._store.look, after=after, budget=INBOX_BYTES)
+        found, failed = await read_each(look, list(after))
+        for execution in executions:
+            if execution.uid in failed and not execution.is_gone:
+                execution.release()
+        return found
 
     async def _recount(self, execution: Execution) -> None:
         # The count is read before the messages, so whatever it counts is among them. A number may
@@ -88,4 +98,5 @@ class Postman:
         except (*AWAY, NotFound):
             execution.drop()
             return
-        execution.receive(found[execution.uid], counted)
+        if execution.uid in found:
+            execution.receive(found[execution.uid], counted)
