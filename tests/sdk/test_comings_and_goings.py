@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from onward import App, Signal, step, workflow
+from onward.core.lease import AUDIT_EVERY, GONE_WORKERS_KEPT
 from onward.runtime.execution.execution import End
+from onward.testing.clock import VirtualClock, VirtualLoop
 from tests.sdk.watching import until, until_state, working
 
 call_back = Signal("call back", str)
@@ -81,3 +83,21 @@ async def test_a_body_that_another_takes_the_place_of_is_unwound(app: App) -> No
         await until(is_unwound)
         await run.signal(call_back, "b")
         assert await run.result(timeout="10s") == "b"
+
+
+def test_a_worker_removes_the_rows_of_workers_that_left_long_ago() -> None:
+    clock = VirtualClock()
+
+    async def work() -> int:
+        async with App(":memory:", clock=clock, spawn=None) as app:
+            async with app.worker():
+                pass
+            clock.advance(GONE_WORKERS_KEPT + 1)
+            async with app.worker(workflows=[comes_and_goes]):
+                clock.advance(AUDIT_EVERY)
+                run = await app.start(comes_and_goes)
+                await until_state(run, "waiting")
+            return await app._store.remove_workers()
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        assert runner.run(work()) == 0, "there is none left to remove"

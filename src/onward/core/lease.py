@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
-from onward.core.instant import MINUTE, SECOND
+from onward.core.instant import DAY, MINUTE, SECOND
 from onward.core.run import RunState
 from onward.core.value import Value, changed
 
@@ -30,6 +30,9 @@ LEASE: Duration = 15 * SECOND
 RENEW_EVERY: Duration = 5 * SECOND
 AUDIT_EVERY: Duration = 30 * SECOND
 LOOP_STALL_MOST: Duration = 5 * MINUTE
+
+GONE_WORKERS_KEPT: Duration = DAY
+"""How long operators can see a worker that left or died."""
 
 GAPS_A_LEASE = 2
 """Renewals further apart than this part of a lease have a gap between them."""

@@ -18,9 +18,11 @@ from onward.store.runs.reads import Reads
 from onward.store.runs.stopping import Stop, Stopped, give_up, heard, overdue, stop
 from onward.store.runs.upkeep import (
     disown,
+    gone_workers,
     has_limit,
     keep_progress,
     parked,
+    remove_workers,
     resign,
     retime,
     set_limit,
@@ -288,6 +290,13 @@ class Store(Reads):
     async def unregister(self, worker: str) -> None:
         """Let operators see that a worker has left."""
         await self.write(lambda tx: tx.fetch("unregister_worker", worker=worker))
+
+    async def remove_workers(self, most: int = 100) -> int:
+        """Remove the rows of workers that left or died long ago; return how many."""
+        gone = await self.read(lambda tx: gone_workers(tx, most))
+        if not gone:
+            return 0
+        return await self.write(lambda tx: remove_workers(tx, gone))
 
     async def sweep(self) -> int:
         """Deliver messages that callers wrote in transactions of their own; say how many."""

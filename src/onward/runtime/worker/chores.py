@@ -59,12 +59,16 @@ class Chores:
         self.limited = chores.limited
 
     async def audit(self, running: Mapping[str, Execution]) -> bool:
-        """Give back, now and then, what the store says is ours and is not; say whether it did."""
+        """Release, now and then, runs in our name that we do not know; return whether it was time.
+
+        Runs that other code has parked and rows of workers that are gone are looked for as rarely.
+        """
         now = self._clock.monotonic()
         if now - self._audited < AUDIT_EVERY:
             return False
         await self._store.audit(self._worker, running)
         await self._unpark()
+        await self._store.remove_workers()
         self._audited = now
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onward.core.lease import AHEAD_MOST
+from onward.core.lease import AHEAD_MOST, GONE_WORKERS_KEPT
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.owning import check_owner
 from onward.store.runs.serving import Kind, why_not
@@ -148,3 +148,21 @@ async def has_limit(tx: Tx, key: str, most: int) -> bool:
     """Say whether that is the limit of a flow key."""
     rows = await tx.fetch("limit_of", key=key)
     return bool(rows) and bool(rows[0][0] == most)
+
+
+async def gone_workers(tx: Tx, most: int) -> list[str]:
+    """Return workers that died, or that left long enough ago to be removed."""
+    rows = await tx.fetch("gone_workers", kept=GONE_WORKERS_KEPT, most=most)
+    return [row[0] for row in rows]
+
+
+async def remove_workers(tx: Tx, workers: Iterable[str]) -> int:
+    """Remove the rows of workers that are long gone, and mark dead ones; return how many went.
+
+    A worker that died leaves no date, so its row is kept from when it is first found dead.
+    """
+    removed = 0
+    for worker in workers:
+        removed += len(await tx.fetch("remove_worker", worker=worker, kept=GONE_WORKERS_KEPT))
+        await tx.fetch("mark_worker_gone", worker=worker)
+    return removed

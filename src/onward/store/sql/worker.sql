@@ -18,3 +18,25 @@ WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now AND w.drainin
 SELECT w.queues FROM onward_lease l
 JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
 WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now;
+
+-- name: gone_workers
+-- Workers without a lease and without runs: those that died, and those whose rows were kept long enough.
+SELECT worker FROM onward_worker w
+WHERE namespace = :namespace AND (left_at IS NULL OR left_at < :now - :kept)
+  AND NOT EXISTS (SELECT 1 FROM onward_lease l
+                  WHERE l.namespace = w.namespace AND l.worker = w.worker)
+  AND NOT EXISTS (SELECT 1 FROM onward_run r INDEXED BY onward_run_running
+                  WHERE r.namespace = w.namespace AND r.worker = w.worker AND r.state = 'running')
+ORDER BY worker LIMIT :most;
+
+-- name: mark_worker_gone
+-- It died: nothing says when, so it is kept from now on.
+UPDATE onward_worker SET left_at = :now
+WHERE namespace = :namespace AND worker = :worker AND left_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM onward_lease l WHERE l.namespace = :namespace AND l.worker = :worker);
+
+-- name: remove_worker
+DELETE FROM onward_worker
+WHERE namespace = :namespace AND worker = :worker AND left_at < :now - :kept AND NOT EXISTS (
+    SELECT 1 FROM onward_lease l WHERE l.namespace = :namespace AND l.worker = :worker)
+RETURNING worker;

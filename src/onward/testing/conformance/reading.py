@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
-from onward.core.lease import LEASE
+from onward.core.lease import GONE_WORKERS_KEPT, LEASE
 from onward.store.rows import Move
 from onward.testing.conformance.samples import (
     SUCCEEDED,
@@ -104,6 +104,72 @@ async def test_a_worker_may_be_registered_again(world: World) -> None:
     assert await worker.store.served_queues() == {"default"}
     rows = await world.sql("SELECT worker, pid, left_at FROM onward_worker")
     assert [tuple(row) for row in rows] == [(worker.name, 7, None)]
+
+
+async def test_a_worker_that_left_is_listed_for_a_day(world: World) -> None:
+    store = (await world.worker()).store
+    gone = await world.worker()
+    await register(gone, "default")
+    await gone.leave()
+    await store.unregister(gone.name)
+
+    world.clock.advance(GONE_WORKERS_KEPT)
+    assert await store.remove_workers() == 0
+    assert await listed(world) == [gone.name]
+
+    world.clock.advance(1)
+    assert await store.remove_workers() == 1
+    assert await listed(world) == []
+
+
+async def test_a_worker_that_died_is_listed_for_a_day_after_it_was_found_dead(world: World) -> None:
+    heir = await world.worker(lease=LEASE)
+    dead = await world.worker(lease=LEASE)
+    [run] = await dead.owning("a")
+    for worker in (heir, dead):
+        await register(worker, "default")
+    world.clock.advance(10 * GONE_WORKERS_KEPT)
+    assert await heir.store.remove_workers() == 0, "it has a lease, which may be renewed"
+
+    await dead.leave()
+    await heir.store.remove_workers()
+    world.clock.advance(GONE_WORKERS_KEPT + 1)
+    assert await heir.store.remove_workers() == 0, "it has a run"
+
+    assert await heir.renew() is not None
+    assert [claimed.uid for claimed in await heir.adopt()] == [run.uid]
+    assert await heir.store.remove_workers() == 0, "it is found dead only now"
+    world.clock.advance(GONE_WORKERS_KEPT + 1)
+    assert await heir.store.remove_workers() == 1
+    assert await listed(world) == [heir.name]
+
+
+async def test_workers_are_removed_a_few_at_a_time(world: World) -> None:
+    store = (await world.worker()).store
+    for _ in range(3):
+        gone = await world.worker(store)
+        await register(gone, "default")
+        await gone.leave()
+        await store.unregister(gone.name)
+    world.clock.advance(GONE_WORKERS_KEPT + 1)
+
+    assert [await store.remove_workers(2) for _ in range(3)] == [2, 1, 0]
+
+
+async def test_workers_of_another_namespace_are_not_removed(world: World) -> None:
+    theirs = await world.worker(await world.store("theirs"))
+    await register(theirs, "default")
+    await theirs.leave()
+    await theirs.store.unregister(theirs.name)
+    world.clock.advance(GONE_WORKERS_KEPT + 1)
+
+    assert await (await world.store()).remove_workers() == 0
+    assert await theirs.store.remove_workers() == 1
+
+
+async def listed(world: World) -> list[str]:
+    rows = await world.sql("SELECT worker FROM onward_worker ORDER BY worker")
+    return [row[0] for row in rows]
 
 
 async def register(worker: Worker, queues: str) -> None:
