@@ -12,8 +12,7 @@ import pytest
 import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.errors import RunFailed
-from onward.testing.clock import VirtualClock, VirtualLoop
-from tests.sdk.polling import is_sound
+from tests.sdk.virtual_time import in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -156,17 +155,7 @@ class Ended:
 
 def play(scene: Callable[[App], Awaitable[Any]]) -> Any:
     """Play a scene in virtual time; afterwards everything in the database must fit together."""
-
-    clock = VirtualClock()
-
-    async def whole() -> Any:
-        async with App(":memory:", clock=clock, spawn=None) as app:
-            found = await scene(app)
-            await is_sound(app)
-        return found
-
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
-        return runner.run(whole())
+    return in_virtual_time(lambda app, _: scene(app))
 
 
 SCENES = [paused, deployed, adopted]

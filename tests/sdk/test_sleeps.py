@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,28 +16,11 @@ from onward.errors import BadInput, RunFailed, TimedOut
 from onward.telemetry import Metrics
 from onward.testing.clock import Deadlock, VirtualClock, VirtualLoop
 from tests.sdk.polling import is_in, is_sound, until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from tests.sdk.virtual_time import in_virtual_time
 
 T = TypeVar("T")
 number = Signal("number", int)
 YEAR = 365 * DAY
-
-
-def in_virtual_time(work: Callable[[App, VirtualClock], Awaitable[T]]) -> T:
-    """Return what comes of something that takes its time on a clock which it may move."""
-    clock = VirtualClock()
-
-    async def go() -> T:
-        app = App(":memory:", clock=clock, spawn=None)
-        async with app:
-            result = await work(app, clock)
-            await is_sound(app)
-        return result
-
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
-        return runner.run(go())
 
 
 async def sleep_through(

@@ -72,6 +72,18 @@ def test_a_clock_that_goes_a_little_slower_is_followed_without_a_word() -> None:
     assert world.steps == []
 
 
+def test_an_answer_that_another_overtook_sets_the_clock_back_for_nobody() -> None:
+    world = World()
+    asked, at = world.clock.monotonic(), world.database()
+    world.clock.advance(SECOND)
+    world.ahead += DAY
+    world.ask()
+    world.time.learn(at, asked)
+
+    assert world.time.now() == world.database()
+    assert world.steps == [DAY]
+
+
 def test_time_passes_between_two_answers() -> None:
     world = World()
     world.clock.advance(7 * SECOND)

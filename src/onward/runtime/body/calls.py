@@ -174,13 +174,41 @@ def whose(record: Record) -> tuple[str, str]:
     return kept["run"], kept["reason"]
 
 
-class SignalCall(Awaited):
+class TimedCall(Call):
+    """A call that waits for a time, or for something else until a time."""
+
+    asked_at: Instant
+    delay: Duration | None
+    """How long it is, unless it ends at a certain time whenever it begins, or never."""
+    is_timed = False
+    """Whether a clock record says from when it counts."""
+    _followed: Duration = 0
+
+    @property
+    def is_limit(self) -> bool:
+        """Say whether it ends something else, and is no sleep."""
+        return True
+
+    def put_off(self, time: Duration) -> None:
+        """Be due so much later."""
+        assert self.due is not None
+        self.due += time
+
+    def clock_stepped(self, step: Duration) -> None:
+        """Last as long as before, though the database's clock was put forward, or back again.
+
+        It is never due before the time that was asked for. A due time that is in history stays.
+        """
+        if self.delay is not None and not self.is_kept:
+            followed = max(0, self._followed + step)
+            self.put_off(followed - self._followed)
+            self._followed = followed
+
+
+class SignalCall(Awaited, TimedCall):
     """A wait for a signal, which may have a limit."""
 
     kind = RecordKind.SIGNAL
-    is_limit = True
-    is_timed = False
-    """Whether a clock record says from when it counts."""
 
     def __init__(
         self,
@@ -195,11 +223,6 @@ class SignalCall(Awaited):
         self.asked_at = asked_at
         self.delay = delay
 
-    def put_off(self, time: Duration) -> None:
-        """Be due so much later."""
-        assert self.due is not None
-        self.due += time
-
     def value(self, record: Record) -> Any:
         """Return what the signal carried."""
         try:
@@ -209,12 +232,10 @@ class SignalCall(Awaited):
             raise UnfitSignal(*about, self.name, record.identity) from misfit
 
 
-class TimerCall(Call):
+class TimerCall(TimedCall):
     """A timer that the body set: a sleep, or the end of a timeout."""
 
     kind = RecordKind.TIMER
-    is_timed = False
-    """Whether a clock record says from when it counts."""
 
     def __init__(
         self,
@@ -227,7 +248,6 @@ class TimerCall(Call):
         super().__init__(name, due=asked_at + delay)
         self.asked_at = asked_at
         self.delay = None if handle.is_absolute else delay
-        """How long it is, unless it ends at a certain time whenever it begins."""
         self._handle = handle
         self._wake = wake
 
@@ -240,11 +260,6 @@ class TimerCall(Call):
     def is_limit(self) -> bool:
         """Say whether it ends something else, and is no sleep."""
         return not self._handle.is_sleep
-
-    def put_off(self, time: Duration) -> None:
-        """Be due so much later."""
-        assert self.due is not None
-        self.due += time
 
     def is_abandoned(self) -> bool:
         """Say whether the timer was cancelled."""

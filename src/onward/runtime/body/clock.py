@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from onward.codec import decode, encode
 from onward.core.replay import LateStart, RecordKind, clock_identity, delayed_by, is_late
 from onward.engine.payloads import pack, unpack
-from onward.runtime.body.calls import Call, SignalCall, TimerCall
+from onward.runtime.body.calls import Call, TimedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import TypeGuard
 
     from onward.core.instant import Instant
     from onward.core.replay import Record
@@ -49,13 +48,13 @@ class Clock:
 
     def __init__(self, owner: Owner, *, is_replayed: bool) -> None:
         self._owner = owner
-        self._held: list[TimerCall | SignalCall] = []
+        self._held: list[TimedCall] = []
         self._is_replayed = is_replayed
         self._is_written = True
 
     def begin(self, call: Call, *, is_replayed: bool = False) -> None:
         """Begin a call; waits are kept until the body is quiet, in the order asked."""
-        if is_wait(call):
+        if isinstance(call, TimedCall):
             self._held.append(call)
             self._is_replayed = self._is_replayed or is_replayed
         else:
@@ -72,7 +71,7 @@ class Clock:
             self._is_replayed = False
         elif self._is_written:
             for call in self._ready(body_now, self._owner.now()):
-                if not is_wait(call) or wanted.get(call.identity) is call:
+                if not isinstance(call, TimedCall) or wanted.get(call.identity) is call:
                     self._owner.do(call)
 
     def _ready(self, body_now: Instant, now: Instant) -> list[Call]:
@@ -86,7 +85,7 @@ class Clock:
         self._is_replayed = False
         return begun
 
-    def _is_late(self, call: TimerCall | SignalCall, body_now: Instant, now: Instant) -> bool:
+    def _is_late(self, call: TimedCall, body_now: Instant, now: Instant) -> bool:
         if call.delay is None or call.is_kept or call.is_timed or call.is_abandoned():
             return False
         if not self._is_replayed:
@@ -100,7 +99,7 @@ class Clock:
         kept = decode(unpack(record.payload.payload))
         start = LateStart(kept["since"], kept["is_replayed"])
         for call in calls:
-            if is_wait(call) and call.delay is not None and not call.is_kept:
+            if isinstance(call, TimedCall) and call.delay is not None and not call.is_kept:
                 at, asked_at = record.payload.at, call.asked_at
                 call.put_off(delayed_by(start, at, asked_at, is_limit=call.is_limit))
                 if asked_at >= start.since:
@@ -108,8 +107,3 @@ class Clock:
         for call in self._held:
             call.is_timed = True  # once is enough, however long it took to write the record
         self._is_written = True
-
-
-def is_wait(call: Call) -> TypeGuard[TimerCall | SignalCall]:
-    """Say whether a call waits for a time, or for a message until a time."""
-    return isinstance(call, TimerCall | SignalCall)

@@ -11,7 +11,7 @@ from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState
 from onward.core.run import Reason
 from onward.errors import UnreadableRow
-from onward.runtime.body.calls import SignalCall
+from onward.runtime.body.calls import SignalCall, TimedCall
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.reading import newer
@@ -19,7 +19,7 @@ from onward.runtime.reading import newer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onward.core.instant import Instant
+    from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
     from onward.runtime.body.calls import Call
     from onward.store.rows import Claimed, InboxRow
@@ -171,6 +171,12 @@ class Waits:
         """Return the earliest time at which one of them must be looked at."""
         dues = [call.due for call in self._calls.values() if call.due is not None]
         return min(dues, default=None)
+
+    def clock_stepped(self, step: Duration) -> None:
+        """Let those that are not in history last as long as before."""
+        for call in self._calls.values():
+            if isinstance(call, TimedCall):
+                call.clock_stepped(step)
 
     def come(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         """Yield the calls whose message or time has come, with the message.

@@ -3,7 +3,8 @@
 An answer says what time it was at some moment between its request and its arrival. So it bounds how
 far the database's clock is from the machine's steady one. What was believed stays while it is
 within those bounds; if it is not, the clock of the database was set, or another database has taken
-over, and the worker follows it, forward and back.
+over, and the worker follows it, forward and back. An answer to a question that was under way when
+the worker last followed may be from before that, so it changes nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class DatabaseTime:
         self._clock = clock
         self._stepped = stepped
         self._ahead: Duration | None = None
+        self._followed_at = 0
 
     def now(self) -> Instant:
         """Return the database's time, or a little less."""
@@ -46,11 +48,11 @@ class DatabaseTime:
             at: The database's time when it answered.
             asked: What the steady clock said when it was asked.
         """
-        least, most = at - self._clock.monotonic(), at - asked
-        before = self._ahead
-        if before is not None and least <= before <= most:
+        now, before = self._clock.monotonic(), self._ahead
+        least, most = at - now, at - asked
+        if before is not None and (asked < self._followed_at or least <= before <= most):
             return
-        self._ahead = least
+        self._ahead, self._followed_at = least, now
         if before is not None:
             step = least - before if before < least else most - before
             if abs(step) >= STEP:

@@ -436,6 +436,7 @@ class Worker:
         if self._store.database.capabilities.clock:  # or the store tells it, for all workers
             self.observer.clock_stepped(self.id, step)
         for execution in list(self.running.values()):
+            execution.waits.clock_stepped(step)
             self._loop.call_soon(execution.pump, context=self.context)
 
     # --- what others know ------------------------------------------------------------------------

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 word = Signal("word", str)
 
 STEP_SECONDS = 4.0
+NEVER = 30 * 24 * 3600
+"""A limit in seconds that is longer than all by which clocks are put forward."""
+
 WORDS = ("one", "two", "three")
 
 
@@ -173,7 +176,7 @@ async def patience() -> list[str]:
 @workflow(name="simulated trials")
 async def trials() -> list[str]:
     """Do steps that fail before they succeed, beside a timer that is cancelled or goes off."""
-    async with asyncio.timeout(3600):
+    async with asyncio.timeout(NEVER):
         found = await asyncio.gather(trial(1), trial(2), trial(3))
     late = False
     try:

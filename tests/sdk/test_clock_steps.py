@@ -1,0 +1,162 @@
+"""A clock that is set while a worker has a run in memory: its waits last as long as they should."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import onward
+from onward import App, Signal, step, workflow
+from onward.core.instant import DAY, HOUR
+from tests.sdk.virtual_time import in_virtual_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from onward import Workflow
+    from onward.core.instant import Duration
+    from onward.testing.clock import VirtualClock
+
+WORK = 30
+"""How many seconds the step takes that keeps the run in memory."""
+
+LIMIT = 10
+
+go = Signal("go", str)
+
+
+@step
+async def work(seconds: float = WORK) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def _seconds_slept() -> float:
+    await onward.sleep(LIMIT)
+    return await real_seconds()
+
+
+async def _seconds_until_the_limit() -> float:
+    try:
+        async with asyncio.timeout(LIMIT):
+            await work(1000)
+    except TimeoutError:
+        return await real_seconds()
+    return -1
+
+
+async def _seconds_listened() -> float:
+    try:
+        await go.wait(timeout=LIMIT)
+    except TimeoutError:
+        return await real_seconds()
+    return -1
+
+
+@step
+async def real_seconds() -> float:
+    """Return the time of a clock that nobody sets: that of the loop."""
+    return asyncio.get_running_loop().time()
+
+
+async def _beside_a_step(waits: Callable[[], Coroutine[Any, Any, float]]) -> float:
+    begun = await real_seconds()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+        ended = group.create_task(waits())
+    return ended.result() - begun
+
+
+@workflow
+async def ends_at_once() -> None:
+    """Do nothing."""
+
+
+async def put_forward(app: App, clock: VirtualClock, step: Duration) -> None:
+    """Set the clock, and let the worker hear of it: it learns the time from answers."""
+    clock.jump(step)
+    await app.run(ends_at_once)
+
+
+@workflow
+async def sleeps() -> float:
+    return await _beside_a_step(_seconds_slept)
+
+
+@workflow
+async def is_limited() -> float:
+    return await _beside_a_step(_seconds_until_the_limit)
+
+
+@workflow
+async def listens() -> float:
+    return await _beside_a_step(_seconds_listened)
+
+
+@pytest.mark.parametrize("waits", [sleeps, is_limited, listens])
+@pytest.mark.parametrize("step", [HOUR, DAY])
+def test_a_wait_is_not_over_early_because_the_clock_is_put_forward(
+    waits: Workflow[[], float], step: int
+) -> None:
+    async def scene(app: App, clock: VirtualClock) -> float:
+        async with app.worker():
+            run = await app.start(waits)
+            await asyncio.sleep(2)
+            await put_forward(app, clock, step)
+            return await run.result(timeout=100)
+
+    assert LIMIT <= in_virtual_time(scene) < LIMIT + 2
+
+
+@pytest.mark.parametrize("waits", [sleeps, is_limited, listens])
+def test_a_clock_that_is_put_forward_twice_ends_no_wait_early(waits: Workflow[[], float]) -> None:
+    async def scene(app: App, clock: VirtualClock) -> float:
+        async with app.worker():
+            run = await app.start(waits)
+            for _ in range(2):
+                await asyncio.sleep(2)
+                await put_forward(app, clock, HOUR)
+            return await run.result(timeout=100)
+
+    assert LIMIT <= in_virtual_time(scene) < LIMIT + 2
+
+
+@workflow
+async def works_and_sleeps() -> float:
+    begun = await real_seconds()
+    await work(1)
+    await onward.sleep(LIMIT)
+    return await real_seconds() - begun
+
+
+@workflow
+async def sleeps_until_a_time() -> float:
+    async def ended() -> float:
+        await onward.sleep_until(onward.now() + timedelta(hours=1))
+        return await real_seconds()
+
+    return await _beside_a_step(ended)
+
+
+def test_a_sleep_until_a_time_is_over_when_the_clock_is_put_there() -> None:
+    async def scene(app: App, clock: VirtualClock) -> float:
+        async with app.worker():
+            run = await app.start(sleeps_until_a_time)
+            await asyncio.sleep(2)
+            await put_forward(app, clock, 2 * HOUR)
+            return await run.result(timeout=100)
+
+    assert in_virtual_time(scene) < WORK
+
+
+def test_a_sleep_that_is_on_record_is_over_when_the_clock_is_put_past_its_due_time() -> None:
+    async def scene(app: App, clock: VirtualClock) -> float:
+        async with app.worker():
+            run = await app.start(works_and_sleeps)
+            await asyncio.sleep(4)
+            await put_forward(app, clock, HOUR)
+            return await run.result(timeout=100)
+
+    assert in_virtual_time(scene) < LIMIT

@@ -1,0 +1,54 @@
+"""Waits that are not in history follow a clock that is set."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onward.core.instant import DAY, HOUR, SECOND
+from onward.runtime.body.calls import SignalCall
+
+ASKED_AT = 1_000_000 * SECOND
+
+
+def a_wait(delay: int | None = HOUR) -> SignalCall:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    return SignalCall("go", loop.create_future(), lambda value: value, ASKED_AT, delay)
+
+
+@given(st.lists(st.integers(-DAY, DAY), max_size=10))
+def test_however_the_clock_is_set_a_wait_is_not_due_before_the_time_asked_for(
+    steps: list[int],
+) -> None:
+    wait = a_wait()
+    for step in steps:
+        wait.clock_stepped(step)
+
+        assert wait.due is not None
+        assert wait.due >= ASKED_AT + HOUR
+
+
+def test_a_wait_is_due_as_before_when_a_clock_that_was_put_forward_is_put_back() -> None:
+    wait = a_wait()
+    wait.clock_stepped(DAY)
+    wait.clock_stepped(-DAY)
+
+    assert wait.due == ASKED_AT + HOUR
+
+
+def test_a_wait_that_is_in_history_keeps_its_due_time() -> None:
+    wait = a_wait()
+    wait.is_kept = True
+    wait.clock_stepped(DAY)
+
+    assert wait.due == ASKED_AT + HOUR
+
+
+def test_a_wait_without_a_limit_has_none_after_the_clock_was_set() -> None:
+    wait = a_wait(None)
+    wait.clock_stepped(DAY)
+
+    assert wait.due is None
