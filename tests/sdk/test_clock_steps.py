@@ -11,6 +11,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.core.instant import DAY, HOUR
+from onward.errors import RunCancelled
 from tests.sdk.virtual_time import in_virtual_time
 
 if TYPE_CHECKING:
@@ -160,3 +161,27 @@ def test_a_sleep_that_is_on_record_is_over_when_the_clock_is_put_past_its_due_ti
             return await run.result(timeout=100)
 
     assert in_virtual_time(scene) < LIMIT
+
+
+@workflow
+async def cleans_up() -> None:
+    try:
+        await work(1000)
+    finally:
+        await work()
+        await real_seconds()
+
+
+def test_a_cleanup_has_its_time_though_the_clock_is_put_forward() -> None:
+    async def scene(app: App, clock: VirtualClock) -> str:
+        async with app.worker():
+            run = await app.start(cleans_up)
+            await asyncio.sleep(2)
+            await run.cancel()
+            await asyncio.sleep(2)
+            await put_forward(app, clock, DAY)
+            with pytest.raises(RunCancelled):
+                await run.result(timeout=100)
+            return (await run.history())[-1].name
+
+    assert in_virtual_time(scene) == real_seconds.name

@@ -20,7 +20,7 @@ from onward.core.replay.answers import (
     Wait,
 )
 from onward.core.replay.call import Standing
-from onward.core.replay.clock import LateStart, delayed_by, is_late
+from onward.core.replay.clock import LateStart, delayed_by, is_late, put_off_after
 from onward.core.replay.identity import (
     CANCEL_IDENTITY,
     ROOT,
@@ -77,4 +77,5 @@ __all__ = [
     "is_late",
     "keyed",
     "patch_identity",
+    "put_off_after",
 ]

@@ -45,3 +45,13 @@ def delayed_by(start: LateStart, at: Instant, asked_at: Instant, *, is_limit: bo
     if start.is_replayed and is_limit:
         return max(0, at - start.since)
     return 0
+
+
+def put_off_after(before: Duration, step: Duration) -> Duration:
+    """Return by how much a wait is put off after the database's clock was set by a step.
+
+    It lasts as long as before when the clock is put forward, and when that is put back again. It is
+    never over before the time that was first asked for: a clock that was put back for a moment may
+    be put forward again while the wait is on record.
+    """
+    return max(0, before + step)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode, decode_error
-from onward.core.replay import Record, RecordKind, RecordState
+from onward.core.replay import Record, RecordKind, RecordState, put_off_after
 from onward.engine.payloads import unpack
 from onward.errors import RunCancelled, TimedOut, Undecodable
 from onward.runtime.body.divergence import UnfitSignal
@@ -182,7 +182,7 @@ class TimedCall(Call):
     """How long it is, unless it ends at a certain time whenever it begins, or never."""
     is_timed = False
     """Whether a clock record says from when it counts."""
-    _followed: Duration = 0
+    _put_off: Duration = 0
 
     @property
     def is_limit(self) -> bool:
@@ -195,14 +195,10 @@ class TimedCall(Call):
         self.due += time
 
     def clock_stepped(self, step: Duration) -> None:
-        """Last as long as before, though the database's clock was put forward, or back again.
-
-        It is never due before the time that was asked for. A due time that is in history stays.
-        """
+        """Last as long as before; but a due time that is in history stays."""
         if self.delay is not None and not self.is_kept:
-            followed = max(0, self._followed + step)
-            self.put_off(followed - self._followed)
-            self._followed = followed
+            before, self._put_off = self._put_off, put_off_after(self._put_off, step)
+            self.put_off(self._put_off - before)
 
 
 class SignalCall(Awaited, TimedCall):

@@ -8,7 +8,7 @@ from onward.core.effect import EffectState
 from onward.core.hold import CHANGES, read_sources, sources_after
 from onward.core.inbox import Arrived, MessageKind, Wait, settle
 from onward.core.inbox import Message as Letter
-from onward.core.replay import RecordKind, RecordState
+from onward.core.replay import RecordKind, RecordState, put_off_after
 from onward.core.run import Reason
 from onward.errors import UnreadableRow
 from onward.runtime.body.calls import SignalCall, TimedCall
@@ -135,6 +135,8 @@ class Waits:
 
     def __init__(self) -> None:
         self._calls: dict[str, Call] = {}
+        self.put_off: Duration = 0
+        """By how much what ends the cleanup is later because the database's clock was set."""
         self._children: dict[str, ChildCall] = {}
 
     def add(self, call: Call) -> None:
@@ -173,7 +175,8 @@ class Waits:
         return min(dues, default=None)
 
     def clock_stepped(self, step: Duration) -> None:
-        """Let those that are not in history last as long as before."""
+        """Let those that are not in history last as long as before, and the cleanup, too."""
+        self.put_off = put_off_after(self.put_off, step)
         for call in self._calls.values():
             if isinstance(call, TimedCall):
                 call.clock_stepped(step)

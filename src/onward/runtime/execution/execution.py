@@ -28,6 +28,7 @@ from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
 from onward.runtime.body.waits import Mailbox, Waits
 from onward.runtime.execution import doing, endings
+from onward.runtime.execution.alarm import Alarm
 from onward.runtime.execution.exits import Exits
 from onward.runtime.execution.guard import guarded, on_done
 from onward.runtime.execution.journal import Journal
@@ -100,7 +101,7 @@ class Execution:
         """How many attempts of steps are under way."""
         self.asking = 0
         """How many questions about other runs are under way."""
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(host)
         # Stopped: nothing more is asked of the body. Left: it is unwound, and its worker knows.
         # Gone: it is forgotten, and whatever is still told of it comes too late.
         self.is_stopped = self.is_gone = self._has_left = self._pumping = False
@@ -233,7 +234,7 @@ class Execution:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""
         if not (self.is_gone or self.body.is_evicted):
             self.is_stopped = True
-            self._cancel_alarm()
+            self._alarm.cancel()
             self.body.evict()
 
     def forget(self) -> None:
@@ -317,7 +318,7 @@ class Execution:
             # What becomes of an effect on its way, or of a child, must be known first.
             if not self._is_settling:
                 self.exits.finish()
-        elif self.body.cancelled is not None and self._grace_is_over() and not self.asking:
+        elif self._is_grace_over and not self.asking:
             if self.body.main.done():
                 self.exits.finish()
             else:
@@ -343,6 +344,7 @@ class Execution:
         cancel = self.mail.take_cancel()
         if cancel is not None and not (self.body.cancelled or self._is_stopping):
             self._is_stopping = True  # the body hears of it when it is written
+            self.waits.put_off = 0
             wish = CancelCall(CANCEL_IDENTITY)
             kept = endings.keep_stop(endings.read_stop(cancel))
             state = RecordState.SUCCEEDED
@@ -401,7 +403,7 @@ class Execution:
             Stuck: nothing would ever take it up again.
         """
         if not self.is_idle:
-            self._set_alarm()
+            self._alarm.set(self._next_due(), self.pump)
         elif self._leaving and self._undone:
             self.release()
         elif self._is_held:
@@ -418,28 +420,18 @@ class Execution:
     def _next_due(self) -> Instant | None:
         # While it is held no wait comes to its end, however long it is due.
         due = self.waits.next_due() if self.waits and not self._is_held else None
-        if self.body.cancelled is None:
-            return due
-        grace = endings.grace_ends(self.body.cancelled)
-        return grace if due is None else min(due, grace)
+        grace = self._grace_ends
+        return due if grace is None else min(due or grace, grace)
 
-    def _grace_is_over(self) -> bool:
-        assert self.body.cancelled is not None
-        return endings.grace_ends(self.body.cancelled) <= self._host.now()
+    @property
+    def _grace_ends(self) -> Instant | None:
+        stop = self.body.cancelled
+        return None if stop is None else endings.grace_ends(stop) + self.waits.put_off
 
-    def _set_alarm(self) -> None:
-        """Look at the waits again when the next one is due."""
-        self._cancel_alarm()
-        due = self._next_due()
-        if due is not None:
-            seconds = max(0, due - self._host.now()) / 1_000_000
-            loop, context = self._host.loop, self._host.context
-            self._alarm = loop.call_later(seconds, self.pump, context=context)
-
-    def _cancel_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+    @property
+    def _is_grace_over(self) -> bool:
+        grace = self._grace_ends
+        return grace is not None and grace <= self._host.now()
 
     # --- ways to leave ---------------------------------------------------------------------------
 
@@ -451,7 +443,7 @@ class Execution:
     def stop(self, move: Move) -> None:
         """Ask nothing more of the body; `move` is what becomes of the run."""
         self.is_stopped = True
-        self._cancel_alarm()
+        self._alarm.cancel()
         self.move = move
 
     def break_off(self, error: BaseException) -> None:
