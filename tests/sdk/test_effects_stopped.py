@@ -303,8 +303,11 @@ async def test_an_effect_of_the_cleanup_may_be_approved(app: App) -> None:
     assert (sent, done) == (["sorry"], ["apologised"])
 
 
-async def test_a_plan_of_the_cleanup_is_withdrawn_when_its_grace_is_over(app: App) -> None:
-    async with working(app):
+@pytest.mark.parametrize("warm", [0, 1], ids=["body evicted", "body in memory"])
+async def test_a_plan_of_the_cleanup_is_withdrawn_when_its_grace_is_over(
+    app: App, warm: int
+) -> None:
+    async with working(app, warm=warm):
         run = await app.start(apologises)
         await until_state(run, "waiting")
         await run.cancel(grace="1s")

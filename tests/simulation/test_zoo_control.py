@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.runtime.body.effects import Drop
+from onward.runtime.execution.ledger import Ledger
 from onward.store.store import Store
+from onward.testing.simulation.cleanups import late_proposer, late_riddler, proposer, riddler
 from onward.testing.simulation.conversations import conversation
 from onward.testing.simulation.errands import talk
 from onward.testing.simulation.families import batch, dispatch, doomed_founder, family, rounds
@@ -13,6 +16,7 @@ from tests.simulation.zoo import caught, quiet, rewrite
 if TYPE_CHECKING:
     import pytest
 
+    from onward.runtime.body.effects import EffectCall
     from onward.store.rows import NewRun, Started
     from onward.testing.simulation.plan import Plan
 
@@ -97,3 +101,25 @@ def test_a_child_that_is_started_for_a_run_which_is_over_is_seen(
     failure = caught(lambda seed: quiet(seed, doomed_founder.name, freezes=1.0), 40)
     assert "started " in failure
     assert "is cancelled" in failure
+
+
+def stopped(seed: int) -> Plan:
+    """Return a world in which runs are cancelled or late while an effect needs an operator."""
+    kinds = proposer, riddler, late_proposer, late_riddler
+    return quiet(seed, *(each.name for each in kinds))
+
+
+def test_a_cancel_or_deadline_that_waits_for_an_approval_or_a_verdict_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Ledger, "_is_dropped", lambda *_: False)
+    assert "ended without its cleanup" in caught(stopped, 2)
+
+
+def test_a_cancel_that_leaves_an_effect_planned_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(self: Ledger, call: EffectCall) -> None:
+        self._close_dropped(call, Drop.WITHDRAWN)
+
+    monkeypatch.setattr(Ledger, "_drop", drop)
+    rewrite(monkeypatch, "withdraw_planned", "state = 'planned'", "state = 'planned' AND 0")
+    assert "check_effect_planned" in caught(stopped, 2)

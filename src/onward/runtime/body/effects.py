@@ -186,9 +186,9 @@ class EffectCall(Awaited):
         )
 
     @property
-    def is_planned(self) -> bool:
-        """Return whether it is in the ledger and was never sent."""
-        return self.effect.state is EffectState.PLANNED and self.effect.version > 0
+    def may_be_planned(self) -> bool:
+        """Whether it was not sent and may be in the ledger; a replayed call has not looked yet."""
+        return self.effect.state is EffectState.PLANNED
 
     def take_up(self, record: Record) -> None:
         """Go on where an open record left off: it says if it has its turn."""

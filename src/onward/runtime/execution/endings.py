@@ -139,10 +139,11 @@ def farewell(run: Claimed, move: Move) -> tuple[Message, ...]:
 
 
 def leaves_plans(body: Body, *, has_open_effects: bool) -> bool:
-    """Return whether a run ends with effects that were planned and never sent."""
+    """Return whether a run may end with effects that were planned and never sent."""
     if body.diverged is not None:  # its code did not ask for them
         return has_open_effects
-    return any(isinstance(call, EffectCall) and call.is_planned for call in body.calls.values())
+    effects = (call for call in body.calls.values() if isinstance(call, EffectCall))
+    return any(call.may_be_planned for call in effects)
 
 
 def check_alone(body: Body) -> None:

@@ -153,7 +153,7 @@ class Execution:
         return self.kin.left(self.body) if has_any else []
 
     def leaves_plans(self) -> bool:
-        """Return whether the run ends with effects that were planned and never sent."""
+        """Return whether the run may end with effects that were planned and never sent."""
         return endings.leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
 
     def tell_forsaken(self) -> None:

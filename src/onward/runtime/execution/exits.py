@@ -158,8 +158,9 @@ class Exits:
     def _end_for_good(self, move: Move) -> None:
         told = endings.farewell(self._execution.claimed, move)
         end = partial(self._journal.end, move, self._ended_for_good, told)
-        if self._execution.leaves_plans():
-            end = partial(self._execution.ledger.withdraw_planned, end)
+        if self._execution.leaves_plans():  # a plan may be under way
+            withdraw = partial(self._execution.ledger.withdraw_planned, end)
+            end = partial(self._journal.when_written, withdraw)
         children = self._execution.children_left()
         if children:
             self._execution.kin.end(children, end)

@@ -137,6 +137,13 @@ WHERE e.namespace = :namespace AND (
     OR e.state NOT IN ('planned', 'failed', 'skipped', 'withdrawn') AND e.attempt < 1
     OR NOT EXISTS (SELECT 1 FROM onward_run r WHERE r.namespace = e.namespace AND r.uid = e.run));
 
+-- name: check_effect_planned
+-- a run that is over has no planned effects: it has withdrawn them
+SELECT e.key FROM onward_effect e
+JOIN onward_run r ON r.namespace = e.namespace AND r.uid = e.run
+WHERE e.namespace = :namespace AND e.state = 'planned'
+  AND r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out');
+
 -- name: check_delivery
 -- a delivery has an event, and one that is reserved has a run that is there
 SELECT d.event FROM onward_delivery d

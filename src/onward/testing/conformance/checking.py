@@ -172,6 +172,11 @@ PLANTED: dict[str, Planted] = {
     "effect of nobody": Planted(
         "check_effect", "key-parent", "UPDATE onward_effect SET run = 'ghost'"
     ),
+    "effect planned by a run that is over": Planted(
+        "check_effect_planned",
+        "key-parent",
+        "UPDATE onward_effect SET state = 'planned', run = 'uid-over'",
+    ),
     "delivery of nothing": Planted("check_delivery", "event-m1", "DELETE FROM onward_event"),
     "delivery reserved by nobody": Planted(
         "check_delivery", "event-m1", "UPDATE onward_delivery SET run = 'ghost'"

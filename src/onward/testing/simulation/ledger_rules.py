@@ -132,8 +132,8 @@ def broken_outside(
     for key, effect in ledger.items():
         outcomes = {"applied": {1}, "failed": {0}, "skipped": {0, 1}, "withdrawn": {0}}
         expected = outcomes.get(effect.state)
-        if effect.run in stopped and effect.state in ("planned", "indeterminate"):
-            expected = {0} if effect.state == "planned" else {0, 1}
+        if effect.run in stopped and effect.state == "indeterminate":
+            expected = {0, 1}
         if expected is None:
             yield f"{effect} has not settled"
         elif applied[key] not in expected:
