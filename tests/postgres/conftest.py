@@ -25,3 +25,18 @@ def empty_url(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.create_database()
     yield url
     postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """A server that the tests of a module may stop."""
+    with PostgresServer.start({}) as server:
+        yield server
+
+
+@pytest.fixture
+def own_url(own_server: PostgresServer) -> Iterator[str]:
+    """The address of an empty database of a server that tests may stop."""
+    url = own_server.create_database()
+    yield url
+    own_server.drop_database(url)

@@ -18,18 +18,18 @@ from onward.core.instant import SECOND
 from onward.errors import Unavailable
 from onward.runtime.worker.options import Options
 from onward.store import open_store
-from onward.testing.postgres import PostgresServer
 from onward.testing.proxy import LossyProxy
 from tests.e2e.engine.hands import working
-from tests.postgres.hand import hand, until
+from tests.postgres.hand import STATEMENTS, hand, until
 from tests.postgres.pooler import Pooler
 from tests.unit.telemetry.builders import a_log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from onward import Run
     from onward.runtime.worker.supervisor import Supervisor
+    from onward.testing.postgres import PostgresServer
 
 LEASE_SECONDS = 1.5
 OPTIONS = Options(lease=int(LEASE_SECONDS * SECOND), slots=50)
@@ -64,20 +64,6 @@ async def beats(name: str, count: int) -> int:
 def _nothing_is_done() -> None:
     done.clear()
     is_held.clear()
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[PostgresServer]:
-    """A server that these tests may stop."""
-    with PostgresServer.start({}) as server:
-        yield server
-
-
-@pytest.fixture
-def own_url(own_server: PostgresServer) -> Iterator[str]:
-    url = own_server.create_database()
-    yield url
-    own_server.drop_database(url)
 
 
 @asynccontextmanager
@@ -185,6 +171,17 @@ async def test_clients_are_told_of_an_outage_within_two_seconds(
         assert {type(answer) for answer in answers} == {Unavailable}
         assert all("cannot be reached" in str(answer) for answer in answers)
         assert await run.state() == "ready"
+
+
+async def test_a_run_whose_claim_was_not_answered_begins_within_seconds(postgres_url: str) -> None:
+    async with LossyProxy(postgres_url) as proxy, App(postgres_url) as app:
+        run = await app.start(beats, "r", 1)
+        fault = proxy.drop_reply_after_commit(STATEMENTS["claim"].sql.encode())
+        async with crew(proxy.url):
+            assert await run.result(timeout=BACK_SECONDS) == 1
+        assert fault.happened.is_set()
+        async with hand(postgres_url) as eyes:
+            assert await eyes.run(CLAIMS) == [(run.uid, 3, 0)]
 
 
 async def test_a_worker_that_alone_was_cut_off_continues_under_another_id(

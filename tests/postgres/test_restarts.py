@@ -1,7 +1,6 @@
 """The server goes away and comes back; what it acknowledged is there, and nobody hangs."""
 
 import asyncio
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -26,20 +25,6 @@ HANG_UP = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 SOMEBODY_TRIED = """SELECT count(*) FROM pg_stat_activity
                     WHERE application_name = 'onward' AND datname = current_database()
                       AND query LIKE '%WITH patience AS%'"""
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[PostgresServer]:
-    """A server that these tests may stop."""
-    with PostgresServer.start({}) as server:
-        yield server
-
-
-@pytest.fixture
-def own_url(own_server: PostgresServer) -> Iterator[str]:
-    url = own_server.create_database()
-    yield url
-    own_server.drop_database(url)
 
 
 async def test_nothing_acknowledged_is_lost_when_the_server_crashes_under_load(

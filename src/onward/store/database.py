@@ -54,6 +54,9 @@ class Wanted:
     """How many runs with which number of crashes; see `onward.core.run.suspects`."""
     limited: bool = False
     """Take runs that have a flow key too, as far as its limit allows."""
+    unanswered: Callable[[], None] = lambda: None
+    """Is called when the claim is sent again because no reply came: the first one may have made
+    runs the worker's own that no reply names."""
 
 
 @dataclass(frozen=True, slots=True)

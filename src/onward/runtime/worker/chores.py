@@ -30,7 +30,7 @@ class Chores:
         self._time = time
         self._programs = programs
         self._done = 0
-        self._audited = clock.monotonic()
+        self._next_audit = clock.monotonic() + AUDIT_EVERY
         self.serves: Server
         """What the worker takes."""
         self.limited = False
@@ -58,23 +58,22 @@ class Chores:
             await self._store.overdue()
         self.limited = chores.limited
 
-    async def audit(self, running: Mapping[str, Execution]) -> bool:
-        """Release, now and then, runs in our name that we do not know; return whether it was time.
+    async def audit(self, running: Mapping[str, Execution]) -> None:
+        """Release, now and then, runs in the name of this worker that it does not know.
 
         Runs that other code has parked and rows of workers that are gone are looked for as rarely.
         """
         now = self._clock.monotonic()
-        if now - self._audited < AUDIT_EVERY:
-            return False
+        if now < self._next_audit:
+            return
         await self._store.audit(self._worker, running)
         await self._unpark()
         await self._store.remove_workers()
-        self._audited = now
-        return True
+        self._next_audit = now + AUDIT_EVERY
 
     def audit_soon(self) -> None:
-        """Do that the next time."""
-        self._audited -= AUDIT_EVERY
+        """Audit the next time."""
+        self._next_audit = self._clock.monotonic()
 
     async def _unpark(self) -> None:
         await self._store.unpark(self._programs.codes, self.serves)

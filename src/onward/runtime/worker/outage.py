@@ -40,22 +40,16 @@ class Outage:
         self._given_up = asyncio.Event()
         self._tries = 0
 
-    @property
-    def is_on(self) -> bool:
-        """Whether the store was away when the worker last asked it for something."""
-        return self._tries > 0
-
     def met(self, error: Exception) -> float:
         """Take note that the store is away; return after how many seconds to try again."""
         self._tries += 1
         self._observer.store_away(self._worker, error)
         return self._delay(self._tries)
 
-    def over(self) -> bool:
-        """Take note that the store answered; say whether it was away."""
-        was_on, self._tries = self.is_on, 0
+    def over(self) -> None:
+        """Take note that the store answered."""
+        self._tries = 0
         self._observer.store_back(self._worker)
-        return was_on
 
     async def through(self, work: Callable[[], Awaitable[T]], *, alone: bool = False) -> T:
         """Do something that may be done again, for as long as the store is away.

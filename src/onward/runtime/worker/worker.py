@@ -281,10 +281,10 @@ class Worker:
                     await self._keeper.tick(self._store)
                 claimed = await self.tick()
             except AWAY as error:
+                self._chores.audit_soon()  # a claim may have been made, but not answered
                 await self._wait(self.outage.met(error))
                 continue
-            if self.outage.over():
-                self._chores.audit_soon()  # a claim may have been made, but not answered
+            self.outage.over()
             if claimed:
                 self._idled = 0
             else:
@@ -328,6 +328,7 @@ class Worker:
                 self._options.tags,
                 suspects=rooms_beside((run.crashes for run in self.running.values()), free),
                 limited=self._chores.limited,
+                unanswered=self._chores.audit_soon,
             )
         )
         self.observer.claim_took(self.id, len(claimed), self._clock.monotonic() - begun)

@@ -153,13 +153,19 @@ class PostgresDatabase:
 
     async def claim(self, wanted: Wanted) -> list[Claimed]:
         """Make runs the worker's own."""
-        if not wanted.limited:
-            return await self._single(lambda tx: batch.claim(tx, wanted))
+        tries = 0
 
         async def claim(tx: PostgresTx) -> list[Claimed]:
-            return await batch.claim(tx, wanted, await flow.choose(tx, wanted))
+            nonlocal tries
+            tries += 1
+            if tries > 1:
+                wanted.unanswered()
+            flows = await flow.choose(tx, wanted) if wanted.limited else ()
+            return await batch.claim(tx, wanted, flows)
 
-        return await self._transact(claim, self._hot)
+        if wanted.limited:
+            return await self._transact(claim, self._hot)
+        return await self._single(claim)
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
         """Begin a worker's lease; `None` means that one of that name is there."""
