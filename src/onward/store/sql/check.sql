@@ -7,9 +7,9 @@ SELECT uid FROM onward_run
 WHERE namespace = :namespace AND (state = 'running') <> (worker IS NOT NULL AND fence > 0);
 
 -- name: check_ready_is_due
--- a run that is ready is not due in the future
+-- a run that is ready was due when it became so
 SELECT uid FROM onward_run
-WHERE namespace = :namespace AND state = 'ready' AND due > :now;
+WHERE namespace = :namespace AND state = 'ready' AND due > updated_at;
 
 -- name: check_end
 -- a run has an end time if and only if it is over

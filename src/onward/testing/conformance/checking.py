@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onward.core.instant import MINUTE
+from onward.core.instant import HOUR, MINUTE
 from onward.store import Attachments, Following
 from onward.store.invariants import check, invariants
 from onward.store.rows import Move
@@ -236,6 +236,17 @@ async def test_a_violation_is_planted_for_every_invariant(world: World) -> None:
 
     assert {planted.name for planted in PLANTED.values()} == set(invariants())
     assert await check(store) == []
+
+
+async def test_a_clock_that_was_set_back_breaks_nothing(world: World) -> None:
+    worker = await world.worker()
+    await worker.store.start(a_run("left alone"))
+    await worker.store.start(a_run("told"))
+    world.clock.set_back(HOUR)
+
+    await worker.store.send(a_message("told", "m1"))
+
+    assert await check(worker.store) == []
 
 
 async def test_an_event_whose_holder_is_retried_breaks_nothing(world: World) -> None:

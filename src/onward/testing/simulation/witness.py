@@ -227,8 +227,7 @@ class Witness:
             what = "claim" if claims else "commit"
             self.tell(process, what, *rows, *[("gone", *key) for key, _ in gone])
         for violation in violations:
-            is_of_time = violation.name == "check_ready_is_due" and self.steps.back
-            if not (self._spoiled.intersection(violation.subjects) or is_of_time):
+            if not self._spoiled.intersection(violation.subjects):
                 self.accuse(str(violation))
         for rule in (
             *broken_rules(process, before, after),

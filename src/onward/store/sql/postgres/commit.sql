@@ -208,7 +208,8 @@ WITH me AS MATERIALIZED (
         state = CASE WHEN excluded.state = 'ready' THEN 'ready' ELSE r.state END,
         reason = CASE WHEN excluded.state = 'ready' THEN NULL ELSE r.reason END,
         due = CASE WHEN excluded.state = 'ready' THEN excluded.due ELSE r.due END,
-        held_by = excluded.held_by, updated_at = excluded.updated_at
+        held_by = excluded.held_by,
+        updated_at = CASE WHEN excluded.state = 'ready' THEN excluded.updated_at ELSE r.updated_at END
     RETURNING uid, inbox, queue, state
 
 -- Whom they start. A run that is cancelled with a parent that is held is held, too: the row that

@@ -72,7 +72,8 @@ WITH patience AS MATERIALIZED (
         state = CASE WHEN excluded.state = 'ready' THEN 'ready' ELSE r.state END,
         reason = CASE WHEN excluded.state = 'ready' THEN NULL ELSE r.reason END,
         due = CASE WHEN excluded.state = 'ready' THEN excluded.due ELSE r.due END,
-        held_by = excluded.held_by, updated_at = excluded.updated_at
+        held_by = excluded.held_by,
+        updated_at = CASE WHEN excluded.state = 'ready' THEN excluded.updated_at ELSE r.updated_at END
     RETURNING uid, queue, inbox
 ), mail AS (
     INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)

@@ -26,7 +26,7 @@ SET inbox = r.inbox + 1,
     reason = CASE WHEN NOT w.wakes THEN r.reason END,
     due = CASE WHEN w.wakes THEN :now ELSE r.due END,
     held_by = CASE WHEN instr(:stirs, ',unstarted,') > 0 THEN '' ELSE r.held_by END,
-    updated_at = :now
+    updated_at = CASE WHEN w.wakes THEN :now ELSE r.updated_at END
 FROM (SELECT (fence > 0 OR instr(:stirs, ',unstarted,') > 0) AND (
              state = 'waiting'
              OR state = 'paused' AND instr(:stirs, ',' || reason || ',') > 0) AS wakes
