@@ -5,6 +5,10 @@
     python -m tools.crash_campaign --only effects --kills 500
     python -m tools.crash_campaign --only soak --seconds 300 --store postgres
     python -m tools.crash_campaign --only forks --store sqlite
+    python -m tools.crash_campaign --only outages --outages 10 --kinds away-5 login-refused
+    python -m tools.crash_campaign --only clocks            # needs the library of Debian's faketime
+
+Outages and clock steps of Postgres are long: they are part of it only if asked for.
 
 It stops at the first thing that is not as promised, and names the seed or the point.
 """
@@ -23,7 +27,9 @@ from typing import TYPE_CHECKING
 from onward.testing.postgres import PostgresServer
 from tests.e2e.effects.kills import PROMISES, die_at_random_points
 from tests.e2e.effects.sink import Sink
+from tests.e2e.engine.clocks import Clock, endure_steps
 from tests.e2e.engine.kills import kill_at_random
+from tests.e2e.engine.outages import KINDS, endure_outages
 from tests.e2e.engine.outside import VARIABLE
 from tests.e2e.engine.pools import a_worker_that_forked_dies
 from tests.e2e.engine.soak import soak
@@ -41,6 +47,9 @@ from tests.e2e.engine.sweep import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+PARTS = ("sweep", "kills", "effects", "soak", "forks")
+APART = ("outages", "clocks")
 
 # The run of the sweep passes these once; the others it passes again and again.
 ONCE = ("effect", "finish", "park", "release")
@@ -135,6 +144,35 @@ def forks(ground: Ground, number: int, seed: int) -> None:
     print(f"{ground.name}: {number} kills of workers that forked in {seconds:.0f} s", flush=True)
 
 
+def outages(names: list[str], number: int) -> None:
+    """Let workers live through outages of Postgres that are shorter and longer than a lease."""
+    for name in names:
+        began = time.monotonic()
+        with (
+            PostgresServer.start({}) as server,
+            Ground("postgres", server).crew() as crew,
+            telling(f"outage {name}"),
+        ):
+            tally = asyncio.run(endure_outages(server, crew, KINDS[name], number))
+        seconds = time.monotonic() - began
+        print(f"postgres, outage {name}: {tally} in {seconds:.0f} s", flush=True)
+
+
+def clocks() -> None:
+    """Let the clock of Postgres be wrong by an hour and by a day, and right again."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # the server may run under another account
+        clock = Clock(Path(folder, "clock"))
+        with clock.server() as server:
+            for seconds in (-3600, 3600, 86_400):
+                with (
+                    Ground("postgres", server).crew() as crew,
+                    telling(f"clock {seconds:+d} s"),
+                ):
+                    for line in asyncio.run(endure_steps(crew, clock, seconds)):
+                        print(f"postgres, clock {seconds:+d} s: {line}", flush=True)
+
+
 @contextmanager
 def telling(what: str) -> Iterator[None]:
     """Say what was being tried, if it fails."""
@@ -154,7 +192,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="how long the soak lasts")
     parser.add_argument("--between", type=float, default=10, help="seconds between its kills")
     parser.add_argument("--forks", type=int, default=10, help="workers to kill that have forked")
-    parser.add_argument("--only", choices=["sweep", "kills", "effects", "soak", "forks"])
+    parser.add_argument("--outages", type=int, default=10, help="outages of each kind")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--only", choices=[*PARTS, *APART])
     parser.add_argument("--store", choices=["sqlite", "postgres"])
     wanted = parser.parse_args()
     parts: dict[str, Callable[[Ground], None]] = {
@@ -164,6 +204,12 @@ def main() -> None:
         "soak": lambda ground: soaked(ground, wanted.seconds, wanted.between),
         "forks": lambda ground: forks(ground, wanted.forks, wanted.seed),
     }
+    if wanted.only == "outages":
+        outages(wanted.kinds, wanted.outages)
+        return
+    if wanted.only == "clocks":
+        clocks()
+        return
     with PostgresServer.start() as server:
         for ground in (Ground("sqlite", None), Ground("postgres", server)):
             for name, part in parts.items():

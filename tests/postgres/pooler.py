@@ -7,6 +7,7 @@ twice in a row. Settings of a session, prepared statements and LISTEN get lost o
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs, urlsplit
@@ -29,7 +30,7 @@ class Pooler:
         self._clients: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
         self.handed_out = 0
-        self._is_full = False
+        self._places: float = math.inf
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
@@ -56,14 +57,14 @@ class Pooler:
         port = self._listening.sockets[0].getsockname()[1]
         return f"postgresql://postgres@127.0.0.1:{port}{self._upstream.path}"
 
-    def be_full(self) -> None:
-        """Hang up on all clients, and let in no more of them."""
-        self._is_full = True
+    def be_full(self, places: int = 0) -> None:
+        """Hang up on all clients, and let in no more of them than so many."""
+        self._places = places
         for writer in self._writers:
             writer.transport.abort()
 
     def have_room(self) -> None:
-        self._is_full = False
+        self._places = math.inf
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -73,12 +74,14 @@ class Pooler:
         try:
             if await self._greet(reader, writer):
                 await self._carry(reader, writer)
-        except (ConnectionError, EOFError):
-            pass  # the client has left
+        except (ConnectionError, EOFError, asyncio.CancelledError):
+            pass  # the client has left, or the pooler closes
         finally:
             self._clients.discard(task)
             self._writers.discard(writer)
             writer.close()
+            while len(self._idle) > 2 * len(self._clients):  # or the server runs out of them
+                self._idle.popleft()[1].close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         packet = await _startup(reader)
@@ -88,7 +91,7 @@ class Pooler:
         names = packet[8:].split(b"\0")[0:-2:2]
         strange = [name.decode() for name in names if name.decode() not in TAKEN]
         refusal = f"unsupported startup parameter: {strange[0]}" if strange else ""
-        if self._is_full:
+        if len(self._writers) > self._places:
             refusal = "no more connections allowed (max_client_conn)"
         if refusal:
             told = f"SFATAL\0C08P01\0M{refusal}\0\0".encode()

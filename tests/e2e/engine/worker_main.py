@@ -15,7 +15,7 @@ from onward import App
 from onward.core.instant import SECOND
 from onward.runtime.worker.options import Options
 from tests.e2e.effects import orders
-from tests.e2e.engine import gates, kinfolk, sampled, shapes
+from tests.e2e.engine import clocks, gates, kinfolk, outages, sampled, shapes
 from tests.e2e.engine.hands import working
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from onward.runtime.worker.supervisor import Supervisor
 
-KNOWN = (shapes, gates, kinfolk, sampled, orders)  # importing them defines their workflows
+# Importing them defines their workflows.
+KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks)
 
 
 def main() -> int:
