@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 from contextlib import closing, contextmanager
@@ -139,6 +140,55 @@ async def test_a_locked_file_cannot_be_opened_for_now(path: Path) -> None:
 
     async with open_store(str(path)) as store:
         assert await store.counts() == {}
+
+
+class LetGo(logging.Handler):
+    """Closes the connection of a stranger when the wait for its lock is logged."""
+
+    def __init__(self, stranger: sqlite3.Connection) -> None:
+        super().__init__()
+        self.stranger = stranger
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+        self.stranger.close()
+
+
+async def test_opening_a_locked_file_warns_and_waits_like_every_other_call(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "WARN_AFTER", 20_000)
+    async with open_store(str(path)):
+        pass
+    stranger = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    stranger.execute("BEGIN IMMEDIATE")
+    handler = LetGo(stranger)
+    logging.getLogger("onward").addHandler(handler)
+    try:
+        async with asyncio.timeout(20), open_store(str(path)) as store:
+            assert await store.counts() == {}
+    finally:
+        logging.getLogger("onward").removeHandler(handler)
+
+    [line] = handler.lines
+    assert f"still waiting for a lock: file={path} holder_pid={os.getpid()}" in line
+
+
+async def test_one_wait_for_a_locked_file_warns_once_a_minute(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "WARN_AFTER", 0)
+    monkeypatch.setattr(waiting, "WAIT_LIMIT", 100_000)
+    async with open_store(str(path)) as store:
+        with locked_by_a_stranger(path), pytest.raises(Unavailable, match="is locked by process"):
+            await store.start(a_run("a"))
+
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "still waiting for a lock"
+    ]
 
 
 async def test_a_stranger_that_lets_go_in_time_costs_nothing_but_time(path: Path) -> None:

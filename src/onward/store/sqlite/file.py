@@ -14,10 +14,12 @@ from onward.store.hints import Exchange
 from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, data_version, kept_time, migrate
 from onward.store.sqlite.files import Presence
-from onward.store.sqlite.library import sqlite3, told
+from onward.store.sqlite.holders import writer
+from onward.store.sqlite.library import is_busy, sqlite3, told
 from onward.store.sqlite.locks import Locks
 from onward.store.sqlite.threads import Inline, Threaded
 from onward.store.sqlite.transaction import Session, Sharing
+from onward.store.sqlite.waiting import Wait
 from onward.store.sqlite.watch import Watch
 
 if TYPE_CHECKING:
@@ -49,10 +51,7 @@ class File:
         self._connections: list[sqlite3.Connection] = []
         self._sharing: Sharing | None = None
         try:
-            # Not even the journal of a new file can be set by two processes at once.
-            with self._alone():
-                self._connections.append(connect(path))
-                migrate(self._connections[0], self.where)
+            self._connections.append(self._open())
             self.time.learn(kept_time(self._connections[0]))
             if path is not None and self.locks is not None:
                 # Its thread waits in real time, whatever time a test makes.
@@ -87,8 +86,21 @@ class File:
         if self.locks is not None:
             self.locks.close()
 
-    def _alone(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.locks is None else self.locks.writing()
+    def _alone(self, wait: Wait | None = None) -> AbstractContextManager[None]:
+        return nullcontext() if self.locks is None else self.locks.writing(wait)
+
+    def _open(self) -> sqlite3.Connection:
+        """Return a connection to the file, which has today's schema."""
+        wait = None if self.locks is None else Wait(self.locks.patience)
+        while True:
+            try:
+                # Not even the journal of a new file can be set by two processes at once.
+                with self._alone(wait):
+                    return _migrated(self.path, self.where)
+            except sqlite3.Error as error:
+                if self.path is None or wait is None or not is_busy(error):
+                    raise
+                wait.check(self.path, writer)
 
     def _start_threads(self, spawn: Spawn) -> None:
         watch = None if self._sharing is None else self._sharing.watch
@@ -118,6 +130,16 @@ class File:
             sharing=self._sharing,
             writes=False,
         )
+
+
+def _migrated(path: Path | None, where: str) -> sqlite3.Connection:
+    connection = connect(path)
+    try:
+        migrate(connection, where)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 # --- the files that this process has open ---------------------------------------------------------

@@ -62,6 +62,7 @@ class Wait:
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
         self._began = patience.clock.monotonic()
+        self._warn_after = WARN_AFTER
 
     @property
     def waited(self) -> Duration:
@@ -79,7 +80,8 @@ class Wait:
             Unavailable: the limit has passed; nothing was written.
         """
         waited = self.waited
-        if waited >= WARN_AFTER and self._patience.may_warn():
+        if waited >= self._warn_after and self._patience.may_warn():
+            self._warn_after = waited + WARN_EVERY
             emit("store.locked", file=str(lock), holder=holder(lock), seconds=waited // SECOND)
         if waited >= self._patience.limit:
             self._patience.fail()
