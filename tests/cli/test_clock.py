@@ -129,6 +129,13 @@ def test_the_clock_of_a_postgres_server_is_shown_and_cannot_be_reset(
     assert "takes its time from the clock of the Postgres server" in answer.err
 
 
+def test_a_delayed_start_counts_from_now_when_told_to(ahead: str, ask: Ask) -> None:
+    answer = ask("clock", "--reset", "--retime", "--db", ahead)
+
+    assert answer.out == "The waits of 1 runs count from now: a\n"
+    assert json.loads(ask("clock", "--json", "--db", ahead).out)["timers"] == 0
+
+
 def test_waits_that_were_set_while_the_time_was_ahead_count_from_now_when_told_to(
     slept: str, ask: Ask
 ) -> None:

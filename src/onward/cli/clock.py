@@ -29,7 +29,9 @@ def add_clock(root: click.Group) -> None:
         "--reset", is_flag=True, help="Set the time of a SQLite file to this machine's clock."
     )
     @click.option(
-        "--retime", is_flag=True, help="Restart waits that were set while the time was ahead."
+        "--retime",
+        is_flag=True,
+        help="Restart waits and delays that were set while the time was ahead.",
     )
     async def clock(desk: Desk, *, reset: bool, retime: bool) -> int:
         """Compare the store's time with this machine's.
@@ -39,8 +41,9 @@ def add_clock(root: click.Group) -> None:
         sure that this machine's clock is right, then use --reset. It is safe while workers run.
 
         Timers keep their due times: one that was set while the time was ahead fires late. When the
-        time is right again, --retime lets those of runs that have begun count from now, so that
-        they are late by no more than the time since. Those that end at a certain time stay.
+        time is right again, --retime lets such timers and delayed starts count from now, so that
+        they are late by no more than the time since. Those with a fixed time (sleep_until, at)
+        and deadlines stay.
         """
         if retime:
             return await _retime(desk, reset=reset)

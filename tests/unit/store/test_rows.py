@@ -83,5 +83,5 @@ def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be(
     assert Move._fields[8:] == ("result", "error", "culprit")
     assert STATEMENTS["add_message"].parameters[3:7] == Message._fields[1:5]
     assert STATEMENTS["insert_run_data"].parameters == (
-        "uid", "input", "args_hash", "trace", "retry", "attributes", "namespace",
+        "uid", "input", "args_hash", "trace", "retry", "attributes", "delay_in", "due", "namespace",
     )  # fmt: skip

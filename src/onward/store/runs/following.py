@@ -195,6 +195,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
         attributes=wish.attributes,
         keeps_attributes=int(Carried.ATTRIBUTES in takes),
         same_start=same_start,
+        delay_in=wish.delay_in,
         beginning=await _beginning(tx, wish, old, copied),
         **both,
     )

@@ -72,19 +72,23 @@ async def resign(tx: Tx, worker: str, held: Mapping[str, int]) -> tuple[list[str
 
 
 async def retime(tx: Tx) -> tuple[list[str], set[str]]:
-    """Let waits that were set while the clock was ahead count from now.
+    """Let waits and delayed starts that were set while the clock was ahead count from now.
 
-    So none of them ends early, however long the clock was ahead. Runs that have not begun keep
-    their time, as nobody knows whether it was given as such.
+    So none of them ends early, however long the clock was ahead.
 
     Returns:
-        The runs whose waits were changed, and what is to be rung.
+        The runs whose waits were changed, and the hints to publish.
     """
     [[now]] = await tx.fetch("clock")
     found = {row[0]: row[1] for row in await tx.fetch("runs_set_ahead", ahead=AHEAD_MOST)}
-    await tx.lock(found)
+    delays = {row[0]: row[1] for row in await tx.fetch("starts_set_ahead", ahead=AHEAD_MOST)}
+    await tx.lock({*found, *delays})
     subjects: set[str] = set()
     retimed = []
+    for uid, delay in sorted(delays.items()):
+        for row in await tx.fetch("retime_start", uid=uid, delay=delay):
+            retimed.append(uid)
+            subjects.add(queue_subject(row[0]))
     for uid, seen in sorted(found.items()):
         for row in await tx.fetch("retime_run", uid=uid, seen=seen, by=seen - now):
             await tx.fetch("retime_records", uid=uid, by=seen - now)

@@ -54,13 +54,13 @@ RETURNING state, queue, coalesce(chain, uid);
 -- name: follow_data
 -- A fork under another id, and what replaces a run, is a start of its own.
 INSERT INTO onward_run_data (
-    namespace, uid, input, args_hash, start_hash, trace, retry, attributes, beginning)
+    namespace, uid, input, args_hash, start_hash, trace, retry, attributes, beginning, delay)
 SELECT namespace, CAST(:new_uid AS TEXT), coalesce(:input, input),
        coalesce(CAST(:args_hash AS TEXT), args_hash),
        CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(start_hash, args_hash) END,
        trace, retry,
        CASE WHEN CAST(:keeps_attributes AS BIGINT) = 1 THEN coalesce(:attributes, attributes)
-            ELSE :attributes END, CAST(:beginning AS TEXT)
+            ELSE :attributes END, CAST(:beginning AS TEXT), nullif(CAST(:delay_in AS BIGINT), 0)
 FROM onward_run_data WHERE namespace = :namespace AND uid = :old;
 
 -- name: copy_records

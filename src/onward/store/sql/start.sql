@@ -27,9 +27,10 @@ WHERE true
 ON CONFLICT DO NOTHING
 RETURNING state;
 
--- name: insert_run_data(uid, input, args_hash, trace, retry, attributes, namespace)
-INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
-VALUES (:namespace, :uid, :input, :args_hash, :trace, :retry, :attributes);
+-- name: insert_run_data(uid, input, args_hash, trace, retry, attributes, delay_in, due, namespace)
+INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes, delay)
+VALUES (:namespace, :uid, :input, :args_hash, :trace, :retry, :attributes,
+        CASE WHEN CAST(:due AS BIGINT) IS NULL THEN nullif(CAST(:delay_in AS BIGINT), 0) END);
 
 -- name: started_run
 -- The run that this very start made, whatever follows it, or else the one that has the id; with the

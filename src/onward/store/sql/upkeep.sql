@@ -26,6 +26,18 @@ UPDATE onward_run SET due = due - :by, fence = fence + 1, updated_at = :now
 WHERE namespace = :namespace AND uid = :uid AND state = 'waiting' AND updated_at = :seen
 RETURNING queue;
 
+-- name: starts_set_ahead
+-- Runs that have not begun and start after a delay, but are due later than the delay from now.
+SELECT r.uid, d.delay FROM onward_run r INDEXED BY onward_run_waiting
+JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+WHERE r.namespace = :namespace AND r.state = 'waiting' AND r.fence = 0
+  AND r.due > :now + d.delay + :ahead;
+
+-- name: retime_start
+UPDATE onward_run SET due = :now + :delay, scheduled_at = :now + :delay, updated_at = :now
+WHERE namespace = :namespace AND uid = :uid AND state = 'waiting' AND fence = 0
+RETURNING queue;
+
 -- name: retime_records
 -- What ends at a certain time does so whenever it was set.
 UPDATE onward_record SET due = due - :by

@@ -167,7 +167,7 @@ def _insert_run(tx: SqliteTx, run: NewRun) -> bool:
 def _data_of(run: NewRun, namespace: str) -> tuple[object, ...]:
     return (
         *(run.uid, run.input, run.args_hash, run.trace, run.retry, run.attributes),
-        namespace,
+        *(run.delay_in, run.due, namespace),
     )
 
 

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from onward.core.instant import DAY, HOUR, MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.errors import StoreUnusable
+from onward.store import Following
 from onward.store.rows import Move
+from onward.testing.conformance.chains import FAILED
 from onward.testing.conformance.samples import (
     RELEASED,
+    a_child,
     a_message,
     a_record,
     a_run,
@@ -250,3 +253,33 @@ async def test_waits_that_were_set_while_the_clock_was_ahead_can_be_set_anew(wor
     assert rows[relative.uid].due == histories[relative.uid][0].due == now + HOUR
     assert rows[relative.uid].fence == relative.fence + 1
     assert histories[absolute.uid][0].due == now - MINUTE + DAY + HOUR
+
+
+async def test_delayed_starts_that_were_set_while_the_clock_was_ahead_can_be_set_anew(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    store = worker.store
+    [parent, failed] = await worker.owning("parent", "failed")
+    await store.start(a_run("before")._replace(delay_in=HOUR))
+    world.clock.jump(DAY)
+    ahead = world.clock.wall()
+    await store.start(a_run("delay")._replace(delay_in=HOUR))
+    await store.start(a_run("at")._replace(due=ahead + HOUR))
+    await worker.commit(parent, starts=(a_child(parent, "child")._replace(delay_in=HOUR),))
+    await worker.commit(failed, move=FAILED)
+    await store.follow(Following(failed.uid, "uid-retry", "retry_of", 0, delay_in=HOUR))
+    world.clock.set_back(DAY)
+    with suppress(StoreUnusable):  # a database with a clock of its own has it right now
+        await store.reset_clock()
+    world.clock.advance(MINUTE)
+    now = world.clock.wall()
+
+    assert set(await store.retime()) == {"uid-delay", "uid-child", "uid-retry"}
+    assert await store.retime() == []
+
+    for uid in ("uid-delay", "uid-child", "uid-retry"):
+        row = await store.run(uid)
+        assert (row.due, row.scheduled_at, row.fence) == (now + HOUR, now + HOUR, 0)
+    assert (await store.run("uid-at")).due == ahead + HOUR
+    assert (await store.run("uid-before")).due == now - MINUTE + HOUR

@@ -122,7 +122,8 @@ CREATE TABLE onward_flow (
 -- start is recognised when it is repeated after the run was continued. `culprit` is the call whose
 -- error ended the run; `attributes` are those it began with; `retry` is how it is to be retried as a
 -- whole. `beginning` is set where a run repeats calls of another: when that one started, and what its
--- draws are made of.
+-- draws are made of. `delay` is how long after its creation it starts (null: at once, or at a given
+-- time).
 CREATE TABLE onward_run_data (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
@@ -137,6 +138,7 @@ CREATE TABLE onward_run_data (
     retry TEXT,
     trace TEXT,
     beginning TEXT,
+    delay INTEGER,
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 

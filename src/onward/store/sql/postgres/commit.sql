@@ -236,8 +236,9 @@ WITH me AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING uid, inbox
 ), born_data AS (
-    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
-    SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace, c.retry, c.attributes
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes, delay)
+    SELECT :namespace::text, c.uid, c.input, c.args_hash, c.trace, c.retry, c.attributes,
+           CASE WHEN c.due IS NULL THEN nullif(c.delay_in, 0) END
     FROM child c JOIN born USING (uid)
 ), mail AS (
     INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)

@@ -59,8 +59,9 @@ WITH patience AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING uid, state
 ), data AS (
-    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes)
-    SELECT :namespace::text, g.uid, g.input, g.args_hash, g.trace, g.retry, g.attributes
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes, delay)
+    SELECT :namespace::text, g.uid, g.input, g.args_hash, g.trace, g.retry, g.attributes,
+           CASE WHEN g.due IS NULL THEN nullif(g.delay_in, 0) END
     FROM given g JOIN made m ON m.uid = g.uid
 )
 SELECT g.uid, CASE WHEN n.uid IS NOT NULL THEN g.owner_run END, m.state, r.uid, r.name,
