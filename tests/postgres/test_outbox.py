@@ -3,6 +3,8 @@
 import asyncio
 from itertools import groupby
 
+import pytest
+
 from onward.store import Store, open_store
 from onward.store.invariants import check
 from onward.store.postgres import batch
@@ -40,22 +42,16 @@ async def sent_while(store: Store, sweeper: Hand, eyes: Hand, *, commits: bool) 
     return await inbox(store, "r")
 
 
-async def test_a_message_comes_after_those_of_a_sweep_that_has_begun(postgres_url: str) -> None:
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+async def test_a_message_comes_after_those_of_a_sweep_that_has_begun(
+    postgres_url: str, *, commits: bool
+) -> None:
     url = postgres_url
     async with open_store(url) as store, hand(url) as sweeper, hand(url) as eyes:
         await store.start(a_run("r"))
         await send_within(store, url, ("r", "m1"))
 
-        assert await sent_while(store, sweeper, eyes, commits=True) == ["m1", "m2"]
-
-
-async def test_a_message_comes_after_those_of_a_sweep_that_is_undone(postgres_url: str) -> None:
-    url = postgres_url
-    async with open_store(url) as store, hand(url) as sweeper, hand(url) as eyes:
-        await store.start(a_run("r"))
-        await send_within(store, url, ("r", "m1"))
-
-        assert await sent_while(store, sweeper, eyes, commits=False) == ["m1", "m2"]
+        assert await sent_while(store, sweeper, eyes, commits=commits) == ["m1", "m2"]
 
 
 async def test_a_sweep_leaves_the_runs_of_another_sweep_alone(postgres_url: str) -> None:
