@@ -144,6 +144,7 @@ class EffectWrite(NamedTuple):
     due_in: Duration | None = None
     result: bytes | None = None
     error: bytes | None = None
+    asked: int = 0
 
 
 class EffectRow(NamedTuple):

@@ -253,6 +253,7 @@ class EffectCall(Awaited):
             None if effect.due is None else max(0, effect.due - now),
             result,
             error,
+            self.asked,
         )
 
     def raised(self, record: Record) -> BaseException:

@@ -40,8 +40,8 @@ async def pause(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
     top = await _open_run(tx, target)
     if isinstance(top, Paused):
         return top, set()
-    [[_, stopped_at]] = await tx.fetch("told_to_stop", uid=top.uid)
-    if stopped_at is not None:  # it cleans up, and so do all below it
+    [[is_stopping]] = await tx.fetch("told_to_stop", uid=top.uid)
+    if is_stopping:  # it cleans up, and so do all below it
         return Paused(top.uid, "done"), set()
     uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
     held = await tx.fetch("hold_runs", uids=uids, source=top.uid)

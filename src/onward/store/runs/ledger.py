@@ -123,8 +123,8 @@ async def is_dropped(store: Store, row: EffectRow) -> bool:
 
 
 async def _is_dropped(tx: Tx, row: EffectRow) -> bool:
-    [[state, stopped_at]] = await tx.fetch("told_to_stop", uid=row.run)
-    return state in TERMINAL or (stopped_at is not None and row.created_at <= stopped_at)
+    [[state, was_asked_before]] = await tx.fetch("is_dropped", uid=row.run, key=row.key)
+    return state in TERMINAL or bool(was_asked_before)
 
 
 async def withdraw_own(tx: Tx, owner: Owner) -> None:

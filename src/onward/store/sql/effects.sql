@@ -45,6 +45,20 @@ SELECT key, run, identity, name, title, args, args_hash, state, version, attempt
 FROM onward_effect WHERE namespace = :namespace AND key >= :low AND key <= :high
 ORDER BY key LIMIT :limit;
 
+-- name: is_dropped
+-- Whether the run was told to stop after it made the call. The record of that has a position once the
+-- code was told; what it calls after that is part of its cleanup.
+SELECT r.state, EXISTS (
+           SELECT 1 FROM onward_inbox i
+           WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+             AND i.message IN ('cancel', 'deadline') AND i.run = r.uid)
+       AND NOT EXISTS (
+           SELECT 1 FROM onward_record c
+           WHERE c.namespace = r.namespace AND c.run = r.uid AND c.identity = '=cancel'
+             AND c.seq <= (SELECT e.asked FROM onward_effect e
+                           WHERE e.namespace = r.namespace AND e.key = :key))
+FROM onward_run r WHERE r.namespace = :namespace AND r.uid = :uid;
+
 -- name: judge_effect
 UPDATE onward_effect
 SET state = :state, version = version + 1, attempt = :attempt, asks = :asks, approved = :approved,

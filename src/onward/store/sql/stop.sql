@@ -42,10 +42,10 @@ WHERE namespace = :namespace AND parent = :uid AND tied = 1
   AND state IN ('ready', 'running', 'waiting', 'paused');
 
 -- name: told_to_stop
--- The state of a run, and when it was first told to stop.
-SELECT r.state, (SELECT min(i.sent_at) FROM onward_inbox i
-                 WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-                   AND i.message IN ('cancel', 'deadline') AND i.run = r.uid)
+-- Whether a run was told to stop.
+SELECT EXISTS (SELECT 1 FROM onward_inbox i
+               WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+                 AND i.message IN ('cancel', 'deadline') AND i.run = r.uid)
 FROM onward_run r WHERE r.namespace = :namespace AND r.uid = :uid;
 
 -- name: overdue_runs

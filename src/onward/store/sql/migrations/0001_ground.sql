@@ -205,7 +205,8 @@ CREATE INDEX onward_outbox_target ON onward_outbox (namespace, target, seq);
 --
 -- `reconciles`, `tries` and `reach` are what the author stated, for those who do not have the code:
 -- whether somebody can be asked, how often it is sent at most (null: without limit), and how long
--- after its intent a send can arrive. `known_until` is until when the receiver knows the key.
+-- after its intent a send can arrive. `known_until` is until when the receiver knows the key. `asked` is
+-- the position up to which the run had read its history when it made the call.
 CREATE TABLE onward_effect (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -231,6 +232,7 @@ CREATE TABLE onward_effect (
     due INTEGER,
     result BLOB,
     error BLOB,
+    asked INTEGER NOT NULL DEFAULT 0,
     verdict TEXT,
     decided_by TEXT,
     decided_why TEXT,

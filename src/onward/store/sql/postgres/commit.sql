@@ -33,9 +33,11 @@ WITH me AS MATERIALIZED (
         :e_args::bytea[], :e_args_hash::text[], :e_state::text[], :e_version::bigint[],
         :e_attempt::bigint[], :e_asks::bigint[], :e_approved::bigint[], :e_reconciles::bigint[],
         :e_tries::bigint[], :e_reach::bigint[], :e_start_by_in::bigint[], :e_settle_in::bigint[],
-        :e_known_in::bigint[], :e_due_in::bigint[], :e_result::bytea[], :e_error::bytea[])
+        :e_known_in::bigint[], :e_due_in::bigint[], :e_result::bytea[], :e_error::bytea[],
+        :e_asked::bigint[])
     AS e (key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-          reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error)
+          reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error,
+          asked)
 ), effect_fits AS (
     SELECT e.key, t.version = e.version - 1
            OR t.version = e.version AND t.state = e.state AND t.run = e.run
@@ -253,11 +255,11 @@ WITH me AS MATERIALIZED (
     INSERT INTO onward_effect AS t (
         namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
         approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error,
-        created_at, updated_at)
+        asked, created_at, updated_at)
     SELECT :namespace::text, e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state,
            e.version, e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach,
            :now + e.start_by_in, :now + e.settle_in, :now + e.known_in, :now + e.due_in, e.result,
-           e.error, :now, :now
+           e.error, e.asked, :now, :now
     FROM effect e JOIN own o ON o.uid = e.run
     ON CONFLICT (namespace, key) DO UPDATE
     SET run = excluded.run, state = excluded.state, version = excluded.version,
@@ -266,7 +268,8 @@ WITH me AS MATERIALIZED (
         start_by = coalesce(excluded.start_by, t.start_by),
         settle_until = coalesce(excluded.settle_until, t.settle_until),
         known_until = coalesce(t.known_until, excluded.known_until), due = excluded.due,
-        result = excluded.result, error = excluded.error, updated_at = excluded.updated_at
+        result = excluded.result, error = excluded.error, asked = excluded.asked,
+        updated_at = excluded.updated_at
     WHERE t.version = excluded.version - 1
     RETURNING key
 ), passed AS (

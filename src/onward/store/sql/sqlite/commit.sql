@@ -50,14 +50,15 @@ WHERE r.state = 'open';
 SELECT version, state, run, coalesce(decided_at = updated_at, 0)
 FROM onward_effect WHERE namespace = :namespace AND key = :key;
 
--- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, namespace, now)
+-- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked, namespace, now)
 INSERT INTO onward_effect AS e (
     namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
     approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error,
-    created_at, updated_at)
+    asked, created_at, updated_at)
 VALUES (:namespace, :key, :run, :identity, :name, :title, :args, :args_hash, :state, :version,
         :attempt, :asks, :approved, :reconciles, :tries, :reach, :now + :start_by_in,
-        :now + :settle_in, :now + :known_in, :now + :due_in, :result, :error, :now, :now)
+        :now + :settle_in, :now + :known_in, :now + :due_in, :result, :error, :asked,
+        :now, :now)
 ON CONFLICT (namespace, key) DO UPDATE
 SET run = excluded.run, state = excluded.state, version = excluded.version,
     attempt = excluded.attempt, asks = excluded.asks, approved = excluded.approved,
@@ -65,7 +66,8 @@ SET run = excluded.run, state = excluded.state, version = excluded.version,
     start_by = coalesce(excluded.start_by, e.start_by),
     settle_until = coalesce(excluded.settle_until, e.settle_until),
     known_until = coalesce(e.known_until, excluded.known_until), due = excluded.due,
-    result = excluded.result, error = excluded.error, updated_at = excluded.updated_at
+    result = excluded.result, error = excluded.error, asked = excluded.asked,
+    updated_at = excluded.updated_at
 WHERE e.version = excluded.version - 1;
 
 -- name: delivery_seen
