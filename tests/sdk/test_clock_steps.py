@@ -185,3 +185,14 @@ def test_a_cleanup_has_its_time_though_the_clock_is_put_forward() -> None:
             return (await run.history())[-1].name
 
     assert in_virtual_time(scene) == real_seconds.name
+
+
+def test_a_sleep_ends_though_the_clock_is_set_back() -> None:
+    async def scene(app: App, clock: VirtualClock) -> float:
+        async with app.worker():
+            run = await app.start(works_and_sleeps)
+            await asyncio.sleep(4)
+            clock.set_back(HOUR)
+            return await run.result(timeout=100)
+
+    assert LIMIT <= in_virtual_time(scene) < 3 * LIMIT

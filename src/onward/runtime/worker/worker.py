@@ -117,7 +117,7 @@ class Worker:
         self.held: dict[str, int] = {}
         """The runs that it lost, or may have lost, with its lease, each with its fence."""
         self._lost_at = 0
-        self._claimed_at: Instant = 0
+        self._claimed_at = 0
         self._registered: tuple[str, ...] = ()
         self._idled = 0
 
@@ -299,7 +299,7 @@ class Worker:
         Chores come after a claim that found nothing, or once a second: whoever has just started a
         run is not to wait for them.
         """
-        self._claimed_at = self.now()
+        self._claimed_at = self._clock.monotonic()
         await self._chores.audit(self.running)
         if self.held and self._keeper.renewed > self._lost_at:
             self.held.clear()  # the lease was there afterwards, so it was not lost with that
@@ -375,8 +375,10 @@ class Worker:
     async def _next_due(self) -> Instant | None:
         # What was due when we claimed and is still there is not for us to take, or not now: a
         # worker without a free slot would ask for it without a pause.
+        # That time follows from what the database has said since: its clock may have been set back.
+        since = self._clock.monotonic() - self._claimed_at
         try:
-            return await self._store.next_due(self._claimed_at)
+            return await self._store.next_due(self.now() - since)
         except AWAY:
             return None
 
