@@ -20,8 +20,11 @@ T = TypeVar("T")
 AWAY = (Unavailable, StoreUnusable)
 """How a store that was open before says that it cannot be used now: that passes, or is repaired."""
 
-TRYING = Retry(attempts=None, first="100ms", factor=2, most="2s", jitter=0.5)
-"""How often it is tried again. A try itself lasts for up to 2 s on Postgres."""
+TRYING = Retry(attempts=None, first="100ms", factor=2, most="1s", jitter=0.5)
+"""How long to wait before the next try. A try itself lasts for up to 2 s on Postgres.
+
+All of a worker must be at work within 5 s after the return, also on a busy machine.
+"""
 
 
 class Outage:
