@@ -143,7 +143,7 @@ EVENTS: dict[str, Event] = {
         "store",
         logging.WARNING,
         "the clock of the database was set forward by %(seconds)s s (seen by worker %(worker)s):"
-        " waits that runs had begun end that much earlier. If it is wrong now, put it right, and"
+        " waits on record end that much earlier. If it is wrong now, put it right, and"
         " then run: onward clock --retime",
     ),
     "clock.back": _event(
