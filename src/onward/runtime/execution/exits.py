@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.codec import encode_error
+from onward.core.chain import Link
 from onward.core.lease import Fate
 from onward.core.replay import Diverged
 from onward.core.run import Reason, RunState
@@ -162,7 +163,9 @@ class Exits:
             withdraw = partial(self._execution.ledger.withdraw_planned, end)
             end = partial(self._journal.when_written, withdraw)
         children = self._execution.children_left()
-        if children:
+        if self._execution.claimed.link == Link.CONTINUE:
+            self._execution.kin.end_all(children, end)
+        elif children:
             self._execution.kin.end(children, end)
         else:
             end()

@@ -222,6 +222,12 @@ class Kin:
         told = self._host.errands.dismiss(self._execution, children)
         on_done(self._execution, told, lambda done: self._told(done, then))
 
+    def end_all(self, children: list[str], then: Callable[[], None]) -> None:
+        """Tell children to stop, and those that the run took over from the one it continues."""
+        self._execution.asking += 1
+        told = self._host.errands.dismiss_all(self._execution, children)
+        on_done(self._execution, told, lambda done: self._told(done, then))
+
     def _told(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
         self._execution.asking -= 1
         if is_away(done):

@@ -18,7 +18,7 @@ from onward.runtime.execution.endings import Overtaken
 from onward.runtime.reading import reading
 from onward.store.rows import Owner
 from onward.store.runs import ledger
-from onward.store.runs.owning import dismiss
+from onward.store.runs.owning import dismiss, dismiss_all
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -79,6 +79,11 @@ class Errands:
         # Not with a commit: that would reach the very run, which may have gone on as another.
         owner = self._owner(execution)
         return self._go(lambda: dismiss(self._store, owner, children))
+
+    def dismiss_all(self, execution: Execution, children: list[str]) -> asyncio.Future[None]:
+        """Tell these children of a run to stop, and all others that are cancelled with it."""
+        owner = self._owner(execution)
+        return self._go(lambda: dismiss_all(self._store, owner, children))
 
     def limit(self, execution: Execution, key: str, most: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""

@@ -81,8 +81,7 @@ class Followed(NamedTuple):
 async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
     """Let a run follow another, and return what hints are to be rung."""
     is_leased = wish.worker is None or await tx.leased(wish.worker)
-    ends_family = wish.id is None and wish.link != Link.CONTINUE
-    children = await tied(tx, wish.old) if ends_family else []
+    children = await tied(tx, wish.old) if wish.id is None else []
     # The parent too: the new run is held by whatever holds the parent when this commits.
     await tx.lock([wish.old, *children, *await _parent_of(tx, wish.old)])
     made = await _run(tx, wish.new_uid)
@@ -99,8 +98,11 @@ async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
     if wish.id is None:
         await _end(tx, wish, old)
     followed, subjects = await _begin(tx, wish, old)
-    if followed.fate == "made" and ends_family:
-        subjects |= await end_children(tx, old.uid)
+    if followed.fate == "made" and wish.id is None:
+        if wish.link == Link.CONTINUE:
+            await tx.fetch("move_children", old=old.uid, new_uid=wish.new_uid)
+        else:
+            subjects |= await end_children(tx, old.uid)
     return followed, subjects
 
 

@@ -13,7 +13,7 @@ from onward.core.run import RunState
 from onward.errors import LeaseLost
 from onward.store.rows import RunRow
 from onward.store.runs.ends import to_children
-from onward.store.runs.stopping import heard, stop
+from onward.store.runs.stopping import heard, stop, tied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +51,21 @@ async def dismiss(store: Store, owner: Owner, children: Sequence[str]) -> None:
     async def work(tx: Tx) -> set[str]:
         await check_owner(tx, owner, children)
         return heard(await tx.send(to_children(children)))
+
+    store.database.tell(await store.write(work))
+
+
+async def dismiss_all(store: Store, owner: Owner, children: Sequence[str]) -> None:
+    """Tell these children of a run to stop, and all others that are cancelled with it.
+
+    Raises:
+        LeaseLost: the run is not the owner's any more.
+    """
+
+    async def work(tx: Tx) -> set[str]:
+        found = sorted({*children, *await tied(tx, owner.run)})
+        await check_owner(tx, owner, found)
+        return heard(await tx.send(to_children(found)))
 
     store.database.tell(await store.write(work))
 

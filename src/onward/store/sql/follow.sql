@@ -51,6 +51,13 @@ WHERE true
 ON CONFLICT DO NOTHING
 RETURNING state, queue, coalesce(chain, uid);
 
+-- name: move_children
+-- The open runs that are cancelled with a run belong to the one that continues it. No call of that one
+-- started them, so they do not report their ends to it.
+UPDATE onward_run INDEXED BY onward_run_parent SET parent = :new_uid, parent_identity = NULL
+WHERE namespace = :namespace AND parent = :old AND tied = 1
+  AND state IN ('ready', 'running', 'waiting', 'paused');
+
 -- name: follow_data
 -- A fork under another id, and what replaces a run, is a start of its own.
 INSERT INTO onward_run_data (
@@ -138,6 +145,7 @@ WITH RECURSIVE line(uid, forked) AS (
     SELECT c.uid, coalesce(k.asked, c.parent_identity), k.forked FROM kin k
     JOIN onward_run c INDEXED BY onward_run_parent
         ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
+        AND c.parent_identity IS NOT NULL
 )
 SELECT e.name, e.key FROM kin k
 CROSS JOIN onward_effect e INDEXED BY onward_effect_run
@@ -156,5 +164,6 @@ ORDER BY e.created_at, e.key LIMIT :limit;
 -- Those that a retry of their parent starts again, if it asks for them again.
 SELECT uid, parent_identity FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid AND parent IS NOT NULL AND tied = 1 AND newest = 1
+  AND parent_identity IS NOT NULL
   AND state IN ('failed', 'cancelled', 'timed_out')
 ORDER BY uid;

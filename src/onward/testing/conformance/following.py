@@ -236,6 +236,8 @@ async def test_tied_children_end_with_the_old_run_unless_it_continues(
     told = [] if link == "continued_from" else [(1, "cancel")]
     assert await mail(worker, tied.uid) == told
     assert await mail(worker, free.uid) == []
+    parents = [(await worker.store.run(child.uid)).parent for child in (tied, free)]
+    assert parents == ["uid-next" if link == "continued_from" else run.uid, run.uid]
 
 
 async def test_the_parent_is_told_by_the_last_of_a_chain_alone(world: World) -> None:

@@ -13,7 +13,7 @@ from onward.core.instant import MINUTE
 from onward.errors import LeaseLost
 from onward.store.rows import Move, Owner, Started
 from onward.store.runs.ledger import take_turn
-from onward.store.runs.owning import dismiss, stop_or_cancel
+from onward.store.runs.owning import dismiss, dismiss_all, stop_or_cancel
 from onward.store.runs.replacing import replace
 from onward.store.runs.stopping import Stop
 from onward.testing.conformance.families import each
@@ -37,6 +37,7 @@ WRITES: dict[str, Callable[[Store, Owner], Awaitable[Any]]] = {
     "start again": lambda store, owner: store.start(a_run("over"), owner),
     "replace": lambda store, owner: replace(store, "uid-over", AGAIN, owner),
     "dismiss": lambda store, owner: dismiss(store, owner, ["uid-child"]),
+    "dismiss all": lambda store, owner: dismiss_all(store, owner, []),
     "stop": lambda store, owner: stop_or_cancel(store, "uid-child", UNBEGUN, CANCEL, owner),
     "limit": lambda store, owner: store.set_limit("k", 3, owner),
     "turn": lambda store, owner: take_turn(store, owner, "k", MINUTE),
