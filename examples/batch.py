@@ -14,7 +14,7 @@ from onward import App, Retry, step, workflow
 PEOPLE = 3_000
 
 
-@step(retry=Retry(attempts=3, first="10ms"))
+@step(retry=Retry(attempts=3, delay="10ms"))
 async def send_letter(person: int) -> str:
     await asyncio.sleep(0.03)  # stands for a call over the network
     if person % 1_000 == 0:

@@ -43,7 +43,7 @@ async def main() -> None:
     async with app, app.worker():
         run = await app.start(reminders.options(id="plants"), "water the plants", 0)
         await asyncio.sleep(9 * DAY.total_seconds())  # so long we like to be reminded
-        await run.signal(stop, "we are on holiday", id="holiday")
+        await run.signal(stop, "we are on holiday", message_id="holiday")
         print(await run.result(timeout="1m"))
         print(f"{len(await app.runs(name='reminders'))} runs in all, one a week")
 

@@ -236,7 +236,7 @@ def effect_machine() -> Drawing:
     terms = [
         effect.Terms(timeout=1, reconciles=True),
         effect.Terms(timeout=1),
-        effect.Terms(timeout=1, remembers=3600 * SECOND),
+        effect.Terms(timeout=1, idempotency_window=3600 * SECOND),
     ]
     return draw(
         drawing,

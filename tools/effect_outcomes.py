@@ -42,7 +42,7 @@ the body does not return: other branches go on, and when nothing else can move t
 returns, unless the handler does the same each time.
 """
 
-MEMORY = """## With `remembers="24h"`
+MEMORY = """## With `idempotency_window="24h"`
 
 The receiver knows the key, and applies nothing twice under it. Nobody is asked.
 """
@@ -176,7 +176,7 @@ async def reconcile(*, key: str) -> Any:
 blind = effect(name="blind")(handle)
 sought = effect(name="sought", reconcile=reconcile)(handle)
 approved = effect(name="approved", approve=True)(handle)
-known = effect(name="known", remembers="24h")(handle)
+known = effect(name="known", idempotency_window="24h")(handle)
 KINDS = {each.name: each for each in (blind, sought, approved, known)}
 
 

@@ -13,16 +13,16 @@ from tests.sdk.polling import is_in
 if TYPE_CHECKING:
     from tests.cli.conftest import Ask
 
-HOURLY = Retry(attempts=20, first="1h", most="1h")
+HOURLY = Retry(attempts=20, delay="1h", max_delay="1h")
 
 
 async def lost() -> str:
     raise ConnectionError("no answer")
 
 
-repeating = effect(name="repeating", remembers="24h", retry=HOURLY)(lost)
-used_up = effect(name="used up", remembers="24h", retry=Retry(attempts=1))(lost)
-too_late = effect(name="too late", remembers="1h", retry=HOURLY)(lost)
+repeating = effect(name="repeating", idempotency_window="24h", retry=HOURLY)(lost)
+used_up = effect(name="used up", idempotency_window="24h", retry=Retry(attempts=1))(lost)
+too_late = effect(name="too late", idempotency_window="1h", retry=HOURLY)(lost)
 unlimited = effect(name="unlimited", retry=Retry(attempts=None))(lost)
 
 STATES = {

@@ -30,7 +30,7 @@ async def render(page: int) -> int:
     return page
 
 
-@step(retry=Retry(attempts=2, first="1h", most="1h"))
+@step(retry=Retry(attempts=2, delay="1h", max_delay="1h"))
 async def knock() -> None:
     raise ConnectionError("nobody is in")
 

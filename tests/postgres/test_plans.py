@@ -22,7 +22,7 @@ SHARED = {
     "insert_run", "insert_run_data", "keep_end", "keep_progress", "last_position", "lease_here",
     "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "release_deliveries",
     "renew_lease", "run_by_uid", "run_end", "set_limit", "started_run", "stir", "stop_run",
-    "take_lease", "target_seen", "tied_children", "unpark_run",
+    "take_lease", "target_seen", "bound_children", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)
 

@@ -15,7 +15,7 @@ from tests.postgres.hand import Hand, hand, until
 from tests.postgres.test_deadlocks import look_soon, none_happened
 
 FORCED = Stop("cancelled", "forced")
-CHILD = a_run("child", parent="r", parent_identity="child#1", tied=1)
+CHILD = a_run("child", parent="r", parent_identity="child#1", cancel_with_parent=1)
 ROUNDS = 30
 
 COMMITS = {
@@ -35,7 +35,7 @@ async def test_reading_the_owner_without_a_lock_lets_a_child_be_born_to_the_dead
     """How one would write it: look whose run it is, and start the child."""
     start = """
         INSERT INTO onward.onward_run (namespace, uid, id, kind, name, queue, state, due, parent,
-                                       parent_identity, tied, created_at, updated_at)
+                                       parent_identity, cancel_with_parent, created_at, updated_at)
         SELECT 'default', 'child', 'child', 'workflow', 'hello', 'default', 'ready', 0, uid,
                'child#1', 1, 0, 0
         FROM onward.onward_run WHERE uid = 'r' AND fence = 1 AND state = 'running'
@@ -131,8 +131,8 @@ async def test_stops_and_ends_in_one_family_never_deadlock(postgres_url: str) ->
             family = [f"{number}-a", f"{number}-b", f"{number}-c"]
             top, middle, low = family if number % 2 else reversed(family)
             await one.start(a_run(top))
-            await one.start(a_run(middle, parent=top, parent_identity="m#1", tied=1))
-            await one.start(a_run(low, parent=middle, parent_identity="l#1", tied=1))
+            await one.start(a_run(middle, parent=top, parent_identity="m#1", cancel_with_parent=1))
+            await one.start(a_run(low, parent=middle, parent_identity="l#1", cancel_with_parent=1))
             await claimed(one)
             told = a_message(top, "child m#1", kind="child")
             end = Commit(middle, 1, move=Move("succeeded"), messages=(told,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onward import Retry, effect_key
 from onward.testing.outside import Outside
 
-SOON = Retry(attempts=3, first="1ms", most="1ms")
+SOON = Retry(attempts=3, delay="1ms", max_delay="1ms")
 
 banks: list[Outside] = []
 

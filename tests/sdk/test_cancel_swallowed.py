@@ -86,7 +86,7 @@ async def test_a_step_that_took_too_long_is_not_waited_for(
         assert [(row.name, row.state) for row in await run.history()] == [("stubborn", "failed")]
 
 
-@step(timeout="50ms", retry=Retry(attempts=2, first="1ms"))
+@step(timeout="50ms", retry=Retry(attempts=2, delay="1ms"))
 async def stubborn_at_first() -> str:
     return await go_on("first") if not begun else "second"
 

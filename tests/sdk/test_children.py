@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 answer = Signal("answer", int)
 farewell = Signal("farewell", int)
-SOON = Retry(attempts=3, first="1ms")
+SOON = Retry(attempts=3, delay="1ms")
 ONCE = Retry(attempts=1)
 
 

@@ -30,7 +30,7 @@ async def ends_after(seconds: float) -> float:
 @workflow
 async def continues(rounds: int) -> None:
     if rounds == 2:
-        await onward.start(sleeps.options(id="child", tied=True))
+        await onward.start(sleeps.options(id="child", cancel_with_parent=True))
     await onward.sleep(10)
     if rounds:
         onward.continue_as_new(rounds - 1)
@@ -38,7 +38,7 @@ async def continues(rounds: int) -> None:
 
 @workflow
 async def starts_one_each_round(seconds: float) -> float:
-    child = await onward.start(ends_after.options(tied=True), seconds)
+    child = await onward.start(ends_after.options(cancel_with_parent=True), seconds)
     if seconds < 10:
         onward.continue_as_new(10.0)
     return await child.result()

@@ -237,7 +237,7 @@ async def test_an_inbox_that_cannot_be_read_while_runs_execute_ends_only_its_own
         bad, good = runs
         await execute(url, TEAR)
         await good.signal(go, "on")
-        await bad.signal(go, "torn", id="torn")
+        await bad.signal(go, "torn", message_id="torn")
         await until_state(bad, "failed")
         holding[2].set()
         assert await good.result(timeout="20s") == "on"

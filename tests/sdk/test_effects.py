@@ -38,12 +38,12 @@ def act(text: Any) -> Any:
     return answer
 
 
-@effect(retry=Retry(attempts=3, first="1ms"))
+@effect(retry=Retry(attempts=3, delay="1ms"))
 async def deed(text: str) -> str:
     return str(act(text))
 
 
-@effect(timeout="5s", retry=Retry(attempts=3, first="1ms"))
+@effect(timeout="5s", retry=Retry(attempts=3, delay="1ms"))
 def plain_deed(text: str) -> str:
     return str(act(text))
 

@@ -180,7 +180,7 @@ async def paced(n: int) -> int:
     return n
 
 
-@effect(rate="1/50ms", retry=Retry(attempts=3, first="1ms"))
+@effect(rate="1/50ms", retry=Retry(attempts=3, delay="1ms"))
 async def paced_and_tried(n: int) -> int:
     sent.append((n, effect_key(), time.monotonic()))
     if does:

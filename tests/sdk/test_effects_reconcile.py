@@ -38,7 +38,7 @@ def _nothing_is_sent() -> None:
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the reconciler be asked again after moments instead of minutes."""
-    soon = Retry(attempts=5, first="1ms", most="4ms")
+    soon = Retry(attempts=5, delay="1ms", max_delay="4ms")
     monkeypatch.setattr("onward.core.effect.machine.RECONCILING", soon)
 
 
@@ -273,7 +273,7 @@ async def test_proof_lets_it_be_sent_as_often_as_its_policy_says_and_at_once(app
 
 @effect(
     reconcile=look_up,
-    retry=Retry(attempts=5, first="1h", most="1h", only=ValueError),
+    retry=Retry(attempts=5, delay="1h", max_delay="1h", only=ValueError),
     timeout="50ms",
     settle="0s",
     start_within="250ms",

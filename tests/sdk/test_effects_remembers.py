@@ -34,24 +34,24 @@ def bank() -> Outside:
     return open_bank()
 
 
-@effect(remembers="1h", retry=SOON, timeout="5s", settle="10s", start_within="5s")
+@effect(idempotency_window="1h", retry=SOON, timeout="5s", settle="10s", start_within="5s")
 async def charge(card: str) -> str:
     return await call(card)
 
 
-@effect(remembers="1h", retry=SOON, timeout="300ms")
+@effect(idempotency_window="1h", retry=SOON, timeout="300ms")
 async def charge_in_haste(card: str) -> str:
     return await call(card)
 
 
-@effect(remembers="1h", retry=Retry(attempts=4, first="1h", most="1h", jitter=0))
+@effect(idempotency_window="1h", retry=Retry(attempts=4, delay="1h", max_delay="1h", jitter=0))
 async def charge_hourly(card: str) -> str:
     return await call(card)
 
 
 @effect(
-    remembers="2s",
-    retry=Retry(attempts=None, first="40ms", most="40ms"),
+    idempotency_window="2s",
+    retry=Retry(attempts=None, delay="40ms", max_delay="40ms"),
     timeout="400ms",
     settle="100ms",
     start_within="500ms",
@@ -60,7 +60,7 @@ async def charge_briefly(card: str) -> str:
     return await call(card)
 
 
-@effect(remembers="1h", retry=Retry(attempts=20, first="2s", factor=1, jitter=0))
+@effect(idempotency_window="1h", retry=Retry(attempts=20, delay="2s", factor=1, jitter=0))
 async def charge_often(card: str) -> str:
     return await call(card)
 
@@ -312,8 +312,8 @@ async def test_that_it_did_not_happen_is_proof_and_lets_it_be_sent_again(
 
 
 @effect(
-    remembers="1h",
-    retry=Retry(attempts=2, first="1ms"),
+    idempotency_window="1h",
+    retry=Retry(attempts=2, delay="1ms"),
     timeout="500ms",
     settle="0s",
     start_within="1s",
@@ -383,7 +383,7 @@ def test_the_last_send_arrives_while_the_key_is_known(bank: Outside) -> None:
     assert 600 - 55 - 31 < times[-1] <= 600 - 55 + 0.1
 
 
-@effect(remembers="10m", retry=Retry(attempts=None, first="30s", factor=1, jitter=0))
+@effect(idempotency_window="10m", retry=Retry(attempts=None, delay="30s", factor=1, jitter=0))
 async def charge_for_a_while(card: str) -> str:
     return await call(card)
 
@@ -438,14 +438,17 @@ async def look(*, key: str) -> NotApplied:
 @pytest.mark.parametrize(
     ("options", "fact"),
     [
-        ({"remembers": "1h", "reconcile": look}, "has both reconcile= and remembers="),
-        ({"remembers": "55s"}, "for 55s, but a call can take 55s to arrive"),
-        ({"remembers": 0}, "it could never be sent again"),
-        ({"remembers": "1m", "timeout": "1m"}, "it could never be sent again"),
-        ({"remembers": "1m", "settle": "1m"}, "it could never be sent again"),
-        ({"remembers": "1m", "start_within": "1m"}, "it could never be sent again"),
-        ({"remembers": "a day"}, "is not understood"),
-        ({"remembers": -1}, "duration -1"),
+        (
+            {"idempotency_window": "1h", "reconcile": look},
+            "has both reconcile= and idempotency_window=",
+        ),
+        ({"idempotency_window": "55s"}, "for 55s, but a call can take 55s to arrive"),
+        ({"idempotency_window": 0}, "it could never be sent again"),
+        ({"idempotency_window": "1m", "timeout": "1m"}, "it could never be sent again"),
+        ({"idempotency_window": "1m", "settle": "1m"}, "it could never be sent again"),
+        ({"idempotency_window": "1m", "start_within": "1m"}, "it could never be sent again"),
+        ({"idempotency_window": "a day"}, "is not understood"),
+        ({"idempotency_window": -1}, "duration -1"),
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_said(
@@ -456,8 +459,8 @@ def test_what_makes_no_sense_is_refused_where_it_is_said(
 
 
 def test_a_timeout_that_is_too_long_for_the_key_is_refused_where_it_is_said() -> None:
-    kept = effect(remembers="1m")(nothing)
+    kept = effect(idempotency_window="1m")(nothing)
 
-    assert kept.options(timeout="34s").definition.remembers == 60 * SECOND
+    assert kept.options(timeout="34s").definition.idempotency_window == 60 * SECOND
     with pytest.raises(BadInput, match="it could never be sent again"):
         kept.options(timeout="35s")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onward.store.writing.commit import Commit
     from onward.store.writing.writer import Outcome
 
-LATER = Retry(attempts=3, first="2s", factor=1, jitter=0)
+LATER = Retry(attempts=3, delay="2s", factor=1, jitter=0)
 
 go = Signal("go", str)
 
@@ -30,28 +30,28 @@ def bank() -> Outside:
     return open_bank()
 
 
-@effect(remembers="1h", retry=SOON)
+@effect(idempotency_window="1h", retry=SOON)
 async def charge(card: str) -> str:
     return await call(card)
 
 
-@effect(remembers="1h", retry=SOON, approve=True)
+@effect(idempotency_window="1h", retry=SOON, approve=True)
 async def charge_approved(card: str) -> str:
     return await call(card)
 
 
-@effect(remembers="1h", retry=SOON, rate="1/200ms")
+@effect(idempotency_window="1h", retry=SOON, rate="1/200ms")
 async def charge_slowly(card: str) -> str:
     return await call(card)
 
 
-@effect(remembers="1h", retry=SOON, timeout="5s")
+@effect(idempotency_window="1h", retry=SOON, timeout="5s")
 def charge_in_a_thread(card: str) -> str:
     answer: str = banks[0].call_now(card, key=effect_key())
     return answer
 
 
-@effect(remembers="1h", retry=LATER)
+@effect(idempotency_window="1h", retry=LATER)
 async def charge_later(card: str) -> str:
     return await call(card)
 
@@ -166,7 +166,7 @@ async def test_code_that_takes_back_what_it_said_of_keys_does_not_send_on_doubt(
             run = await app.start(buys, "charge_later", "card")
             await effect_of(app, run, "needs_reconcile")
             await until_state(run, "waiting")
-        less = replace(charge_later.definition, remembers=None)
+        less = replace(charge_later.definition, idempotency_window=None)
         monkeypatch.setattr(charge_later, "definition", less)
         async with working(app):
             info = await effect_of(app, run, "indeterminate")
@@ -185,7 +185,7 @@ async def test_code_that_has_a_reconciler_now_asks_it(
             run = await app.start(buys, "charge_later", "card")
             await effect_of(app, run, "needs_reconcile")
             await until_state(run, "waiting")
-        asking = replace(charge_later.definition, remembers=None, reconcile=bank.find)
+        asking = replace(charge_later.definition, idempotency_window=None, reconcile=bank.find)
         monkeypatch.setattr(charge_later, "definition", asking)
         async with working(app):
             assert await run.result(timeout="10s") == "receipt 1"
@@ -196,7 +196,7 @@ async def test_code_that_has_a_reconciler_now_asks_it(
 # --- runs that follow -----------------------------------------------------------------------------
 
 
-@effect(remembers="1h", retry=Retry(attempts=1))
+@effect(idempotency_window="1h", retry=Retry(attempts=1))
 async def charge_once(card: str) -> str:
     return await call(card)
 

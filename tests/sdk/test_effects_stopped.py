@@ -53,13 +53,13 @@ async def sought(name: str) -> str:
     raise ConnectionError(name)
 
 
-@effect(retry=Retry(attempts=5, first="1h", most="1h"))
+@effect(retry=Retry(attempts=5, delay="1h", max_delay="1h"))
 async def refused(name: str) -> str:
     sent.append(name)
     raise NotApplied(name)
 
 
-@effect(remembers="24h", retry=Retry(attempts=5, first="1h", most="1h"))
+@effect(idempotency_window="24h", retry=Retry(attempts=5, delay="1h", max_delay="1h"))
 async def known(name: str) -> str:
     sent.append(name)
     raise ConnectionError(name)

@@ -31,7 +31,7 @@ shop_log = logging.getLogger("effects shop")
 @pytest.fixture(autouse=True)
 def _nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     does.clear()
-    soon = Retry(attempts=1, first="1ms", most="1ms")
+    soon = Retry(attempts=1, delay="1ms", max_delay="1ms")
     monkeypatch.setattr("onward.core.effect.machine.RECONCILING", soon)
 
 
@@ -46,13 +46,13 @@ async def look_up(card: str, *, key: str) -> Unknown:
     return Unknown()
 
 
-@effect(retry=Retry(attempts=2, first="1ms"))
+@effect(retry=Retry(attempts=2, delay="1ms"))
 async def pay(card: str) -> str:
     act()
     return "paid"
 
 
-@effect(remembers="1h", retry=Retry(attempts=2, first="1ms"))
+@effect(idempotency_window="1h", retry=Retry(attempts=2, delay="1ms"))
 async def pay_by_key(card: str) -> str:
     act()
     return "paid"
@@ -272,7 +272,7 @@ async def pays_beside_a_signal() -> list[str]:
     return list(await asyncio.gather(pay(SECRET), go.wait()))
 
 
-@effect(remembers="1d", retry=Retry(first="1h", most="1h"))
+@effect(idempotency_window="1d", retry=Retry(delay="1h", max_delay="1h"))
 async def pay_into_the_dark() -> str:
     raise ConnectionError("lost")
 

@@ -57,7 +57,7 @@ SAID: dict[Any, dict[str, Any]] = {
 def _nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in (sent, asked, does, says, holds):
         each.clear()
-    soon = Retry(attempts=1, first="1ms", most="1ms")
+    soon = Retry(attempts=1, delay="1ms", max_delay="1ms")
     monkeypatch.setattr("onward.core.effect.machine.RECONCILING", soon)
 
 
@@ -89,7 +89,7 @@ async def brief_charge(n: int) -> int:
 
 # Others than this code need not know its policy: the ledger does. Of it only the number counts.
 @effect(
-    retry=Retry(attempts=5, first="1h", most="1h", only=ValueError),
+    retry=Retry(attempts=5, delay="1h", max_delay="1h", only=ValueError),
     timeout="20ms",
     settle="0s",
     start_within="250ms",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onward.sdk.effects import EffectInfo
 
 sent: list[int] = []
-EVERY_TEN_SECONDS = Retry(attempts=None, first="10s", factor=1, jitter=0, within="35s")
+EVERY_TEN_SECONDS = Retry(attempts=None, delay="10s", factor=1, jitter=0, within="35s")
 
 
 @effect(retry=EVERY_TEN_SECONDS)
@@ -27,7 +27,7 @@ async def refused() -> str:
     raise NotApplied("busy")
 
 
-@effect(retry=EVERY_TEN_SECONDS, remembers="1d")
+@effect(retry=EVERY_TEN_SECONDS, idempotency_window="1d")
 async def lost() -> str:
     sent.append(1)
     raise ConnectionError("lost")

@@ -313,7 +313,7 @@ async def test_a_failed_step_is_edited_into_a_good_one(app: App) -> None:
         assert await (await app.fork("u", "never_works", result=7)).result(timeout="10s") == 7
 
 
-@step(retry=onward.Retry(attempts=2, first="1ms"))
+@step(retry=onward.Retry(attempts=2, delay="1ms"))
 async def never_works() -> int:
     raise OSError("no")
 

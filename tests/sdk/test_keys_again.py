@@ -27,7 +27,7 @@ def world() -> None:
     free = asyncio.Event()
 
 
-@step(retry=Retry(attempts=2, first="1ms"))
+@step(retry=Retry(attempts=2, delay="1ms"))
 async def weigh(what: str) -> str:
     begun[what] += 1
     if begun[what] == 1:
@@ -107,7 +107,7 @@ async def test_a_replay_hands_the_outcome_to_the_one_who_still_waits(app: App) -
     assert begun["gold"] == 2
 
 
-@step(retry=Retry(attempts=2, first="200ms"))
+@step(retry=Retry(attempts=2, delay="200ms"))
 async def stumbles(what: str) -> str:
     begun[what] += 1
     if begun[what] == 1:

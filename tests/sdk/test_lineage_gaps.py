@@ -326,7 +326,7 @@ async def test_the_children_of_a_gather_run_at_the_same_time(app: App) -> None:
 # --- counters -------------------------------------------------------------------------------------
 
 
-@step(retry=Retry(attempts=3, first=0))
+@step(retry=Retry(attempts=3, delay=0))
 async def counts_and_fails_twice() -> None:
     onward.current().counters.add("tries")
     onward.current().counters.add("weight", 0.5)

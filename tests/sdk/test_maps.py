@@ -403,7 +403,7 @@ async def test_a_map_ends_with_the_run_that_makes_it(app: App) -> None:
 # --- what the caller says -------------------------------------------------------------------------
 
 
-@step(retry=Retry(attempts=3, first="1ms"))
+@step(retry=Retry(attempts=3, delay="1ms"))
 async def never_well(n: int) -> int:
     gauge.enter()
     gauge.leave(n)
@@ -429,7 +429,7 @@ async def test_the_options_of_a_step_hold_for_every_item(app: App) -> None:
         assert len(gauge.done) == 2 + 6
 
 
-@workflow(retry=Retry(attempts=2, first="1ms"))
+@workflow(retry=Retry(attempts=2, delay="1ms"))
 async def map_with_a_word_on_retries() -> list[str]:
     return [str(each) for each in await never_so_well.map([1], return_exceptions=True)]
 

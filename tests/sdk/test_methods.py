@@ -19,7 +19,7 @@ class Gateway:
         self.calls: list[str] = []
         self.socket = object()
 
-    @step(retry=Retry(attempts=2, first=0))
+    @step(retry=Retry(attempts=2, delay=0))
     async def send(self, text: str) -> str:
         self.calls.append(text)
         if len(self.calls) == 1:

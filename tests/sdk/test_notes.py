@@ -25,7 +25,7 @@ def _nothing_was_tried() -> None:
     failing.clear()
 
 
-@step(retry=Retry(attempts=3, first="1ms"))
+@step(retry=Retry(attempts=3, delay="1ms"))
 async def counted(name: str, fails: int = 0) -> str:
     tried[name] += 1
     onward.current().counters.add("steps")
@@ -178,7 +178,7 @@ async def test_a_fork_counts_what_is_in_its_own_history(app: App) -> None:
 
 async def test_a_run_that_is_retried_by_itself_counts_once(app: App) -> None:
     async with working(app):
-        run = await app.start(counts_and_fails.options(retry=Retry(attempts=3, first="1ms")))
+        run = await app.start(counts_and_fails.options(retry=Retry(attempts=3, delay="1ms")))
         await run.result(timeout="10s")
 
         assert (await run.info()).counters == {"begun": 1, "steps": 1, "x": 2}

@@ -243,7 +243,7 @@ async def test_a_resume_of_a_child_does_not_free_it_from_the_pause_of_its_parent
 @workflow
 async def starts_others() -> str:
     await onward.start(listener.options(id="started"), "started")
-    await listener.options(id="outliving", tied=False)("outliving")
+    await listener.options(id="outliving", cancel_with_parent=False)("outliving")
     return "done"
 
 
@@ -337,7 +337,7 @@ async def failing() -> str:
 
 @workflow
 async def retries_a_child() -> str:
-    return await failing.options(id="child", retry=Retry(attempts=2, first="10ms"))()
+    return await failing.options(id="child", retry=Retry(attempts=2, delay="10ms"))()
 
 
 async def test_a_child_that_is_retried_while_its_parent_is_paused_is_held(app: App) -> None:

@@ -95,7 +95,7 @@ async def test_a_retry_of_a_retry_still_draws_what_the_first_run_drew(app: App) 
 async def test_a_run_that_retries_by_its_own_policy_draws_the_same(app: App) -> None:
     failures.append("down")
     async with working(app):
-        policy = Retry(attempts=2, first="1ms")
+        policy = Retry(attempts=2, delay="1ms")
         run = await app.start(journal.options(id="j", retry=policy))
 
         result = await run.result(timeout="10s", raise_paused=True)

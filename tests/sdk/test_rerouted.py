@@ -30,7 +30,7 @@ def _fresh() -> None:
     gates.clear()
 
 
-@step(retry=Retry(attempts=3, first="10ms", factor=1, most="10ms", jitter=0))
+@step(retry=Retry(attempts=3, delay="10ms", factor=1, max_delay="10ms", jitter=0))
 async def work(what: str) -> str:
     done.append(what)
     if what in gates:
@@ -135,7 +135,7 @@ async def is_due(app: App, run: Run[Any]) -> bool:
 
 
 async def test_a_step_that_is_to_be_tried_again_is_sent_elsewhere_by_new_code(app: App) -> None:
-    slow = work.options(retry=Retry(attempts=2, first="1s"))
+    slow = work.options(retry=Retry(attempts=2, delay="1s"))
 
     async def old() -> str:
         return await slow("bad")

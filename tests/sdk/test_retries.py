@@ -20,7 +20,7 @@ from tests.sdk.polling import is_in, until
 if TYPE_CHECKING:
     from onward.store.rows import RecordRow
 
-AT_ONCE = Retry(attempts=3, first=0, jitter=0)
+AT_ONCE = Retry(attempts=3, delay=0, jitter=0)
 ONCE = Retry(attempts=1)
 
 
@@ -182,17 +182,17 @@ async def says_nothing(kind: str) -> None:
     await plain(kind)
 
 
-@workflow(retry=Retry(attempts=2, first=0))
+@workflow(retry=Retry(attempts=2, delay=0))
 async def says_twice(kind: str) -> None:
     await plain(kind)
 
 
-@workflow(retry=Retry(attempts=2, first=0))
+@workflow(retry=Retry(attempts=2, delay=0))
 async def sends_it_twice(kind: str) -> None:
     await plain.options(queue="default")(kind)
 
 
-@workflow(retry=Retry(attempts=2, first=0))
+@workflow(retry=Retry(attempts=2, delay=0))
 async def is_overruled(kind: str) -> None:
     await attempt(kind)
 
@@ -204,7 +204,7 @@ async def is_overruled(kind: str) -> None:
 async def test_the_step_decides_before_its_workflow_and_that_before_its_worker(
     memory: App, calling: onward.Workflow[[str], None], count: int
 ) -> None:
-    async with memory, memory.worker(retry=Retry(attempts=4, first=0)):
+    async with memory, memory.worker(retry=Retry(attempts=4, delay=0)):
         with pytest.raises(RunFailed):
             await memory.run(calling, "shaky")
         assert Tries.made == count
@@ -215,7 +215,7 @@ async def test_the_step_decides_before_its_workflow_and_that_before_its_worker(
 
 @workflow
 async def waits_between() -> None:
-    await plain.options(retry=Retry(attempts=4, first="2ms", factor=3, jitter=1))("shaky")
+    await plain.options(retry=Retry(attempts=4, delay="2ms", factor=3, jitter=1))("shaky")
 
 
 async def test_chance_only_lengthens_the_wait_and_the_time_is_recorded(app: App) -> None:
@@ -281,7 +281,7 @@ async def test_a_step_that_names_its_wait_gets_exactly_that(app: App) -> None:
 
 @workflow
 async def soon_given_up() -> None:
-    await plain.options(retry=Retry(attempts=None, first="30ms", factor=1, within="80ms"))("shaky")
+    await plain.options(retry=Retry(attempts=None, delay="30ms", factor=1, within="80ms"))("shaky")
 
 
 async def test_attempts_end_when_the_next_would_begin_too_late(app: App) -> None:
@@ -291,7 +291,7 @@ async def test_attempts_end_when_the_next_would_begin_too_late(app: App) -> None
         assert 1 <= Tries.made <= 3
 
 
-@step(retry=Retry(attempts=None, first=0, within="60ms"))
+@step(retry=Retry(attempts=None, delay=0, within="60ms"))
 async def hangs() -> None:
     Tries.made += 1
     await asyncio.Event().wait()
@@ -317,7 +317,7 @@ async def test_an_attempt_under_way_ends_with_the_time_for_all(memory: App) -> N
 @workflow
 async def after_the_signal() -> str:
     try:
-        await plain.options(retry=Retry(attempts=None, first="300ms", factor=1, within="1s"))(
+        await plain.options(retry=Retry(attempts=None, delay="300ms", factor=1, within="1s"))(
             "shaky"
         )
     except TimedOut:
@@ -351,7 +351,7 @@ async def fails_always() -> None:
 
 async def test_all_attempts_of_a_run_together_take_no_longer_than_asked(app: App) -> None:
     async with app, app.worker():
-        lasting = Retry(attempts=None, first="30ms", factor=1, within="80ms")
+        lasting = Retry(attempts=None, delay="30ms", factor=1, within="80ms")
         run = await app.start(fails_always.options(retry=lasting))
 
         with pytest.raises(RunFailed, match="again"):

@@ -94,7 +94,7 @@ async def test_what_they_counted_is_counted_once(app: App) -> None:
 async def test_a_run_that_is_retried_as_a_whole_by_itself_does_not_do_them_again(app: App) -> None:
     broken_once.add("bad")
     async with working(app):
-        run = await app.start(siblings.options(retry=Retry(attempts=2, first="1ms")))
+        run = await app.start(siblings.options(retry=Retry(attempts=2, delay="1ms")))
         assert await run.result(timeout="10s") == ["bad", "step", "child"]
         assert done == {"bad": 2, "step": 1, "child": 1}
 

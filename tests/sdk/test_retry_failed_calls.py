@@ -254,7 +254,7 @@ async def test_a_run_that_is_retried_by_itself_succeeds_once_the_cause_is_gone(
 ) -> None:
     broken_once.update("abc")
     async with working(memory):
-        run = await memory.start(shape.options(retry=Retry(attempts=2, first="1ms")))
+        run = await memory.start(shape.options(retry=Retry(attempts=2, delay="1ms")))
         assert set(await run.result(timeout="20s")) <= {"a", "b", "c", "good"}
 
 

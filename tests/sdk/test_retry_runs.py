@@ -222,7 +222,7 @@ async def test_the_culprit_is_found_in_a_group_of_errors(app: App) -> None:
 # --- by themselves --------------------------------------------------------------------------------
 
 
-AT_ONCE = Retry(attempts=3, first="1ms", jitter=0)
+AT_ONCE = Retry(attempts=3, delay="1ms", jitter=0)
 
 
 @workflow
@@ -249,11 +249,11 @@ async def test_a_run_is_retried_as_often_as_was_asked(app: App) -> None:
 @pytest.mark.parametrize(
     ("policy", "tries"),
     [
-        (Retry(attempts=3, first="1ms", only=(LookupError,)), 3),
-        (Retry(attempts=3, first="1ms", only=(KeyError,)), 3),
-        (Retry(attempts=3, first="1ms", only=(OSError,)), 1),
-        (Retry(attempts=3, first="1ms", never=(LookupError,)), 1),
-        (Retry(attempts=3, first="1ms", never=(OSError,)), 3),
+        (Retry(attempts=3, delay="1ms", only=(LookupError,)), 3),
+        (Retry(attempts=3, delay="1ms", only=(KeyError,)), 3),
+        (Retry(attempts=3, delay="1ms", only=(OSError,)), 1),
+        (Retry(attempts=3, delay="1ms", never=(LookupError,)), 1),
+        (Retry(attempts=3, delay="1ms", never=(OSError,)), 3),
     ],
 )
 async def test_a_run_is_retried_for_the_errors_listed(app: App, policy: Retry, tries: int) -> None:
@@ -282,7 +282,7 @@ async def test_a_fatal_error_is_not_retried(app: App) -> None:
 
 
 async def test_the_wait_before_a_retry_grows(app: App) -> None:
-    policy = Retry(attempts=3, first="30ms", factor=3, jitter=0)
+    policy = Retry(attempts=3, delay="30ms", factor=3, jitter=0)
     async with working(app):
         run = await app.start(shaky.options(retry=policy), 2)
         await run.result(timeout="10s")
@@ -293,7 +293,7 @@ async def test_the_wait_before_a_retry_grows(app: App) -> None:
 
 
 async def test_a_run_that_waits_for_its_retry_can_be_cancelled(app: App) -> None:
-    policy = Retry(attempts=3, first="1h", most="2h")
+    policy = Retry(attempts=3, delay="1h", max_delay="2h")
     async with working(app):
         run = await app.start(shaky.options(retry=policy), 1)
         await until_state(run, "waiting")

@@ -73,7 +73,7 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_unasked(
             await app.retry(run.id)
         assert await run.state() == "failed"
 
-        again = await app.retry(run.id, anyway=True)
+        again = await app.retry(run.id, force=True)
         assert await again.result(timeout="20s") == "shipped"
     assert sent == ["charge", "refund"]
 
@@ -84,7 +84,7 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself_and_th
     caplog.set_level(logging.WARNING, "onward.run")
     fails[:] = ["no van"]
     async with working(app):
-        run = await app.start(order.options(retry=Retry(attempts=3, first="1ms")))
+        run = await app.start(order.options(retry=Retry(attempts=3, delay="1ms")))
         with pytest.raises(RunFailed):
             await run.result(timeout="20s")
         assert (await run.info()).attempt == 1
@@ -192,7 +192,7 @@ async def test_an_effect_that_was_on_its_way_beside_the_error_is_no_reason_not_t
 ) -> None:
     fails[:] = ["no van"]
     async with working(app):
-        run = await app.start(both.options(id="both", retry=Retry(attempts=3, first="1ms")))
+        run = await app.start(both.options(id="both", retry=Retry(attempts=3, delay="1ms")))
         await until(lambda: has(run, "failed"))
         gate[0].set()
         assert await run.result(timeout="20s") == ["shipped", "paid"]

@@ -25,7 +25,7 @@ from onward import (
 from onward.errors import BadInput, RunCancelled, RunFailed, TimedOut
 from tests.sdk.polling import is_in, is_sound, until
 
-AT_ONCE = Retry(attempts=3, first=0, jitter=0)
+AT_ONCE = Retry(attempts=3, delay=0, jitter=0)
 go = Signal("go")
 
 
@@ -381,7 +381,7 @@ async def test_a_limit_that_a_call_asks_for_holds(app: App) -> None:
         assert Seen.most <= 3
 
 
-@step(limit=1, retry=Retry(attempts=2, first="50ms", jitter=0))
+@step(limit=1, retry=Retry(attempts=2, delay="50ms", jitter=0))
 async def fails_once(n: int) -> int:
     await busy(n)
     if onward.current().attempt == 1:

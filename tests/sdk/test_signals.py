@@ -134,9 +134,9 @@ async def reader(count: int) -> list[int]:
 async def test_a_message_that_is_sent_again_is_delivered_once(app: App) -> None:
     async with app, app.worker():
         run = await app.start(reader, 3)
-        await asyncio.gather(*(run.signal(number, 1, id="one") for _ in range(5)))
+        await asyncio.gather(*(run.signal(number, 1, message_id="one") for _ in range(5)))
         await run.signal(number, 2)
-        await run.signal(number, 1, id="one")
+        await run.signal(number, 1, message_id="one")
         await app.signal(run.id, number, 3, message_id="three")
 
         assert await run.result(timeout="10s") == [1, 2, 3]
@@ -149,7 +149,7 @@ async def test_a_message_id_is_the_run_s_own_and_no_other_message_is_taken_for_i
     async with app, app.worker():
         runs = [await app.start(reader, 1) for _ in range(2)]
         for run in runs:
-            await run.signal(number, 7, id="cancel")  # our own messages have ids too
+            await run.signal(number, 7, message_id="cancel")  # our own messages have ids too
 
         assert [await run.result(timeout="10s") for run in runs] == [[7], [7]]
 
@@ -161,7 +161,7 @@ async def test_a_message_id_that_cannot_be_kept_is_refused_at_the_call(
     async with memory:
         run = await memory.start(reader, 1)
         with pytest.raises(BadInput):
-            await run.signal(number, 1, id=bad)
+            await run.signal(number, 1, message_id=bad)
 
 
 # --- too late, and nowhere ------------------------------------------------------------------------

@@ -316,7 +316,7 @@ async def patient() -> str:
 # --- retries in virtual time ----------------------------------------------------------------------
 
 
-@step(retry=Retry(attempts=None, first="1h", factor=2, most="1d", jitter=0, within="7d"))
+@step(retry=Retry(attempts=None, delay="1h", factor=2, max_delay="1d", jitter=0, within="7d"))
 async def keeps_failing() -> None:
     Seen.told.append("tried")
     raise LookupError("still")

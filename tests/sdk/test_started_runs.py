@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 nod = Signal("nod", int)
 proceed = Signal("proceed", int)
-SOON = Retry(attempts=3, first="1ms")
+SOON = Retry(attempts=3, delay="1ms")
 
 made: dict[str, int] = {}
 

@@ -10,7 +10,7 @@ import pytest
 from onward import App, Fatal, Retry, Retryable, StepFailed, register_error, step, workflow
 from onward.errors import RunFailed
 
-QUICK = Retry(attempts=3, first="1ms", jitter=0)
+QUICK = Retry(attempts=3, delay="1ms", jitter=0)
 
 
 @register_error
@@ -61,7 +61,7 @@ def in_a_thread() -> str:
     return threading.current_thread().name
 
 
-@step(retry=Retry(attempts=2, first="1ms"), timeout="20ms")
+@step(retry=Retry(attempts=2, delay="1ms"), timeout="20ms")
 async def slow() -> None:
     Calls.made.append(1)
     await asyncio.Event().wait()

@@ -31,7 +31,7 @@ shop_log = logging.getLogger("shop")
 word = Signal("word", str)
 ONCE = Retry(attempts=1)
 # Long enough that the run leaves its worker's hands between two attempts, unless that is very slow.
-APART = Retry(attempts=2, first="60ms", jitter=0)
+APART = Retry(attempts=2, delay="60ms", jitter=0)
 
 
 class Tries:

@@ -88,7 +88,7 @@ async def far(what: str) -> str:
     return what
 
 
-@step(retry=Retry(attempts=2, first="1ms"))
+@step(retry=Retry(attempts=2, delay="1ms"))
 async def second_time(what: str) -> str:
     if onward.current().attempt == 1:
         raise ConnectionError(what)

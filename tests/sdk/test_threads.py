@@ -245,7 +245,7 @@ async def test_a_worker_whose_threads_are_all_stuck_says_so_and_recovers(
         assert Stage.begun == ["first", "second", "fourth"]
 
 
-@step(retry=Retry(attempts=2, first=0), timeout="500ms")
+@step(retry=Retry(attempts=2, delay=0), timeout="500ms")
 def late_once() -> str:
     name = str(onward.current().attempt)
     Stage.enter(name)
@@ -276,7 +276,7 @@ async def test_what_an_attempt_returns_that_took_too_long_counts_for_nothing(
         assert states == [(1, "failed"), (2, "succeeded")]
 
 
-@step(retry=Retry(attempts=2, first=0), timeout="500ms")
+@step(retry=Retry(attempts=2, delay=0), timeout="500ms")
 def reports_late() -> None:
     here = onward.current()
     Stage.enter(str(here.attempt))

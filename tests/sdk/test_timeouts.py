@@ -29,7 +29,7 @@ def _nothing_seen() -> None:
     Seen.told.clear()
 
 
-@step(retry=Retry(attempts=2, first=0), timeout="20ms")
+@step(retry=Retry(attempts=2, delay=0), timeout="20ms")
 async def slow() -> None:
     await hang("slow")
 
@@ -118,7 +118,7 @@ async def test_the_call_decides_before_the_worker(
             await memory.run(calling)
 
 
-@step(retry=Retry(attempts=3, first=0, only=TimeoutError), timeout="10ms")
+@step(retry=Retry(attempts=3, delay=0, only=TimeoutError), timeout="10ms")
 async def slow_at_first() -> int:
     Seen.told.append("begins")
     if len(Seen.told) < 3:
@@ -210,7 +210,7 @@ async def test_a_cancel_reaches_the_code_of_a_step(app: App, force: bool) -> Non
 
 @workflow
 async def retries_later() -> None:
-    await fails_first.options(retry=Retry(first="1h", most="1h"))()
+    await fails_first.options(retry=Retry(delay="1h", max_delay="1h"))()
 
 
 @step

@@ -149,7 +149,9 @@ def test_a_no_of_a_later_send_that_is_taken_for_one_of_the_first_is_seen(
 
 
 def test_a_key_that_is_held_to_be_known_for_ever_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_is_known", lambda _, terms, __: terms.remembers is not None)
+    monkeypatch.setattr(
+        machine, "_is_known", lambda _, terms, __: terms.idempotency_window is not None
+    )
     assert "its key may be forgotten" in how_it_fails()
 
 
@@ -158,7 +160,7 @@ def test_doubt_that_is_told_as_a_no_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         effect: Effect, fact: RaisedNotApplied | Lost, terms: Terms, now: Instant, **how: Any
     ) -> Effect:
         to = uncertain(effect, fact, terms, now, **how)
-        is_told = terms.remembers is not None and to.state is EffectState.INDETERMINATE
+        is_told = terms.idempotency_window is not None and to.state is EffectState.INDETERMINATE
         return changed(to, state=EffectState.FAILED) if is_told else to
 
     uncertain = machine._uncertain

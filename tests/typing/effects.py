@@ -27,7 +27,7 @@ def knock(door: str) -> int:  # not async: it runs in a thread
     return len(door)
 
 
-@effect(remembers="24h", retry=Retry(attempts=20))
+@effect(idempotency_window="24h", retry=Retry(attempts=20))
 async def order(what: str) -> str:
     return what
 
@@ -62,8 +62,8 @@ async def use(door: Door) -> None:
     await door.open("1")  # type: ignore[arg-type]  # the number is a number
     charge.options(queue="q")  # type: ignore[call-arg]  # an effect is sent by its own worker
     effect(rate=10)  # type: ignore[call-overload]  # a rate is a text
-    effect(remembers=b"1h")  # type: ignore[call-overload]  # nor is that a time
-    order.options(remembers="1h")  # type: ignore[call-arg]  # it is said of the receiver, once
+    effect(idempotency_window=b"1h")  # type: ignore[call-overload]  # nor is that a time
+    order.options(idempotency_window="1h")  # type: ignore[call-arg]  # it is said of the receiver, once
 
 
 async def operate(app: App) -> None:

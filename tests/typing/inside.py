@@ -30,7 +30,7 @@ async def measure(text: str) -> int:
 
 async def children() -> None:
     assert_type(await measure("text"), int)
-    assert_type(await measure.options(id="m", tied=False)("text"), int)
+    assert_type(await measure.options(id="m", cancel_with_parent=False)("text"), int)
     child = await onward.start(measure.options(queue="q"), "text")
     assert_type(child, ChildRun[int])
     assert_type((child.id, child.uid), tuple[str, str])

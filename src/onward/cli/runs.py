@@ -215,8 +215,8 @@ async def resume(desk: Desk, *, ids: tuple[str, ...]) -> int:
 
 @command(runs, "retry", example="onward runs retry order-7")
 @_ids
-@click.option("--anyway", is_flag=True, help="Also if effects may have undone what was done.")
-async def retry(desk: Desk, *, ids: tuple[str, ...], anyway: bool) -> int:
+@click.option("--force", is_flag=True, help="Also if effects may have undone what was done.")
+async def retry(desk: Desk, *, ids: tuple[str, ...], force: bool) -> int:
     """Run again what failed.
 
     A new run under the same id goes on from the call that failed. Exits with 1 if it has not
@@ -225,7 +225,7 @@ async def retry(desk: Desk, *, ids: tuple[str, ...], anyway: bool) -> int:
 
     async def act(given: str) -> bool:
         row = await find(desk, given)
-        new = await desk.app.retry(row.id, anyway=anyway)
+        new = await desk.app.retry(row.id, force=force)
         _tell(desk, new.id, "is retried", accepted=True, uid=new.uid)
         return True
 

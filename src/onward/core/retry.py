@@ -26,27 +26,27 @@ ErrorName: TypeAlias = type[BaseException] | str
 class Retry:
     """How often to try, and how long to wait in between.
 
-    The wait begins at `first`, grows by `factor` up to `most`, and is then lengthened by a random
-    part of up to `jitter` of itself; it is never shortened. `attempts` counts the first try too;
-    None tries for ever. Errors in `never`, and where `only` is given those not in it, are final.
-    With `within`, all attempts together may take no longer than that.
+    The wait begins at `delay`, grows by `factor` up to `max_delay`, and is then lengthened by a
+    random part of up to `jitter` of itself; it is never shortened. `attempts` counts the first try
+    too; None means no limit. Errors in `never`, and where `only` is given those not in it, are
+    final. With `within`, all attempts together may take no longer than that.
 
     Example:
-        >>> Retry(attempts=5, first="1s", factor=2, most="1m").delay(3, chance=0.0)
+        >>> Retry(attempts=5, delay="1s", factor=2, max_delay="1m").delay_after(3, chance=0.0)
         4000000
     """
 
     attempts: int | None = 3
-    first: DurationLike = field(default="1s", compare=False)
+    delay: DurationLike = field(default="1s", compare=False)
     factor: float = 2.0
-    most: DurationLike = field(default="1m", compare=False)
+    max_delay: DurationLike = field(default="1m", compare=False)
     jitter: float = 0.1
     only: Collection[ErrorName] | ErrorName = field(default=(), compare=False)
     never: Collection[ErrorName] | ErrorName = field(default=(), compare=False)
     within: DurationLike | None = field(default=None, compare=False)
-    first_delay: Duration = field(init=False, repr=False)
-    most_delay: Duration = field(init=False, repr=False)
-    within_most: Duration | None = field(init=False, repr=False)
+    shortest: Duration = field(init=False, repr=False)
+    longest: Duration = field(init=False, repr=False)
+    within_length: Duration | None = field(init=False, repr=False)
     only_names: tuple[str, ...] = field(init=False, repr=False)
     never_names: tuple[str, ...] = field(init=False, repr=False)
 
@@ -54,21 +54,21 @@ class Retry:
         _check_attempts(self.attempts)
         _check_number("factor", self.factor, 1.0, math.inf, 'Write "factor=1" for equal waits.')
         _check_number("jitter", self.jitter, 0.0, 1.0, 'Write "jitter=0" for exact waits.')
-        first, most = duration(self.first), duration(self.most)
-        if first > most:
+        shortest, longest = duration(self.delay), duration(self.max_delay)
+        if shortest > longest:
             raise BadInput(
-                f"retry first={show(first)}",
-                f"is longer than most={show(most)}",
-                "Raise most, or shorten first.",
+                f"retry delay={show(shortest)}",
+                f"is longer than max_delay={show(longest)}",
+                "Raise max_delay, or shorten delay.",
             )
         # What was given stays as it was, so that `replace()` does not read microseconds as seconds.
-        object.__setattr__(self, "first_delay", first)
-        object.__setattr__(self, "most_delay", most)
-        object.__setattr__(self, "within_most", _within(self.within))
+        object.__setattr__(self, "shortest", shortest)
+        object.__setattr__(self, "longest", longest)
+        object.__setattr__(self, "within_length", _within(self.within))
         object.__setattr__(self, "only_names", _names("only", self.only))
         object.__setattr__(self, "never_names", _names("never", self.never))
 
-    def delay(self, attempt: int, chance: float) -> Duration:
+    def delay_after(self, attempt: int, chance: float) -> Duration:
         """Return the wait after the failure of `attempt` (from 1); `chance` is from 0 to 1."""
         if attempt < 1 or not 0 <= chance <= 1:
             raise InvariantBroken(f"a wait after attempt {attempt} with chance {chance}")
@@ -76,13 +76,13 @@ class Retry:
         return grown + math.floor(grown * self.jitter * chance)
 
     def _grown(self, attempt: int) -> Duration:
-        if self.first_delay == 0 or self.factor == 1:
-            return self.first_delay
+        if self.shortest == 0 or self.factor == 1:
+            return self.shortest
         # Compared as logarithms: the power itself would overflow for a late attempt.
         doublings = (attempt - 1) * math.log(self.factor)
-        if doublings >= math.log(self.most_delay) - math.log(self.first_delay):
-            return self.most_delay
-        return min(self.most_delay, round(self.first_delay * self.factor ** (attempt - 1)))
+        if doublings >= math.log(self.longest) - math.log(self.shortest):
+            return self.longest
+        return min(self.longest, round(self.shortest * self.factor ** (attempt - 1)))
 
 
 def check_retry(given: object) -> None:
@@ -152,9 +152,9 @@ def _check_number(what: str, value: object, least: float, most: float, advice: s
 
 STEPS = Retry()
 ONCE = Retry(attempts=1)
-TRANSIENT = Retry(attempts=5, first="10s", most="10m")
-RECONCILING = Retry(attempts=5, first="10s", most="10m")
-REPAIRS = Retry(attempts=3, first="0s")
+TRANSIENT = Retry(attempts=5, delay="10s", max_delay="10m")
+RECONCILING = Retry(attempts=5, delay="10s", max_delay="10m")
+REPAIRS = Retry(attempts=3, delay="0s")
 
 
 # --- the decision ---------------------------------------------------------------------------------
@@ -225,8 +225,8 @@ def decide(
         return GiveUp(Why.NOT_LISTED)
     if not has_more(policy, attempt):
         return GiveUp(Why.EXHAUSTED)
-    after = policy.delay(attempt, chance=chance) if error.after is None else error.after
-    if policy.within_most is not None and elapsed + after >= policy.within_most:
+    after = policy.delay_after(attempt, chance=chance) if error.after is None else error.after
+    if policy.within_length is not None and elapsed + after >= policy.within_length:
         return GiveUp(Why.TOO_LATE)
     return Again(after)
 

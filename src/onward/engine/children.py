@@ -48,7 +48,9 @@ async def start_child(store: Store, owner: Owner, run: NewRun) -> Started | None
     other = await store.run(started.uid)
     if not await _is_elder(store, other, run):
         raise Conflict(run.id, "it belongs to a run that is no child of this one")
-    if other.state == RunState.SUCCEEDED or (other.state not in TERMINAL and not other.tied):
+    if other.state == RunState.SUCCEEDED or (
+        other.state not in TERMINAL and not other.cancel_with_parent
+    ):
         return check_started(run, started, "return")
     if other.state not in TERMINAL:
         return None  # it was told to end with its parent

@@ -53,7 +53,7 @@ def _terms(row: EffectRow) -> Terms:
         retry=Retry(attempts=row.tries),
         start_within=0,
         # That it does is enough: until when is in the row.
-        remembers=None if row.known_until is None else 0,
+        idempotency_window=None if row.known_until is None else 0,
     )
 
 

@@ -29,20 +29,20 @@ async def retry(
     *,
     delay: Duration = 0,
     owner: tuple[str, int, Move] | None = None,
-    anyway: bool = False,
+    force: bool = False,
 ) -> Followed:
     """Run again what failed: history is kept up to the call whose error ended the run.
 
     What was finished beside that call is kept aside, and handed over when it is asked for again. If
     effects were made because of the error, they may have undone what is kept: then it is answered
-    `undone`, unless it shall be retried anyway.
+    `undone`, unless it shall be retried force.
 
     Args:
         store: Where the run is.
         uid: The run.
         delay: How long to wait before it begins.
         owner: Worker, fence and end, when the run is ended with this by its owner.
-        anyway: Retry it also if effects were made because of the error.
+        force: Retry it also if effects were made because of the error.
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
@@ -52,7 +52,7 @@ async def retry(
     named = None if culprit is None else culprit.identity
     cut = None if is_paused else retry_cut(_records(history), culprit=named)
     beside = () if culprit is None or cut is None else culprit.beside
-    if cut is not None and not anyway:
+    if cut is not None and not force:
         since = await _made_since(store, uid, history, cut, beside)
         if since:
             return Followed(None, "undone", old.state, ", ".join(since))

@@ -40,13 +40,13 @@ def write_policy(policy: Retry) -> str:
 def _kept(policy: Retry) -> _Kept:
     return _Kept(
         policy.attempts,
-        policy.first_delay,
+        policy.shortest,
         policy.factor,
-        policy.most_delay,
+        policy.longest,
         policy.jitter,
         list(policy.only_names),
         list(policy.never_names),
-        policy.within_most,
+        policy.within_length,
     )
 
 

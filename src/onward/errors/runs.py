@@ -109,7 +109,7 @@ class Undone(UserError):
         return (
             f"run {self.run} made effects because of what ended it: {self.effects}. They may have "
             "undone what a retry takes for done. Start it anew, fork it from its first step with "
-            "resend, or say anyway if they have undone nothing."
+            "resend, or use force if they have undone nothing."
         )
 
 

@@ -306,7 +306,7 @@ class App:
         self,
         id: str,  # noqa: A002 - it is the user's word
         *,
-        anyway: bool = False,
+        force: bool = False,
     ) -> Run[Any]:
         """Run again what failed: a new run under the same id, from the call that failed on.
 
@@ -315,7 +315,7 @@ class App:
 
         Args:
             id: The run.
-            anyway: Retry it also if it made effects because of the error: they are not sent again,
+            force: Retry it also if it made effects because of the error: they are not sent again,
                 and what was done before the error counts as done, even if they have undone it.
 
         Raises:
@@ -323,7 +323,7 @@ class App:
             Undone: it made effects because of the error, as a saga does that undoes what was done.
         """
         row = await self._store.newest(id)
-        followed = await following.retry(self._store, row.uid, anyway=anyway)
+        followed = await following.retry(self._store, row.uid, force=force)
         return self._handle(uid_of(id, followed), id, _known(row.name))
 
     async def fork(

@@ -163,7 +163,7 @@ def effect(
     timeout: DurationLike | None = None,
     settle: DurationLike | None = None,
     start_within: DurationLike | None = None,
-    remembers: DurationLike | None = None,
+    idempotency_window: DurationLike | None = None,
     approve: bool = False,
     rate: str | None = None,
 ) -> _Decorator: ...
@@ -179,16 +179,16 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     timeout: DurationLike | None = None,
     settle: DurationLike | None = None,
     start_within: DurationLike | None = None,
-    remembers: DurationLike | None = None,
+    idempotency_window: DurationLike | None = None,
     approve: bool = False,
     rate: str | None = None,
 ) -> Any:
     """Make a function an effect: a change of the outside world that is never blindly repeated.
 
     If it returns, it happened. If it raises `NotApplied`, it did not, and is tried again as `retry`
-    says. Anything else leaves it uncertain: then `reconcile` is asked, or it is sent again if its
-    receiver `remembers` the key; and if nobody can tell, the call waits for the verdict of an
-    operator.
+    says. Anything else leaves it uncertain: then `reconcile` is asked, or it is sent again within
+    the `idempotency_window` of its receiver. If neither settles it, the call waits for the verdict
+    of an operator.
 
     Args:
         fn: The function, when used without options.
@@ -204,10 +204,10 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         settle: How long after its time limit a call may still take effect; by default 10 s.
         start_within: How long after the ledger has it a call may still begin; by default 15 s. A
             worker that is slower does not send.
-        remembers: How long the receiver knows a key, counted from the first send. Say it only of
-            one that is given `effect_key()` and applies nothing twice under one key: then what is
-            uncertain is simply sent again, as `retry` says, while the key is known. It goes without
-            `reconcile`.
+        idempotency_window: How long the receiver knows a key, counted from the first send. Set it
+            only for a receiver that is given `effect_key()` and applies nothing twice under one
+            key: then an uncertain call is sent again, as `retry` says, while the key is known. It
+            cannot be combined with `reconcile`.
         approve: Let an operator approve each call, with its exact arguments, before it is sent.
         rate: How often it may be sent: "10/m", "1/5s", "100/h"; sends are spaced evenly.
 
@@ -225,7 +225,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     """
     if fn is None:
         given = {"reconcile": reconcile, "retry": retry, "timeout": timeout, "settle": settle}
-        given |= {"start_within": start_within, "remembers": remembers}
+        given |= {"start_within": start_within, "idempotency_window": idempotency_window}
         return partial(effect, name=name, approve=approve, rate=rate, **cast("Any", given))
     own_name = stored_name(fn, name, "effect")
     is_async = inspect.iscoroutinefunction(fn)
@@ -247,7 +247,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         approve,
         None if rate is None else _interval(rate),
         START_WITHIN if start_within is None else duration(start_within),
-        None if remembers is None else duration(remembers),
+        None if idempotency_window is None else duration(idempotency_window),
     )
     _check_memory(definition)
     check_reconciler(definition)
@@ -273,22 +273,23 @@ def _check_memory(definition: EffectDefinition) -> None:
     Raises:
         BadInput: it could never be sent again, or it is said twice what to do with doubt.
     """
-    remembers, reach = definition.remembers, definition.terms.reach
-    if remembers is None:
+    idempotency_window, reach = definition.idempotency_window, definition.terms.reach
+    if idempotency_window is None:
         return
     what = f"effect {definition.name!r}"
     if definition.reconcile is not None:
         raise BadInput(
             what,
-            "has both reconcile= and remembers=: asked about, or sent again?",
-            "Keep remembers= if its receiver applies nothing twice under one key, else reconcile=",
+            "has both reconcile= and idempotency_window=: asked about, or sent again?",
+            "Keep idempotency_window= if its receiver applies nothing twice under one key, or"
+            " reconcile= if it does",
         )
-    if remembers <= reach:
+    if idempotency_window <= reach:
         raise BadInput(
             what,
-            f"is known to its receiver for {show(remembers)}, but a call can take {show(reach)} to"
-            " arrive: it could never be sent again",
-            "Raise remembers=, or lower start_within=, timeout= or settle=",
+            f"is known to its receiver for {show(idempotency_window)}, but a call can take"
+            f" {show(reach)} to arrive: it could never be sent again",
+            "Raise idempotency_window=, or lower start_within=, timeout= or settle=",
         )
 
 

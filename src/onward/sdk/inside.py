@@ -208,7 +208,7 @@ class ChildRun(Generic[R]):
 async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
     """Start another run from a workflow, and do not wait for it.
 
-    It outlives the run that started it, unless it is `tied` to it by its options.
+    It outlives the run that started it, unless its options say `cancel_with_parent=True`.
 
     Raises:
         Conflict: its id belongs to a run that was started with something else.

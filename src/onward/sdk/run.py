@@ -195,20 +195,20 @@ class Run(Generic[R]):
         signal: Signal[Any] | str,
         value: Any = None,
         *,
-        id: str | None = None,  # noqa: A002 - it is the user's word
+        message_id: str | None = None,
     ) -> None:
         """Send a signal to the run; it is kept until the run asks for it.
 
         Args:
             signal: The signal, or its name.
             value: What it carries.
-            id: A name for this very message: sent again under it, it is delivered once.
+            message_id: Identifies this message: sent again under it, it is delivered once.
 
         Raises:
             NotFound: there is no such run.
             RunOver: it has ended.
         """
-        await send_signal(self._store, self.id, signal, value, id)
+        await send_signal(self._store, self.id, signal, value, message_id)
 
     async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
         """Ask the run to stop. The answer is true if it was still open.

@@ -166,9 +166,9 @@ class SyncApp:
         """Let a paused run go on."""
         return self._call(self._app.resume(id))
 
-    def retry(self, id: str, *, anyway: bool = False) -> SyncRun[Any]:  # noqa: A002 - the user's word
+    def retry(self, id: str, *, force: bool = False) -> SyncRun[Any]:  # noqa: A002 - the user's word
         """Run again what failed."""
-        return self._handle(self._call(self._app.retry(id, anyway=anyway)))
+        return self._handle(self._call(self._app.retry(id, force=force)))
 
     def fork(
         self,
@@ -270,10 +270,10 @@ class SyncRun(Generic[R]):
         signal: Signal[Any] | str,
         value: Any = None,
         *,
-        id: str | None = None,  # noqa: A002 - it is the user's word
+        message_id: str | None = None,
     ) -> None:
         """Send a signal to the run; it is kept until the run asks for it."""
-        self._call(self._run.signal(signal, value, id=id))
+        self._call(self._run.signal(signal, value, message_id=message_id))
 
     def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
         """Ask the run to stop, with cleanup, or end it at once."""

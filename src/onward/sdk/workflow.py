@@ -52,11 +52,15 @@ class Workflow(Mappable[P, R], Generic[P, R]):
     """
 
     def __init__(
-        self, definition: WorkflowDefinition, options: StartOptions, *, tied: bool | None = None
+        self,
+        definition: WorkflowDefinition,
+        options: StartOptions,
+        *,
+        cancel_with_parent: bool | None = None,
     ) -> None:
         self.definition = definition
         self.start_options = options
-        self._tied = tied
+        self._cancel_with_parent = cancel_with_parent
         self.fn: Callable[..., Any] = definition.fn
         update_wrapper(cast("Any", self), definition.fn)
 
@@ -86,7 +90,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         deadline: DurationLike | None = None,
         on_conflict: Literal["return", "reject", "replace"] | None = None,
         retry: Retry | None = None,
-        tied: bool | None = None,
+        cancel_with_parent: bool | None = None,
     ) -> Workflow[P, R]:
         """Return this workflow with other options for the runs that are started through it.
 
@@ -100,8 +104,8 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             deadline: Cancel it if it is not over this long after its scheduled start.
             on_conflict: What to do if the id is there: "return" it, "reject", or "replace" it.
             retry: How often to run it again as a whole if it fails; by default not at all.
-            tied: Whether a child is cancelled when its parent ends. By default that is so for one
-                that is awaited, and not for one that is started with `onward.start`.
+            cancel_with_parent: Whether a child is cancelled when its parent ends; by default one
+                that is awaited is, and one that is started with `onward.start` is not.
         """
         check_retry(retry)
         changes: dict[str, Any] = {
@@ -123,7 +127,13 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         options = replace(self.start_options, **given)
         if options.delay and options.at is not None:
             raise BadInput("delay= and at=", "are two times to start at", "Give one of them")
-        return Workflow(self.definition, options, tied=self._tied if tied is None else tied)
+        return Workflow(
+            self.definition,
+            options,
+            cancel_with_parent=self._cancel_with_parent
+            if cancel_with_parent is None
+            else cancel_with_parent,
+        )
 
     def row(
         self,
@@ -132,19 +142,23 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         *,
         uid: str = "",
         version: str | None = None,
-        tied: bool = False,
+        cancel_with_parent: bool = False,
     ) -> NewRun:
         """Return the run that a call with these arguments and options would start."""
         arguments = self.definition.shape.bind(args, kwargs)
         run = new_run(uid, self.name, arguments, self.start_options, version)
-        return run._replace(tied=int(tied if self._tied is None else self._tied))
+        return run._replace(
+            cancel_with_parent=int(
+                cancel_with_parent if self._cancel_with_parent is None else self._cancel_with_parent
+            )
+        )
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it as a child of the run that calls it or, outside a run, call the function."""
         body = body_now.get()
         if body is not None:
             body.names.check("workflow", self.name, self.fn)
-            child = self.row(args, kwargs, tied=True)
+            child = self.row(args, kwargs, cancel_with_parent=True)
             result: R = await body.child(self.name, child, self.definition.shape.decode_result)
             return result
         if step_now.get() is not None:

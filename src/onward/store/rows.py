@@ -37,7 +37,7 @@ class NewRun(NamedTuple):
     parent: str | None = None
     parent_identity: str | None = None
     root: str | None = None
-    tied: int = 0
+    cancel_with_parent: int = 0
     follows: str | None = None
     link: str | None = None
     attempt: int = 1
@@ -231,7 +231,7 @@ class Claimed(NamedTuple):
     parent: str | None
     parent_identity: str | None
     root: str | None
-    tied: int
+    cancel_with_parent: int
     follows: str | None
     link: str | None
     attempt: int
@@ -312,7 +312,7 @@ class RunRow(NamedTuple):
     parent: str | None
     parent_identity: str | None
     root: str | None
-    tied: int
+    cancel_with_parent: int
     follows: str | None
     link: str | None
     attempt: int

@@ -17,7 +17,7 @@ from onward import (
 from onward.errors import EffectSkipped
 from tests.e2e.effects.sink import ask, ask_now
 
-OFTEN = Retry(attempts=20, first="20ms", factor=1, most="20ms")
+OFTEN = Retry(attempts=20, delay="20ms", factor=1, max_delay="20ms")
 """So often no sender dies in these tests, and no machine is so busy that it begins too late."""
 
 
@@ -47,7 +47,7 @@ async def traced(order: str) -> str:
     return await send(order, honours=False)
 
 
-@effect(remembers="1h", retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+@effect(idempotency_window="1h", retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
 async def keyed(order: str) -> str:
     return await send(order, honours=True)
 
@@ -65,7 +65,7 @@ def traced_in_a_thread(order: str) -> str:
     return send_now(order, honours=False)
 
 
-@effect(remembers="1h", retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
+@effect(idempotency_window="1h", retry=OFTEN, timeout="1s", settle="200ms", start_within="1s")
 def keyed_in_a_thread(order: str) -> str:
     return send_now(order, honours=True)
 

@@ -14,7 +14,7 @@ async def ask(url: str, count: int) -> None:
         for n in range(count):
             run = await app.start(signalled.options(id=f"asked-{n}"), n)
             print(f"started {run.id}", flush=True)
-            await run.signal(go, SIGNAL, id="go")  # again: it is delivered once
+            await run.signal(go, SIGNAL, message_id="go")  # again: it is delivered once
             print(f"signalled {run.id}", flush=True)
 
 

@@ -73,7 +73,7 @@ async def find_payment(cents: int, *, key: str) -> Applied[int] | NotApplied:
 
 
 # So often no machine is so busy that it begins too late.
-OFTEN = Retry(attempts=20, first="20ms", factor=1, most="20ms")
+OFTEN = Retry(attempts=20, delay="20ms", factor=1, max_delay="20ms")
 
 
 @effect(reconcile=find_payment, retry=OFTEN, timeout="200ms", settle="100ms", start_within="1s")

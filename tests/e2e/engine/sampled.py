@@ -126,7 +126,7 @@ async def ticking(number: int) -> int:
     return number
 
 
-AGAIN = Retry(attempts=3, first="10ms", factor=1)
+AGAIN = Retry(attempts=3, delay="10ms", factor=1)
 
 # --- forks of the process -------------------------------------------------------------------------
 

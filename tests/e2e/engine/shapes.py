@@ -31,7 +31,7 @@ def double_in_a_thread(n: int) -> int:
     return n * 2
 
 
-@step(retry=Retry(attempts=3, first="10ms", factor=1, most="20ms"))
+@step(retry=Retry(attempts=3, delay="10ms", factor=1, max_delay="20ms"))
 async def double_at_the_third_attempt(n: int) -> int:
     note()
     now = step_now.get()

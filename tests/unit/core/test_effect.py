@@ -237,7 +237,7 @@ def test_too_early_a_not_applied_is_asked_again_when_it_counts_and_not_held_agai
         # There is no error of a type that could be listed, and nothing is waited for.
         (Retry(attempts=2, only=ValueError), 2),
         (Retry(attempts=2, never=NotApplied), 2),
-        (Retry(attempts=2, first="1h", most="1h", within="1m"), 2),
+        (Retry(attempts=2, delay="1h", max_delay="1h", within="1m"), 2),
     ],
 )
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_after_proof_it_is_sent_again_without_end_if_its_policy_has_none() -> No
 
 
 def test_a_raised_not_applied_is_tried_again_as_the_retry_says() -> None:
-    terms = changed(WITH_RECONCILER, retry=Retry(attempts=2, first="5s"))
+    terms = changed(WITH_RECONCILER, retry=Retry(attempts=2, delay="5s"))
 
     first = moved(FLYING, RaisedNotApplied(), terms)
     last = moved(changed(FLYING, attempt=2), RaisedNotApplied(), terms)

@@ -37,7 +37,7 @@ from onward.core.retry import Retry
 from onward.core.value import changed
 
 NOW = 1_000 * SECOND
-TERMS = Terms(timeout=30 * SECOND, settle=10 * SECOND, remembers=HOUR)
+TERMS = Terms(timeout=30 * SECOND, settle=10 * SECOND, idempotency_window=HOUR)
 REACH = START_WITHIN + 40 * SECOND
 KNOWN_UNTIL = NOW + HOUR
 LAST = KNOWN_UNTIL - REACH
@@ -158,11 +158,11 @@ def test_the_key_is_known_from_the_first_send_on() -> None:
 
 
 def test_where_no_keys_are_kept_none_is_known() -> None:
-    assert moved(planned(), Sent(), changed(TERMS, remembers=None)).known_until is None
+    assert moved(planned(), Sent(), changed(TERMS, idempotency_window=None)).known_until is None
 
 
 def test_an_uncertain_send_is_made_again_after_the_waits_of_its_policy() -> None:
-    terms = changed(TERMS, retry=Retry(attempts=4, first="5s", jitter=0.1))
+    terms = changed(TERMS, retry=Retry(attempts=4, delay="5s", jitter=0.1))
     effect, now, waits = planned(), NOW, []
     while True:
         effect = moved(effect, Sent(), terms, now=now)
@@ -259,7 +259,7 @@ def test_a_retry_of_the_run_does_not_make_the_key_younger() -> None:
     ("effect", "terms"),
     [
         (changed(REPEATING, known_until=None), TERMS),  # it was sent by code that knew no better
-        (REPEATING, changed(TERMS, remembers=None)),  # the code knows better now
+        (REPEATING, changed(TERMS, idempotency_window=None)),  # the code knows better now
     ],
 )
 def test_code_that_says_something_else_of_keys_than_the_ledger_does_not_send_on_doubt(
@@ -276,7 +276,7 @@ def test_whatever_happens_nothing_is_applied_twice_and_no_no_is_a_lie(
     attempts: int, data: st.DataObject
 ) -> None:
     """A receiver that forgets keys as soon as it may, and people who say what is so."""
-    terms = changed(TERMS, remembers=5 * MINUTE, retry=Retry(attempts=attempts))
+    terms = changed(TERMS, idempotency_window=5 * MINUTE, retry=Retry(attempts=attempts))
     effect, now = planned(), NOW
     applied, forgets, last_applied = 0, 0, False
     for _ in range(data.draw(st.integers(0, 25))):

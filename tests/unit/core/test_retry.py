@@ -42,21 +42,21 @@ class Rare(Flaky):
     ("attempt", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (10_000, 60)]
 )
 def test_the_wait_grows_by_its_factor_up_to_the_most(attempt: int, seconds: int) -> None:
-    assert STEPS.delay(attempt, chance=0.0) == seconds * SECOND
+    assert STEPS.delay_after(attempt, chance=0.0) == seconds * SECOND
 
 
 def test_a_factor_of_one_waits_equally_long() -> None:
-    policy = Retry(first="5s", factor=1)
+    policy = Retry(delay="5s", factor=1)
 
-    assert policy.delay(1, chance=0.0) == policy.delay(10_000, chance=0.0) == 5 * SECOND
+    assert policy.delay_after(1, chance=0.0) == policy.delay_after(10_000, chance=0.0) == 5 * SECOND
 
 
 def test_no_first_wait_is_no_wait() -> None:
-    assert Retry(first=0).delay(7, chance=1.0) == 0
+    assert Retry(delay=0).delay_after(7, chance=1.0) == 0
 
 
 def test_first_and_most_may_be_equal() -> None:
-    assert Retry(first="1m", most="1m").delay(1, chance=0.0) == MINUTE
+    assert Retry(delay="1m", max_delay="1m").delay_after(1, chance=0.0) == MINUTE
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1))
@@ -64,23 +64,23 @@ def test_jitter_only_lengthens_and_by_no_more_than_it_says(
     attempt: int, chance: float, factor: float, jitter: float
 ) -> None:
     policy = Retry(attempts=None, factor=factor, jitter=jitter)
-    exact = policy.delay(attempt, chance=0.0)
+    exact = policy.delay_after(attempt, chance=0.0)
 
     assert SECOND <= exact <= MINUTE
-    assert exact <= policy.delay(attempt, chance=chance) <= exact + exact * jitter
+    assert exact <= policy.delay_after(attempt, chance=chance) <= exact + exact * jitter
 
 
 @given(st.integers(1, 500), st.floats(1, 100))
 def test_a_later_attempt_never_waits_less(attempt: int, factor: float) -> None:
     policy = Retry(factor=factor)
 
-    assert policy.delay(attempt, chance=0.0) <= policy.delay(attempt + 1, chance=0.0)
+    assert policy.delay_after(attempt, chance=0.0) <= policy.delay_after(attempt + 1, chance=0.0)
 
 
 @pytest.mark.parametrize(("attempt", "chance"), [(0, 0.0), (1, -0.1), (1, 1.1)])
 def test_a_wait_that_cannot_be_asked_for_is_a_bug(attempt: int, chance: float) -> None:
     with pytest.raises(InvariantBroken):
-        STEPS.delay(attempt, chance=chance)
+        STEPS.delay_after(attempt, chance=chance)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_a_wait_that_cannot_be_asked_for_is_a_bug(attempt: int, chance: float) -
         ({"factor": True}, "factor=True"),
         ({"jitter": -0.1}, "jitter=-0.1"),
         ({"jitter": 1.5}, "from 0 to 1"),
-        ({"first": "never"}, "'never'"),
-        ({"most": -1}, "-1"),
-        ({"first": "2m"}, "most=1m"),
+        ({"delay": "never"}, "'never'"),
+        ({"max_delay": -1}, "-1"),
+        ({"delay": "2m"}, "max_delay=1m"),
         ({"only": (int,)}, "int"),
         ({"only": (3,)}, "a int"),
         ({"never": ""}, "a str"),
@@ -114,22 +114,22 @@ def test_a_policy_that_cannot_be_meant_is_refused(options: dict[str, Any], named
 
 
 def test_policies_are_equal_when_they_decide_alike() -> None:
-    assert Retry(first="60s", only=(Flaky,)) == Retry(
-        first=timedelta(minutes=1), only=(error_name(Flaky),)
+    assert Retry(delay="60s", only=(Flaky,)) == Retry(
+        delay=timedelta(minutes=1), only=(error_name(Flaky),)
     )
-    assert Retry(first="1s") != Retry(first="2s")
+    assert Retry(delay="1s") != Retry(delay="2s")
     assert Retry(never=Flaky) != Retry()
     assert Retry(within="60s") == Retry(within=timedelta(minutes=1)) != Retry()
-    assert hash(Retry(first=1)) == hash(Retry())
+    assert hash(Retry(delay=1)) == hash(Retry())
 
 
 def test_a_policy_changed_in_one_thing_keeps_its_waits() -> None:
-    assert replace(Retry(first=5), attempts=9).delay(1, chance=0.0) == 5 * SECOND
+    assert replace(Retry(delay=5), attempts=9).delay_after(1, chance=0.0) == 5 * SECOND
 
 
 def test_a_policy_shows_what_was_given() -> None:
-    assert repr(Retry(first="2s")) == (
-        "Retry(attempts=3, first='2s', factor=2.0, most='1m', jitter=0.1, only=(), never=(), "
+    assert repr(Retry(delay="2s")) == (
+        "Retry(attempts=3, delay='2s', factor=2.0, max_delay='1m', jitter=0.1, only=(), never=(), "
         "within=None)"
     )
 

@@ -61,7 +61,7 @@ async def test_what_is_given_up_is_not_tried_again() -> None:
 
 
 def test_the_tries_get_rarer_but_leave_time_to_be_back_within_5_seconds() -> None:
-    waits = [TRYING.delay(attempt, 1.0) / 1_000_000 for attempt in range(1, 40)]
+    waits = [TRYING.delay_after(attempt, 1.0) / 1_000_000 for attempt in range(1, 40)]
 
     assert waits == sorted(waits)
     assert waits[0] < 0.2

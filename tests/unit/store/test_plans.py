@@ -47,7 +47,7 @@ CHOSEN = {
     "move_run": "onward_run USING PRIMARY KEY (namespace=? AND uid=?)",
     "raise_inbox": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "overdue_runs": "r USING INDEX onward_run_deadline (namespace=? AND deadline>? AND deadline<?)",
-    "tied_children": "onward_run USING INDEX onward_run_parent (namespace=? AND parent=?)",
+    "bound_children": "onward_run USING INDEX onward_run_parent (namespace=? AND parent=?)",
     "diverged_runs": "onward_run USING INDEX onward_run_paused (namespace=? AND reason=?)",
     "run_end": "f USING INDEX onward_run_follows (namespace=? AND follows=?)",
     "candidates_of_key": (

@@ -26,13 +26,13 @@ ONLY_SQLITE = {
     "move_run", "oldest_outbox", "orphan_candidates", "outbox_of_run", "raise_inbox", "read_time",
     "ready_candidates", "recorded_times", "reset_time", "ripen", "run_ends", "runs_of_worker",
     "runs_seen", "save_state", "shift_leases", "signal_seen", "spread_event", "stir_handler",
-    "suspect_candidates", "tied_below", "write_effect",
+    "suspect_candidates", "bound_below", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
     "all_notes", "claim", "commit", "drop_outbox_rows", "flow_candidates", "flow_keys", "free_runs",
     "hint_send", "hint_start", "history", "hold_lease", "hold_runs", "keep_aside", "let_go",
     "lock_runs", "look", "oldest_outbox", "outbox_of_runs", "place", "record", "recorded_times",
-    "ripen", "run_ends", "runs_of_worker", "send", "start", "tied_below",
+    "ripen", "run_ends", "runs_of_worker", "send", "start", "bound_below",
 }  # fmt: skip
 
 

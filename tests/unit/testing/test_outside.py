@@ -9,7 +9,7 @@ import pytest
 from onward import App, Applied, NotApplied, Retry, Unknown, effect, effect_key, workflow
 from onward.testing.outside import Outside, Request, Trouble
 
-NOW = Retry(attempts=20, first="1ms", most="1ms")  # a busy machine may begin some too late
+NOW = Retry(attempts=20, delay="1ms", max_delay="1ms")  # a busy machine may begin some too late
 
 banks: dict[str, Outside] = {}
 

@@ -59,7 +59,7 @@ class Effect(Value):
 class Terms(Value):
     """What the author of an effect stated about it.
 
-    `remembers` is how long its receiver knows a key, under which it applies nothing twice.
+    `idempotency_window` is how long its receiver knows a key, under which it applies nothing twice.
     """
 
     timeout: Duration
@@ -67,7 +67,7 @@ class Terms(Value):
     reconciles: bool = False
     retry: Retry = STEPS
     start_within: Duration = START_WITHIN
-    remembers: Duration | None = None
+    idempotency_window: Duration | None = None
 
     @property
     def reach(self) -> Duration:

@@ -95,8 +95,8 @@ def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
     settle_until, known_until = frame.settle_until, effect.known_until
     if waits_to_repeat:  # a send before this one may still be on its way
         settle_until = max(settle_until, effect.settle_until or 0)
-    if known_until is None and terms.remembers is not None:
-        known_until = now + terms.remembers
+    if known_until is None and terms.idempotency_window is not None:
+        known_until = now + terms.idempotency_window
     return Moved(
         changed(
             effect,
@@ -161,7 +161,7 @@ def _uncertain(
 
 def _is_known(effect: Effect, terms: Terms, at: Instant) -> bool:
     """Return whether the receiver still knows the key when a send that begins at `at` arrives."""
-    if terms.remembers is None or effect.known_until is None:
+    if terms.idempotency_window is None or effect.known_until is None:
         return False
     return at + terms.reach <= effect.known_until
 
@@ -255,7 +255,7 @@ def _judged_uncertain(
 def _asked_again(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
     """Return an effect whose reconciler is asked once more, or whose receiver is, by a send."""
     if not terms.reconciles and not _is_known(effect, terms, now):
-        if terms.remembers is None or effect.known_until is None:
+        if terms.idempotency_window is None or effect.known_until is None:
             return Refused("it has no reconciler that could be asked")
         until = instant_text(effect.known_until)
         return Refused(f"its receiver knows the key until {until} only: it could happen twice")

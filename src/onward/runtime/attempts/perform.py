@@ -212,7 +212,7 @@ class Performer:
         """Return how long an attempt may take from now on, and what limit it is that says so."""
         own = call.definition.timeout
         limit = self._limits.timeout if own is None else own
-        within = self._policy(execution, call).within_most
+        within = self._policy(execution, call).within_length
         if within is None or (left := within - self._elapsed(call)) >= limit:
             return limit, limit
         return left, within

@@ -82,9 +82,9 @@ class ChildCall(Awaited):
         """Whether the run may have effects."""
 
     @property
-    def is_tied(self) -> bool:
+    def is_cancelled_with_parent(self) -> bool:
         """Say whether the child is stopped when nobody waits for it any more."""
-        return self._start is not None and bool(self._start.tied)
+        return self._start is not None and bool(self._start.cancel_with_parent)
 
     @property
     def is_begun(self) -> bool:
@@ -94,7 +94,7 @@ class ChildCall(Awaited):
     @property
     def only_listens(self) -> bool:
         """Say whether it is about a run that goes on by itself, whoever listens."""
-        return self._start is None and not self.is_tied
+        return self._start is None and not self.is_cancelled_with_parent
 
     @property
     def has_id(self) -> bool:
@@ -129,7 +129,11 @@ class ChildCall(Awaited):
 
     def opening(self) -> bytes:
         """Return what an open record of it keeps: whom it waits for."""
-        kept = {"uid": self.child, "is_told": self.is_told, "tied": self.is_tied}
+        kept = {
+            "uid": self.child,
+            "is_told": self.is_told,
+            "cancel_with_parent": self.is_cancelled_with_parent,
+        }
         return pack(encode(kept))
 
     def closing(self, end: ChildEnd) -> tuple[RecordState, bytes | None, bytes | None]:
@@ -199,7 +203,7 @@ class RoutedStepCall(ChildCall):
         self.reaches_out = False
 
     @property
-    def is_tied(self) -> bool:
+    def is_cancelled_with_parent(self) -> bool:
         """Say that the run of a step ends with the run that needs it."""
         return True
 
@@ -250,8 +254,10 @@ class StartCall(Awaited):
     def closing(self, uid: str, run: NewRun) -> bytes:
         """Return what the record of it keeps: which run has the id, and whose child it is."""
         parent = run.parent if uid == run.uid else None
-        tied = bool(run.tied) and parent is not None
-        return pack(encode({"uid": uid, "id": run.id, "parent": parent, "tied": tied}))
+        is_bound = bool(run.cancel_with_parent) and parent is not None
+        return pack(
+            encode({"uid": uid, "id": run.id, "parent": parent, "cancel_with_parent": is_bound})
+        )
 
     def value(self, record: Record) -> Any:
         """Return uid, id, whose child it is, and the identity under which it tells its end."""
@@ -259,18 +265,20 @@ class StartCall(Awaited):
         return kept["uid"], kept["id"], kept["parent"], record.identity
 
 
-def tied_child(kept: bytes) -> str | None:
+def bound_child(kept: bytes) -> str | None:
     """Return the run that the record of a start or a wait is about, if it ends with its parent."""
     child = decode(unpack(kept))
     uid: str = child["uid"]
-    return uid if child["tied"] else None
+    return uid if child["cancel_with_parent"] else None
 
 
 def born(start: NewRun, parent: Claimed, identity: str, asked_at: Instant) -> NewRun:
     """Return the row of a run that a body starts."""
     uid = child_uid(parent.uid, identity, asked_at)
     # One that outlives its parent is nobody's work but its own.
-    origin = child_origin(parent.origin or parent.uid, identity) if start.tied else None
+    origin = (
+        child_origin(parent.origin or parent.uid, identity) if start.cancel_with_parent else None
+    )
     return start._replace(
         uid=uid,
         origin=origin,

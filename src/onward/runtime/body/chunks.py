@@ -277,7 +277,7 @@ def _start(
         deadline=how.deadline,
     )
     start = new_run("", mapped.name, mapped.shape.bind(args, kwargs), options)
-    start = start._replace(tied=1, retry=how.retry)
+    start = start._replace(cancel_with_parent=1, retry=how.retry)
     return body.child(mapped.name, start, _as_stored, key=key)
 
 
@@ -348,5 +348,5 @@ def chunk_run(
         queue=parent.queue if is_step else how.queue or parent.queue,
         tags=parent.tags if is_step else "",
         priority=parent.priority,
-        tied=1,
+        cancel_with_parent=1,
     )

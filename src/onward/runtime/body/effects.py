@@ -78,7 +78,7 @@ class EffectDefinition:
     approve: bool = False
     interval: Duration | None = None
     start_within: Duration = START_WITHIN
-    remembers: Duration | None = None
+    idempotency_window: Duration | None = None
 
     def __post_init__(self) -> None:
         check_retry(self.retry)
@@ -92,7 +92,7 @@ class EffectDefinition:
             self.reconcile is not None,
             self.retry or STEPS,
             self.start_within,
-            self.remembers,
+            self.idempotency_window,
         )
 
 

@@ -38,7 +38,7 @@ def step_run(
         tags=" ".join(route.tags) if route.queue or route.tags else parent.tags,
         priority=parent.priority,
         flow_key=flow_key(definition.name, route),
-        tied=1,
+        cancel_with_parent=1,
         retry=write_limits(definition.retry or retry, definition.timeout),
     )
 

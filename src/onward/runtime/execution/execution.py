@@ -125,7 +125,7 @@ class Execution:
     def kin(self) -> Kin:
         """Starts other runs, and ends them."""
         if self._kin is None:
-            self._kin = Kin(self, self.journal, self._host, self._past.tied)
+            self._kin = Kin(self, self.journal, self._host, self._past.bound)
         return self._kin
 
     @property
@@ -149,7 +149,7 @@ class Execution:
 
     def children_left(self) -> list[str]:
         """Return the children that end with the run."""
-        has_any = self._kin is not None or self._past.tied
+        has_any = self._kin is not None or self._past.bound
         return self.kin.left(self.body) if has_any else []
 
     def leaves_plans(self) -> bool:

@@ -9,7 +9,7 @@ from onward.core.instant import SECOND
 from onward.core.replay import RecordState
 from onward.engine.payloads import pack
 from onward.errors import LeaseLost
-from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, tied_child
+from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, bound_child
 from onward.runtime.execution.guard import on_done
 from onward.runtime.execution.replies import is_away
 from onward.store.runs.ends import ChildEnd, read_child_end
@@ -39,13 +39,13 @@ class Kin:
     """Starts, hears of and dismisses the children of one run."""
 
     def __init__(
-        self, execution: Execution, journal: Journal, host: Host, tied: Iterable[str]
+        self, execution: Execution, journal: Journal, host: Host, bound: Iterable[str]
     ) -> None:
         self._execution = execution
         self._journal = journal
         self._host = host
         self._dismissed: list[str] = []
-        self._started = list(tied)
+        self._started = list(bound)
 
     def start_child(self, call: ChildCall) -> None:
         """Start the run that a call waits for; one with an id of its own must find it free."""
@@ -185,7 +185,7 @@ class Kin:
         self, call: StartCall, uid: str, run: NewRun, starts: tuple[NewRun, ...] = ()
     ) -> None:
         kept = call.closing(uid, run)
-        if tied_child(kept) is not None:
+        if bound_child(kept) is not None:
             self._started.append(uid)
         state, pump = RecordState.SUCCEEDED, self._execution.pump
         self._journal.close(call, state, pump, payload=kept, starts=starts)
@@ -202,7 +202,7 @@ class Kin:
 
     def abandon(self, call: ChildCall) -> None:
         """Take note that nobody waits for a child any more."""
-        if call.is_begun and call.is_tied:
+        if call.is_begun and call.is_cancelled_with_parent:
             self._dismissed.append(call.child)
 
     def keep(self, call: ChildCall) -> None:
@@ -238,5 +238,5 @@ class Kin:
     def left(self, body: Body) -> list[str]:
         """Return the children that end with the run."""
         waited = (call for call in body.calls.values() if isinstance(call, ChildCall))
-        tied = [call.child for call in waited if call.is_begun and call.is_tied]
-        return list(dict.fromkeys((*self._dismissed, *self._started, *tied)))
+        bound = [call.child for call in waited if call.is_begun and call.is_cancelled_with_parent]
+        return list(dict.fromkeys((*self._dismissed, *self._started, *bound)))

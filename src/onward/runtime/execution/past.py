@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.errors import Undecodable, UnreadableRow
 from onward.runtime.body.calls import Awaited, TimerCall
-from onward.runtime.body.children import ChildCall, StartCall, tied_child
+from onward.runtime.body.children import ChildCall, StartCall, bound_child
 from onward.runtime.body.chunks import failed_items
 from onward.runtime.body.notes import read_noted, step_notes
 from onward.runtime.execution.journal import Kept
@@ -34,6 +34,7 @@ class Past:
     """The history of a run, sorted by who asks for it."""
 
     __slots__ = (
+        "bound",
         "heard",
         "is_stopping",
         "last",
@@ -41,7 +42,6 @@ class Past:
         "notes",
         "records",
         "signals",
-        "tied",
         "tried",
     )
 
@@ -60,7 +60,7 @@ class Past:
         """What the run has noted, by identity."""
         self.memos: dict[str, RecordRow] = {}
         """What came of calls in the run that this one is a retry of, by identity."""
-        self.tied: list[str] = []
+        self.bound: list[str] = []
         """Runs that end with this one, even if its code does not ask for them any more."""
         self.tried: dict[str, Instant] = {}
         """When the first attempt of each call began that has not come to its end."""
@@ -98,7 +98,7 @@ def _is_of_use(call: Call, memo: RecordRow) -> bool:
     if isinstance(call, TimerCall):
         return call.is_sleep  # a limit is set anew
     if isinstance(call, StartCall) and memo.payload is not None:
-        return tied_child(memo.payload) is None  # one that ends with its parent has ended
+        return bound_child(memo.payload) is None  # one that ends with its parent has ended
     if not isinstance(call, Awaited):
         return False
     try:
@@ -162,9 +162,9 @@ def _sort_in(past: Past, row: RecordRow, kind: RecordKind) -> None:
     is_start = kind is RecordKind.START and row.seq is not None
     is_wait = kind in _CHILDREN and row.state == RecordState.OPEN
     if (is_start or is_wait) and row.error is None and row.payload is not None:
-        child = tied_child(row.payload)
+        child = bound_child(row.payload)
         if child is not None:
-            past.tied.append(child)
+            past.bound.append(child)
 
 
 def _record(row: RecordRow, kind: RecordKind) -> Record:

@@ -114,7 +114,7 @@ class Errands:
         )
         if not isinstance(decision, Again):
             return None
-        left = None if kept.within_most is None else kept.within_most - decision.after
+        left = None if kept.within_length is None else kept.within_length - decision.after
         seen = execution.seen  # not what arrives from here on: that must be looked at first
         return self._go(
             lambda: self._retry(execution, move._replace(seen=seen), decision.after, left)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 AWAY = (Unavailable, StoreUnusable)
 """How a store that was open before says that it cannot be used now: that passes, or is repaired."""
 
-TRYING = Retry(attempts=None, first="100ms", factor=2, most="1s", jitter=0.5)
+TRYING = Retry(attempts=None, delay="100ms", factor=2, max_delay="1s", jitter=0.5)
 """How long to wait before the next try. A try itself lasts for up to 2 s on Postgres.
 
 All of a worker must be at work within 5 s after the return, also on a busy machine.
@@ -84,4 +84,4 @@ class Outage:
         self._given_up.set()
 
     def _delay(self, tries: int) -> float:
-        return TRYING.delay(tries, self._chance.random()) / 1_000_000
+        return TRYING.delay_after(tries, self._chance.random()) / 1_000_000

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onward.runtime.worker.options import Options, Ports
     from onward.store.store import Store
 
-REJOINING = Retry(attempts=None, first="100ms", factor=2, most="5s", jitter=0.5)
+REJOINING = Retry(attempts=None, delay="100ms", factor=2, max_delay="5s", jitter=0.5)
 """How long to wait before the next worker begins if the one before it did not live for long."""
 
 
@@ -83,7 +83,7 @@ class Supervisor:
 
     async def _pause(self, short_lives: int) -> None:
         if short_lives:
-            seconds = REJOINING.delay(short_lives, self._chance.random()) / 1_000_000
+            seconds = REJOINING.delay_after(short_lives, self._chance.random()) / 1_000_000
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._stopped.wait()

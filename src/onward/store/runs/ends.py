@@ -1,4 +1,4 @@
-"""What a run that ends tells others: its parent how it ended, its tied children to end as well.
+"""The messages of a run that ends: to its parent, and to the children that are cancelled with it.
 
 The end of a child travels in the payload of a message: state and reason as words, a line each, then
 the bytes of its result or error, which nobody here looks into.
@@ -49,7 +49,7 @@ def to_parent(parent: str, identity: str, end: bytes) -> Message:
 
 
 def to_children(children: Iterable[str]) -> list[Message]:
-    """Return what the tied children of a run are told: to end with it."""
+    """Return what the children that are cancelled with a run are told: to end with it."""
     kind, why = MessageKind.CANCEL, Reason.PARENT
     return [Message(child, CANCEL, kind, why, None, stirring(kind), 1) for child in children]
 

@@ -15,7 +15,7 @@ from onward.core.decision import Moved, Refused
 from onward.core.run import TERMINAL, Reason, Run, RunState
 from onward.store.hints import queue_subject, run_subject
 from onward.store.rows import RunRow
-from onward.store.runs.stopping import end_children, keep_end, tied
+from onward.store.runs.stopping import bound_children, end_children, keep_end
 from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Followed(NamedTuple):
 async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
     """Let a run follow another, and return what hints are to be rung."""
     is_leased = wish.worker is None or await tx.leased(wish.worker)
-    children = await tied(tx, wish.old) if wish.id is None else []
+    children = await bound_children(tx, wish.old) if wish.id is None else []
     # The parent too: the new run is held by whatever holds the parent when this commits.
     await tx.lock([wish.old, *children, *await _parent_of(tx, wish.old)])
     made = await _run(tx, wish.new_uid)
@@ -251,7 +251,7 @@ async def _run(tx: Tx, uid: str) -> RunRow | None:
 
 async def _parent_of(tx: Tx, uid: str) -> list[str]:
     run = await _run(tx, uid)
-    return [] if run is None or run.parent is None or not run.tied else [run.parent]
+    return [] if run is None or run.parent is None or not run.cancel_with_parent else [run.parent]
 
 
 async def _last(tx: Tx, run: str) -> int:

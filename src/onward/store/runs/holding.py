@@ -97,7 +97,7 @@ async def _lock_below(tx: Tx, top: str) -> list[str]:
 
 
 async def _children(tx: Tx, parents: list[str]) -> set[str]:
-    return {row[0] for row in await tx.fetch("tied_below", uids=tx.texts(parents))}
+    return {row[0] for row in await tx.fetch("bound_below", uids=tx.texts(parents))}
 
 
 def _to_owners(

@@ -13,7 +13,7 @@ from onward.core.run import RunState
 from onward.errors import LeaseLost
 from onward.store.rows import RunRow
 from onward.store.runs.ends import to_children
-from onward.store.runs.stopping import heard, stop, tied
+from onward.store.runs.stopping import bound_children, heard, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ async def dismiss_all(store: Store, owner: Owner, children: Sequence[str]) -> No
     """
 
     async def work(tx: Tx) -> set[str]:
-        found = sorted({*children, *await tied(tx, owner.run)})
+        found = sorted({*children, *await bound_children(tx, owner.run)})
         await check_owner(tx, owner, found)
         return heard(await tx.send(to_children(found)))
 

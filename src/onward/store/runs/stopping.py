@@ -80,13 +80,13 @@ async def overdue(tx: Tx, most: int) -> tuple[int, set[str]]:
 
 
 async def end_children(tx: Tx, parent: str) -> set[str]:
-    """Tell the open children that are tied to a run to end, and return what is to be rung."""
-    return heard(await tx.send(to_children(await tied(tx, parent))))
+    """Cancel the open children of a run that end with it, and return which hints to publish."""
+    return heard(await tx.send(to_children(await bound_children(tx, parent))))
 
 
-async def tied(tx: Tx, parent: str) -> list[str]:
+async def bound_children(tx: Tx, parent: str) -> list[str]:
     """Return the open children that end with a run."""
-    return sorted(row[0] for row in await tx.fetch("tied_children", uid=parent))
+    return sorted(row[0] for row in await tx.fetch("bound_children", uid=parent))
 
 
 def heard(answers: Iterable[Sent]) -> set[str]:
@@ -112,7 +112,7 @@ async def newest_of(tx: Tx, target: str, *, by_uid: bool) -> str | None:
 async def _stop(tx: Tx, uid: str, how: Stop) -> tuple[Stopped, set[str]]:
     """End one run, unless it is over; its parent is told, and its children are told to end."""
     run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
-    family = [uid, *await tied(tx, uid)]
+    family = [uid, *await bound_children(tx, uid)]
     if not how.unstarted_only:  # effects are locked before runs, as commits do
         await withdraw(tx, uid)
     await tx.lock(family if run.parent is None else [*family, run.parent])

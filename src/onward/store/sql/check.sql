@@ -98,9 +98,9 @@ SELECT c.uid FROM onward_run c
 WHERE c.namespace = :namespace AND c.parent IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM onward_run p WHERE p.namespace = c.namespace AND p.uid = c.parent);
 
--- name: check_tied
--- a run that is tied has a parent
-SELECT uid FROM onward_run WHERE namespace = :namespace AND tied <> 0 AND parent IS NULL;
+-- name: check_bound
+-- a run that is cancel_with_parent has a parent
+SELECT uid FROM onward_run WHERE namespace = :namespace AND cancel_with_parent <> 0 AND parent IS NULL;
 
 -- name: check_run_attempt
 -- the attempts of a run are counted from one, and only a retry is a later one

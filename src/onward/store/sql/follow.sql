@@ -24,7 +24,7 @@ SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND
 -- What holds the parent holds the new run, too. A pause of the old run itself ends with that run.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
-    deadline, seq, inbox, parent, parent_identity, root, tied, follows, link, chain, attempt,
+    deadline, seq, inbox, parent, parent_identity, root, cancel_with_parent, follows, link, chain, attempt,
     origin, handler, held_by, scheduled_at, created_at, updated_at)
 SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o.kind, o.name,
        o.version, o.queue, o.priority, o.flow_key, o.tags,
@@ -37,13 +37,13 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CAST(:seq AS BIGINT), o.inbox, CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.parent END,
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.parent_identity END,
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.root END,
-       CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.tied ELSE 0 END, o.uid,
+       CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.cancel_with_parent ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
        CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(o.chain, o.uid) END,
        CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler, o.held_above,
        t.now + t.delay_in, t.now, t.now
 FROM (SELECT r.*, coalesce((SELECT p.held_by FROM onward_run p
-                            WHERE p.namespace = r.namespace AND p.uid = r.parent AND r.tied = 1
+                            WHERE p.namespace = r.namespace AND p.uid = r.parent AND r.cancel_with_parent = 1
                               AND CAST(:id AS TEXT) IS NULL), '') AS held_above
       FROM onward_run r WHERE r.namespace = :namespace AND r.uid = :old) o,
      (SELECT CAST(:now AS BIGINT) AS now, CAST(:delay_in AS BIGINT) AS delay_in) t
@@ -55,7 +55,7 @@ RETURNING state, queue, coalesce(chain, uid);
 -- The open runs that are cancelled with a run belong to the one that continues it. No call of that one
 -- started them, so they do not report their ends to it.
 UPDATE onward_run INDEXED BY onward_run_parent SET parent = :new_uid, parent_identity = NULL
-WHERE namespace = :namespace AND parent = :old AND tied = 1
+WHERE namespace = :namespace AND parent = :old AND cancel_with_parent = 1
   AND state IN ('ready', 'running', 'waiting', 'paused');
 
 -- name: follow_data
@@ -163,7 +163,8 @@ ORDER BY e.created_at, e.key LIMIT :limit;
 -- name: failed_children
 -- Those that a retry of their parent starts again, if it asks for them again.
 SELECT uid, parent_identity FROM onward_run INDEXED BY onward_run_parent
-WHERE namespace = :namespace AND parent = :uid AND parent IS NOT NULL AND tied = 1 AND newest = 1
+WHERE namespace = :namespace AND parent = :uid AND parent IS NOT NULL AND cancel_with_parent = 1
+  AND newest = 1
   AND parent_identity IS NOT NULL
   AND state IN ('failed', 'cancelled', 'timed_out')
 ORDER BY uid;

@@ -2,7 +2,7 @@
 
 -- name: list_runs
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM onward_run
@@ -35,7 +35,7 @@ WITH RECURSIVE line (uid, id, follows) AS (
     WHERE f.depth < CAST(:deepest AS BIGINT)
 )
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM family CROSS JOIN onward_run
@@ -64,7 +64,7 @@ SELECT count(*) FROM (
 
 -- name: runs_between
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM onward_run WHERE namespace = :namespace AND uid >= :low AND uid <= :high
@@ -73,7 +73,7 @@ ORDER BY uid LIMIT :limit;
 -- name: runs_beginning
 -- No index helps here: databases differ in how they sort what users write. For operators alone.
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM onward_run INDEXED BY onward_run_newest
@@ -84,7 +84,7 @@ ORDER BY id LIMIT :limit;
 -- name: list_children
 -- Not sorted here: an order that the primary key has would lead Postgres to read all of it.
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM onward_run INDEXED BY onward_run_parent
@@ -104,7 +104,7 @@ ORDER BY 1, 2, 3, 4;
 
 -- name: runs_to_claim
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM onward_run

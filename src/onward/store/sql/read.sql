@@ -5,14 +5,14 @@ SELECT :now;
 
 -- name: run_by_uid
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM onward_run WHERE namespace = :namespace AND uid = :uid;
 
 -- name: newest_run
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, tied,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
 FROM onward_run WHERE namespace = :namespace AND id = :id AND newest = 1;

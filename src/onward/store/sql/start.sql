@@ -1,11 +1,11 @@
 -- Starting runs. Both inserts change no row that is there, so a caller may make them in a
 -- transaction of its own, for as long as it likes, without holding anybody up.
 
--- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt, origin, handler, trace, retry, attributes, namespace, now)
+-- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, trace, retry, attributes, namespace, now)
 -- A run that is cancelled with its parent is held if the parent is.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
-    deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler, held_by,
+    deadline, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, held_by,
     scheduled_at, created_at, updated_at)
 SELECT CAST(:namespace AS TEXT), CAST(:uid AS TEXT), CAST(:id AS TEXT), CAST(:kind AS TEXT),
        CAST(:name AS TEXT), CAST(:version AS TEXT), CAST(:queue AS TEXT),
@@ -14,14 +14,14 @@ SELECT CAST(:namespace AS TEXT), CAST(:uid AS TEXT), CAST(:id AS TEXT), CAST(:ki
        CASE WHEN t.held_by <> '' THEN 'operator' END, CASE WHEN t.held_by = '' THEN t.due END,
        coalesce(CAST(:deadline AS BIGINT), t.due + CAST(:deadline_in AS BIGINT)),
        CAST(:parent AS TEXT), CAST(:parent_identity AS TEXT), CAST(:root AS TEXT),
-       CAST(:tied AS BIGINT), CAST(:follows AS TEXT), CAST(:link AS TEXT),
+       CAST(:cancel_with_parent AS BIGINT), CAST(:follows AS TEXT), CAST(:link AS TEXT),
        CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), CAST(:handler AS TEXT), t.held_by, t.due,
        t.now, t.now
 FROM (SELECT coalesce(CAST(:due AS BIGINT), :now) + CAST(:delay_in AS BIGINT) AS due,
              CAST(:now AS BIGINT) AS now,
              coalesce((SELECT p.held_by FROM onward_run p
                        WHERE p.namespace = CAST(:namespace AS TEXT)
-                         AND p.uid = CAST(:parent AS TEXT) AND CAST(:tied AS BIGINT) = 1),
+                         AND p.uid = CAST(:parent AS TEXT) AND CAST(:cancel_with_parent AS BIGINT) = 1),
                       '') AS held_by) t
 WHERE true
 ON CONFLICT DO NOTHING

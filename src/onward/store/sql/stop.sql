@@ -35,10 +35,10 @@ VALUES (:namespace, :handler, '', :count, :now)
 ON CONFLICT (namespace, handler, key) DO UPDATE
 SET published = h.published + excluded.published, updated_at = excluded.updated_at;
 
--- name: tied_children
+-- name: bound_children
 -- Those that end with their parent.
 SELECT uid FROM onward_run INDEXED BY onward_run_parent
-WHERE namespace = :namespace AND parent = :uid AND tied = 1
+WHERE namespace = :namespace AND parent = :uid AND cancel_with_parent = 1
   AND state IN ('ready', 'running', 'waiting', 'paused');
 
 -- name: told_to_stop

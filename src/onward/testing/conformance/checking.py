@@ -135,8 +135,10 @@ PLANTED: dict[str, Planted] = {
     "child of nobody": Planted(
         "check_parent", "uid-child", "UPDATE onward_run SET parent = 'ghost' WHERE id = 'child'"
     ),
-    "tied to nobody": Planted(
-        "check_tied", "uid-over", "UPDATE onward_run SET tied = 1 WHERE uid = 'uid-over'"
+    "cancelled with no parent": Planted(
+        "check_bound",
+        "uid-over",
+        "UPDATE onward_run SET cancel_with_parent = 1 WHERE uid = 'uid-over'",
     ),
     "attempt number zero": Planted(
         "check_run_attempt", "uid-over", "UPDATE onward_run SET attempt = 0 WHERE uid = 'uid-over'"

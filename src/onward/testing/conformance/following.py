@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What the new run has of the old one's row, whatever the link.
 KEPT = (
     "id", "kind", "name", "version", "queue", "priority", "flow_key", "tags", "parent",
-    "parent_identity", "root", "tied", "handler", "inbox",
+    "parent_identity", "root", "cancel_with_parent", "handler", "inbox",
 )  # fmt: skip
 
 
@@ -41,8 +41,8 @@ async def test_a_retry_is_the_old_run_again(world: World) -> None:
     worker = await world.worker()
     [parent] = await worker.owning("parent")
     full = a_child(parent, "a")._replace(
-        tied=1, queue="slow", priority=7, flow_key="k", tags="eu", version="v7", handler="h",
-        trace="t", retry="r", attributes=b"j{}",
+        cancel_with_parent=1, queue="slow", priority=7, flow_key="k", tags="eu", version="v7",
+        handler="h", trace="t", retry="r", attributes=b"j{}",
     )  # fmt: skip
     await worker.commit(parent, starts=(full,))
     [run] = await worker.claim(queues=("slow",), version="v7", tags=("eu",), limited=True)
@@ -221,22 +221,22 @@ async def test_attributes_and_arguments_are_the_old_ones_unless_given(
 
 
 @each(LINKS)
-async def test_tied_children_end_with_the_old_run_unless_it_continues(
+async def test_bound_children_end_with_the_old_run_unless_it_continues(
     world: World, link: str
 ) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")
-    tied = a_child(run, "tied")._replace(tied=1, delay_in=MINUTE)
+    bound = a_child(run, "bound")._replace(cancel_with_parent=1, delay_in=MINUTE)
     free = a_child(run, "free")._replace(delay_in=MINUTE)
-    await worker.commit(run, starts=(tied, free))
+    await worker.commit(run, starts=(bound, free))
     end = CONTINUED if link == "continued_from" else FAILED
 
     await worker.store.follow(owned(run, worker, link, end))
 
     told = [] if link == "continued_from" else [(1, "cancel")]
-    assert await mail(worker, tied.uid) == told
+    assert await mail(worker, bound.uid) == told
     assert await mail(worker, free.uid) == []
-    parents = [(await worker.store.run(child.uid)).parent for child in (tied, free)]
+    parents = [(await worker.store.run(child.uid)).parent for child in (bound, free)]
     assert parents == ["uid-next" if link == "continued_from" else run.uid, run.uid]
 
 

@@ -63,8 +63,8 @@ async def machine(store: Store, uid: str) -> Run:
     return Run(RunState(row.state), reason, row.due, row.fence, row.crashes)
 
 
-def tied(parent: Claimed, id: str) -> NewRun:  # noqa: A002 - it is the user's word
-    return a_child(parent, id)._replace(tied=1)
+def bound(parent: Claimed, id: str) -> NewRun:  # noqa: A002 - it is the user's word
+    return a_child(parent, id)._replace(cancel_with_parent=1)
 
 
 async def begun(worker: Worker, parent: Claimed, *starts: NewRun) -> list[Claimed]:
@@ -189,10 +189,10 @@ async def test_an_ear_hears_of_a_pause_and_of_its_end(world: World) -> None:
 
 
 async def a_tree(worker: Worker) -> tuple[Claimed, Claimed, Claimed]:
-    """Return a parent, its tied child and that one's tied child, all of them running."""
+    """Return three running generations, each cancelled with its parent."""
     [top] = await worker.owning("top")
-    [middle] = await begun(worker, top, tied(top, "middle"))
-    [leaf] = await begun(worker, middle, tied(middle, "leaf"))
+    [middle] = await begun(worker, top, bound(top, "middle"))
+    [leaf] = await begun(worker, middle, bound(middle, "leaf"))
     return top, middle, leaf
 
 
@@ -202,7 +202,7 @@ async def test_a_pause_holds_all_that_are_cancelled_with_the_run_and_no_others(
     worker = await world.worker()
     top, middle, leaf = await a_tree(worker)
     free, other = a_child(middle, "free"), a_run("other")
-    late = tied(leaf, "late")._replace(delay_in=MINUTE)
+    late = bound(leaf, "late")._replace(delay_in=MINUTE)
     await worker.commit(middle, starts=(free,))
     await worker.commit(leaf, starts=(late,))
     await worker.store.start(other)
@@ -270,8 +270,8 @@ async def test_a_child_that_is_started_while_its_parent_is_held_is_held(
     await worker.store.pause("top")
 
     for run in (
-        tied(middle, "held"),
-        tied(middle, "held later")._replace(delay_in=MINUTE),
+        bound(middle, "held"),
+        bound(middle, "held later")._replace(delay_in=MINUTE),
         a_child(middle, "free"),
     ):
         await start(run)  # type: ignore[misc] # whatever it is, it is awaited
@@ -321,7 +321,7 @@ async def test_a_child_in_the_place_of_another_is_held_if_its_parent_is(world: W
     await worker.store.pause("top")
 
     started = await replace(
-        worker.store, middle.uid, tied(top, "middle")._replace(uid="uid-second")
+        worker.store, middle.uid, bound(top, "middle")._replace(uid="uid-second")
     )
 
     assert (started.created, started.state) == (True, "paused")
@@ -366,7 +366,7 @@ async def test_a_run_that_is_told_to_stop_is_held_no_more(world: World, stop: st
     assert (row.state, row.held_by) == ("ready", "")
     [cleaning] = await worker.claim()
     assert cleaning.uid == middle.uid
-    await worker.commit(cleaning, starts=(tied(cleaning, "cleanup"),))
+    await worker.commit(cleaning, starts=(bound(cleaning, "cleanup"),))
     assert [run.id for run in await worker.claim()] == ["cleanup"]
     await worker.commit(leaf, messages=tuple(to_children([cleaning.uid])))  # it is there already
 
@@ -391,7 +391,7 @@ async def test_no_child_slips_through_a_pause_that_meets_its_start(world: World)
     worker, other = await world.worker(), await world.store()
     [top] = await worker.owning("top")
     for n in range(ROUNDS):
-        run = tied(top, f"{n}")
+        run = bound(top, f"{n}")
         await asyncio.gather(worker.commit(top, starts=(run,)), other.pause("top"))
         assert await holders(worker.store, run.uid) == {f"{n}": top.uid}
         await other.resume("top")
@@ -404,7 +404,7 @@ async def test_no_child_slips_through_a_pause_that_meets_its_start_under_an_id(
     worker, other = await world.worker(), await world.store()
     [top] = await worker.owning("top")
     for n in range(ROUNDS):
-        run = tied(top, f"{n}")
+        run = bound(top, f"{n}")
         await asyncio.gather(worker.store.start(run), other.pause("top"))
         assert await holders(worker.store, run.uid) == {f"{n}": top.uid}
         await other.resume("top")
@@ -414,7 +414,7 @@ async def test_no_child_slips_through_a_pause_that_meets_its_start_under_an_id(
 async def test_no_child_slips_through_a_pause_that_meets_its_retry(world: World) -> None:
     worker, other = await world.worker(), await world.store()
     [top] = await worker.owning("top")
-    [child] = await begun(worker, top, tied(top, "child"))
+    [child] = await begun(worker, top, bound(top, "child"))
     for n in range(ROUNDS):
         await worker.commit(child, move=Move("failed", "logic"))
         wish = Following(child.uid, f"uid-{n}", "retry_of", 0)

@@ -56,7 +56,7 @@ async def an_owner(worker: Worker) -> tuple[Owner, Claimed]:
     """Return the owner of a run that has a child, and the run; another run is over."""
     [run, other] = await worker.owning("a", "over")
     await worker.commit(other, move=SUCCEEDED)
-    child = a_child(run, "child")._replace(delay_in=MINUTE, tied=1)
+    child = a_child(run, "child")._replace(delay_in=MINUTE, cancel_with_parent=1)
     await worker.commit(run, starts=(child,))
     return Owner(worker.name, run.uid, run.fence), run
 

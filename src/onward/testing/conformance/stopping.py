@@ -54,10 +54,12 @@ async def inbox(store: Store, uid: str) -> list[InboxRow]:
     return (await store.look([uid]))[uid]
 
 
-async def a_family(worker: Worker, *, tied: bool = True) -> tuple[Claimed, NewRun]:
-    """Return a parent and a child that waits for its time, tied to it or not."""
+async def a_family(worker: Worker, *, cancel_with_parent: bool = True) -> tuple[Claimed, NewRun]:
+    """Return a parent and a child that waits for its time, cancelled with it or not."""
     [parent] = await worker.owning("parent")
-    child = a_child(parent, "child")._replace(delay_in=MINUTE, tied=int(tied))
+    child = a_child(parent, "child")._replace(
+        delay_in=MINUTE, cancel_with_parent=int(cancel_with_parent)
+    )
     await worker.commit(parent, an_open_record(parent, "child#1"), starts=(child,))
     return parent, child
 
@@ -172,7 +174,7 @@ async def test_the_parent_is_told_how_its_child_ended(world: World) -> None:
     assert (await worker.store.run(parent.uid)).state == "ready"
 
 
-async def test_tied_children_are_told_to_end(world: World) -> None:
+async def test_bound_children_are_told_to_end(world: World) -> None:
     worker = await world.worker()
     parent, child = await a_family(worker)
 
@@ -187,8 +189,8 @@ async def test_tied_children_are_told_to_end(world: World) -> None:
 
 async def test_children_that_are_over_or_on_their_own_are_told_nothing(world: World) -> None:
     worker = await world.worker()
-    parent, free = await a_family(worker, tied=False)
-    over = a_child(parent, "over")._replace(tied=1)
+    parent, free = await a_family(worker, cancel_with_parent=False)
+    over = a_child(parent, "over")._replace(cancel_with_parent=1)
     await worker.commit(parent, starts=(over,))
     [running] = await worker.claim()
     await worker.commit(running, move=SUCCEEDED)

@@ -170,7 +170,7 @@ async def test_what_is_not_there_cannot_be_followed(world: World) -> None:
 async def test_a_fork_beside_leaves_the_old_run_as_it_is(world: World, standing: str) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")
-    child = a_child(run, "child")._replace(tied=1, delay_in=MINUTE)
+    child = a_child(run, "child")._replace(cancel_with_parent=1, delay_in=MINUTE)
     await worker.commit(run, a_record(run, 1), a_record(run, 2), starts=(child,))
     if standing == "paused":
         await worker.commit(run, move=Move("paused", "operator"))
@@ -215,11 +215,16 @@ async def test_a_fork_beside_needs_an_id_that_is_free(world: World) -> None:
 async def test_a_fork_beside_a_child_is_nobodys_child(world: World) -> None:
     worker = await world.worker()
     [parent] = await worker.owning("parent")
-    await worker.commit(parent, starts=(a_child(parent, "a")._replace(tied=1),))
+    await worker.commit(parent, starts=(a_child(parent, "a")._replace(cancel_with_parent=1),))
     [run] = await worker.claim()
     await worker.commit(run, a_record(run, 1))
 
     await worker.store.follow(Following(run.uid, "uid-b", "forked_from", 2, id="b"))
 
     fork = await worker.store.run("uid-b")
-    assert (fork.parent, fork.parent_identity, fork.root, fork.tied) == (None, None, None, 0)
+    assert (fork.parent, fork.parent_identity, fork.root, fork.cancel_with_parent) == (
+        None,
+        None,
+        None,
+        0,
+    )

@@ -90,7 +90,7 @@ def _ancestors(run: RunSeen, view: View) -> Iterator[RunSeen]:
     while at is not None and at.uid not in seen:
         seen.add(at.uid)
         yield at
-        at = view.runs.get(at.parent) if at.parent is not None and at.tied else None
+        at = view.runs.get(at.parent) if at.parent is not None and at.cancel_with_parent else None
 
 
 def _is_stopping(run: RunSeen, view: View) -> bool:

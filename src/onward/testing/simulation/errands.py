@@ -117,7 +117,7 @@ def count(found: str) -> int:
     return len(found)
 
 
-@step(name="simulated trial", retry=Retry(attempts=4, first="1s", factor=2, most="5s"))
+@step(name="simulated trial", retry=Retry(attempts=4, delay="1s", factor=2, max_delay="5s"))
 async def trial(good_at: int) -> int:
     """Fail until a certain attempt."""
     outside().begin()
@@ -128,7 +128,7 @@ async def trial(good_at: int) -> int:
     return context.number
 
 
-@step(name="simulated haste", timeout="2s", retry=Retry(attempts=2, first="1s"))
+@step(name="simulated haste", timeout="2s", retry=Retry(attempts=2, delay="1s"))
 async def haste() -> str:
     """Do something that is often not done in time."""
     outside().begin()

@@ -35,7 +35,7 @@ fetch_elsewhere = fetch.options(queue="default")
 use_elsewhere = use.options(queue="default")
 
 
-@step(name="simulated tally", retry=Retry(attempts=3, first="1s", factor=1))
+@step(name="simulated tally", retry=Retry(attempts=3, delay="1s", factor=1))
 async def tally(what: str) -> str:
     """Count that it was done; the first attempt fails, and what it counted is not kept."""
     outside().begin()
@@ -222,7 +222,7 @@ STEPS: tuple[Step[..., Any], ...] = (fetch, use, count, trial, haste, tally)
 
 OPTIONS = {
     hurry.name: StartOptions(deadline=DEADLINE_SECONDS * SECOND),
-    stumble.name: StartOptions(retry=Retry(attempts=ATTEMPTS, first="1s", factor=1)),
+    stumble.name: StartOptions(retry=Retry(attempts=ATTEMPTS, delay="1s", factor=1)),
 }
 """How runs are started that are not started as they are."""
 

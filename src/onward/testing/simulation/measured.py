@@ -37,7 +37,7 @@ def measured(what: str, seconds: float) -> Iterator[None]:
     outside().stopwatch.end(wait)
 
 
-@step(name="simulated gaps", retry=Retry(attempts=3, first=GAP_SECONDS, factor=1))
+@step(name="simulated gaps", retry=Retry(attempts=3, delay=GAP_SECONDS, factor=1))
 async def gaps() -> int:
     """Fail twice, and measure how soon it is tried again."""
     outside().begin()

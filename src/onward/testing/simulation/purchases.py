@@ -34,7 +34,7 @@ KEY_SECONDS = 25
 """How long the shop knows a key: not so long that an operator is never needed."""
 
 TROUBLES = ("refused", "lost", "reply lost", "late", "slow")
-OFTEN = Retry(attempts=20, first="1s", factor=1)
+OFTEN = Retry(attempts=20, delay="1s", factor=1)
 
 
 class Shop:
@@ -160,7 +160,7 @@ async def post(what: str) -> str:
     return await shop().send(what, effect_key())
 
 
-@effect(name="simulated notice", remembers=KEY_SECONDS, retry=OFTEN, **_windows())
+@effect(name="simulated notice", idempotency_window=KEY_SECONDS, retry=OFTEN, **_windows())
 async def notice(what: str) -> str:
     """Be sent again when it is uncertain, as long as the shop knows its key."""
     return await shop().send(what, effect_key(), honours=True)

@@ -79,7 +79,7 @@ async def repaired_map() -> list[str]:
 REPAIRS: dict[str, Workflow[[], list[str]]] = {
     each.name: each for each in (repaired_gather, repaired_children, repaired_map)
 }
-OPTIONS = {name: StartOptions(retry=Retry(attempts=2, first="1s", factor=1)) for name in REPAIRS}
+OPTIONS = {name: StartOptions(retry=Retry(attempts=2, delay="1s", factor=1)) for name in REPAIRS}
 CHILDREN: tuple[Workflow[..., Any], ...] = (fragile_child,)
 STEPS = (fragile,)
 

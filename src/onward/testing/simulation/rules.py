@@ -40,7 +40,7 @@ class RunSeen(NamedTuple):
     error: bytes | None
     parent: str | None = None
     parent_identity: str | None = None
-    tied: int = 0
+    cancel_with_parent: int = 0
     follows: str | None = None
     link: str | None = None
 

@@ -210,8 +210,8 @@ SAMPLERS: dict[str, Workflow[..., list[str]]] = {
     each.name: each for each in (sampler, retried_sampler, broken_sampler, continuing_sampler)
 }
 OPTIONS = {
-    retried_sampler.name: StartOptions(retry=Retry(attempts=ATTEMPTS, first="1s", factor=1)),
-    broken_sampler.name: StartOptions(retry=Retry(attempts=2, first="1s")),
+    retried_sampler.name: StartOptions(retry=Retry(attempts=ATTEMPTS, delay="1s", factor=1)),
+    broken_sampler.name: StartOptions(retry=Retry(attempts=2, delay="1s")),
 }
 CHILDREN: tuple[Workflow[..., Any], ...] = (sampling_child,)
 STEPS = (note, break_once)

@@ -30,7 +30,7 @@ async def stubborn() -> str:
     return "ended by itself"
 
 
-@step(name="simulated hanging", timeout="2s", retry=Retry(attempts=2, first="1s"))
+@step(name="simulated hanging", timeout="2s", retry=Retry(attempts=2, delay="1s"))
 def hanging() -> str:
     """Never come back from a thread."""
     outside().begin()

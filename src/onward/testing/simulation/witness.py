@@ -49,7 +49,7 @@ _STATEMENTS = {
     "witness_changes": "SELECT total_changes()",
     "witness_runs": """
         SELECT r.uid, r.id, r.state, r.reason, r.due, r.worker, r.fence, r.inbox, r.crashes,
-               d.result, d.error, r.parent, r.parent_identity, r.tied, r.follows,
+               d.result, d.error, r.parent, r.parent_identity, r.cancel_with_parent, r.follows,
                r.link
         FROM onward_run r JOIN onward_run_data d USING (namespace, uid) ORDER BY r.uid""",
     "witness_records": """

@@ -38,7 +38,7 @@ CREATE TABLE onward_worker (
 
 -- Narrow on purpose: each claim rewrites the row. Payloads are in onward_run_data.
 --
--- `root` is the topmost run of its tree, and a `tied` run is cancelled when its parent ends.
+-- `root` is the topmost run of its tree, and a `cancel_with_parent` run is cancelled when its parent ends.
 -- `follows` is the run before it under the same id and `link` says how. `chain` is the uid of the run
 -- with which its chain was started (null: its own). The keys of effects are made
 -- of `origin`, or else of the uid: in a line of retries it is the uid of the first, in a child that
@@ -70,7 +70,7 @@ CREATE TABLE onward_run (
     parent TEXT,
     parent_identity TEXT,
     root TEXT,
-    tied INTEGER NOT NULL DEFAULT 0,
+    cancel_with_parent INTEGER NOT NULL DEFAULT 0,
     follows TEXT,
     link TEXT CHECK (link IN ('retry_of', 'continued_from', 'forked_from', 'replaces')),
     chain TEXT,

@@ -94,11 +94,11 @@ WITH me AS MATERIALIZED (
         :c_kind::text[], :c_queue::text[], :c_version::text[], :c_priority::bigint[],
         :c_flow_key::text[], :c_tags::text[], :c_delay_in::bigint[], :c_due::bigint[],
         :c_deadline::bigint[], :c_deadline_in::bigint[], :c_parent::text[],
-        :c_parent_identity::text[], :c_root::text[], :c_tied::bigint[], :c_follows::text[],
+        :c_parent_identity::text[], :c_root::text[], :c_cancel_with_parent::bigint[], :c_follows::text[],
         :c_link::text[], :c_attempt::bigint[], :c_origin::text[], :c_handler::text[],
         :c_trace::text[], :c_retry::text[], :c_attributes::bytea[], :c_run::text[])
     AS c (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
-          due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
+          due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt,
           origin, handler, trace, retry, attributes, run)
 ), found AS (
     SELECT g.uid, g.state IS NOT NULL AS moves, g.fence AS own_fence, r.state, r.fence, r.inbox,
@@ -219,17 +219,17 @@ WITH me AS MATERIALIZED (
 ), born AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason,
-        due, deadline, parent, parent_identity, root, tied, follows, link, attempt, origin,
+        due, deadline, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin,
         handler, held_by, scheduled_at, inbox, created_at, updated_at)
     SELECT :namespace::text, c.uid, id, kind, name, version, queue, priority, flow_key, tags,
            CASE WHEN p.ends THEN 'ready' WHEN h.held_by <> '' THEN 'paused'
                 WHEN t.due > :now THEN 'waiting' ELSE 'ready' END,
            CASE WHEN h.held_by <> '' AND NOT p.ends THEN 'operator' END,
            CASE WHEN p.ends THEN least(t.due, :now) WHEN h.held_by = '' THEN t.due END,
-           coalesce(deadline, t.due + deadline_in), parent, parent_identity, root, tied, follows,
+           coalesce(deadline, t.due + deadline_in), parent, parent_identity, root, cancel_with_parent, follows,
            link, attempt, origin, handler, h.held_by, t.due, p.n, :now, :now
     FROM child c JOIN own o ON o.uid = c.run JOIN locked l ON l.uid = c.run,
-         LATERAL (SELECT CASE WHEN c.tied = 1 THEN l.held_by ELSE '' END AS held_by) h,
+         LATERAL (SELECT CASE WHEN c.cancel_with_parent = 1 THEN l.held_by ELSE '' END AS held_by) h,
          LATERAL (SELECT coalesce(c.due, :now) + c.delay_in AS due) t,
          LATERAL (SELECT count(*) AS n,
                          coalesce(bool_or(strpos(stirs, ',unstarted,') > 0), false) AS ends

@@ -1,11 +1,11 @@
 -- Pausing and resuming a run with all that work for it. What becomes of each is decided by core.run:
 -- `Held` and `Freed`. A run that was told to stop is left alone, with all below it: they clean up.
 
--- name: tied_below
+-- name: bound_below
 -- The open runs that are cancelled with one of these.
 SELECT c.uid FROM unnest(:uids::text[]) u (uid), LATERAL (
     SELECT uid FROM onward_run r
-    WHERE namespace = :namespace::text AND parent = u.uid AND parent IS NOT NULL AND tied = 1
+    WHERE namespace = :namespace::text AND parent = u.uid AND parent IS NOT NULL AND cancel_with_parent = 1
       AND state IN ('ready', 'running', 'waiting', 'paused')
       AND (SELECT i.seq FROM onward_inbox i
            WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)

@@ -15,11 +15,11 @@ WITH patience AS MATERIALIZED (
         :kind::text[], :queue::text[], :version::text[], :priority::bigint[], :flow_key::text[],
         :tags::text[], :delay_in::bigint[], :due::bigint[], :deadline::bigint[],
         :deadline_in::bigint[], :parent::text[], :parent_identity::text[], :root::text[],
-        :tied::bigint[], :follows::text[], :link::text[], :attempt::bigint[], :origin::text[],
+        :cancel_with_parent::bigint[], :follows::text[], :link::text[], :attempt::bigint[], :origin::text[],
         :handler::text[], :trace::text[], :retry::text[], :attributes::bytea[],
         :owner_worker::text[], :owner_run::text[], :owner_fence::bigint[])
     WITH ORDINALITY AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
-          due, deadline, deadline_in, parent, parent_identity, root, tied, follows, link, attempt,
+          due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt,
           origin, handler, trace, retry, attributes, owner_worker, owner_run, owner_fence, nth)
 ), lease AS MATERIALIZED (
     SELECT l.worker FROM (
@@ -31,7 +31,7 @@ WITH patience AS MATERIALIZED (
     -- Locked, so that whoever takes, ends or pauses it sees this child, or this sees that.
     SELECT r.* FROM (
         SELECT owner_run AS uid FROM given WHERE owner_run IS NOT NULL
-        UNION SELECT parent FROM given WHERE parent IS NOT NULL AND tied = 1
+        UNION SELECT parent FROM given WHERE parent IS NOT NULL AND cancel_with_parent = 1
         ORDER BY uid) k, LATERAL (
         SELECT uid, state, fence, held_by FROM onward_run
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR SHARE) r
@@ -43,17 +43,17 @@ WITH patience AS MATERIALIZED (
 ), made AS (
     INSERT INTO onward_run (
         namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, due,
-        deadline, parent, parent_identity, root, tied, follows, link, attempt, origin, handler,
+        deadline, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler,
         reason, held_by, scheduled_at, created_at, updated_at)
     SELECT :namespace::text, g.uid, id, kind, name, version, queue, priority, flow_key, tags,
            CASE WHEN p.held_by <> '' THEN 'paused'
                 WHEN coalesce(due, :now) + delay_in > :now THEN 'waiting' ELSE 'ready' END,
            CASE WHEN coalesce(p.held_by, '') = '' THEN coalesce(due, :now) + delay_in END,
            coalesce(deadline, coalesce(due, :now) + delay_in + deadline_in), parent,
-           parent_identity, root, tied, follows, link, attempt, origin, handler,
+           parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler,
            CASE WHEN p.held_by <> '' THEN 'operator' END, coalesce(p.held_by, ''),
            coalesce(due, :now) + delay_in, :now, :now
-    FROM given g LEFT JOIN parent p ON p.uid = g.parent AND g.tied = 1
+    FROM given g LEFT JOIN parent p ON p.uid = g.parent AND g.cancel_with_parent = 1
     WHERE g.uid NOT IN (SELECT uid FROM lost)
     ORDER BY g.id, g.nth -- of two starts of one id the first makes the run
     ON CONFLICT DO NOTHING

@@ -63,7 +63,7 @@ WHERE namespace = :namespace AND uid = :uid;
 
 -- name: claimed_runs
 SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,
-       r.deadline, r.parent, r.parent_identity, r.root, r.tied, r.follows, r.link, r.attempt,
+       r.deadline, r.parent, r.parent_identity, r.root, r.cancel_with_parent, r.follows, r.link, r.attempt,
        r.origin, r.handler, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
        r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
        :now AS claimed_at

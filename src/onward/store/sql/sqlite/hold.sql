@@ -1,13 +1,13 @@
 -- Pausing and resuming a run with all that work for it. What becomes of each is decided by core.run:
 -- `Held` and `Freed`. A run that was told to stop is left alone, with all below it: they clean up.
 
--- name: tied_below
+-- name: bound_below
 -- The open runs that are cancelled with one of these.
 SELECT r.uid
 FROM json_each(:uids) j
 CROSS JOIN onward_run r INDEXED BY onward_run_parent
     ON r.namespace = :namespace AND r.parent = j.value
-WHERE r.tied = 1 AND r.state IN ('ready', 'running', 'waiting', 'paused')
+WHERE r.cancel_with_parent = 1 AND r.state IN ('ready', 'running', 'waiting', 'paused')
   AND (SELECT i.seq FROM onward_inbox i
        WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
          AND i.message IN ('cancel', 'deadline') AND i.run = r.uid LIMIT 1) IS NULL;

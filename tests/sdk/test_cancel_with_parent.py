@@ -33,8 +33,8 @@ async def linger(text: str) -> int:
         await tell(f"{text} is cleaned up")
 
 
-def untidy(tied: bool | None) -> onward.Workflow[[str], int]:
-    return linger.options(id="child", tied=tied)
+def untidy(cancel_with_parent: bool | None) -> onward.Workflow[[str], int]:
+    return linger.options(id="child", cancel_with_parent=cancel_with_parent)
 
 
 async def why(child: Run[Any]) -> tuple[str, str | None]:
@@ -46,9 +46,9 @@ ENDED_WITH_ITS_PARENT = ("cancelled", "parent")
 
 
 @workflow
-async def end_beside(how: str, tied: bool | None) -> str:
+async def end_beside(how: str, cancel_with_parent: bool | None) -> str:
     """Leave a child that is awaited by a task, in one way or another."""
-    waiting = asyncio.create_task(untidy(tied)("it"))
+    waiting = asyncio.create_task(untidy(cancel_with_parent)("it"))
     await leave.wait()
     if how == "returns":
         return "done"
@@ -77,7 +77,9 @@ async def test_an_awaited_child_ends_with_its_parent_however_that(app: App, how:
         await rests(app)
 
 
-async def test_a_child_that_is_not_tied_outlives_the_run_that_awaited_it(app: App) -> None:
+async def test_a_child_that_is_not_cancelled_with_its_parent_outlives_the_run_that_awaited_it(
+    app: App,
+) -> None:
     async with app, app.worker():
         run = await app.start(end_beside, "returns", False)
         child = await appears(app, "child")
@@ -90,8 +92,8 @@ async def test_a_child_that_is_not_tied_outlives_the_run_that_awaited_it(app: Ap
 
 
 @workflow
-async def start_and_end(how: str, tied: bool) -> str:
-    await onward.start(untidy(tied), "it")
+async def start_and_end(how: str, cancel_with_parent: bool) -> str:
+    await onward.start(untidy(cancel_with_parent), "it")
     await leave.wait()
     if how == "fails":
         raise LookupError("wrong")
@@ -99,7 +101,7 @@ async def start_and_end(how: str, tied: bool) -> str:
 
 
 @pytest.mark.parametrize("how", ["returns", "fails", "is cancelled", "is forced", "is replayed"])
-async def test_a_started_run_that_is_tied_ends_with_its_parent(
+async def test_a_started_run_that_is_cancelled_with_its_parent_ends_with_its_parent(
     app: App, url: str, how: str
 ) -> None:
     async with app:
@@ -261,7 +263,9 @@ async def wait_for_round_trip() -> str:
     return "not reached"
 
 
-async def test_a_child_that_went_on_as_a_new_run_is_still_tied(app: App) -> None:
+async def test_a_child_that_went_on_as_a_new_run_is_still_cancelled_with_its_parent(
+    app: App,
+) -> None:
     async with app, app.worker():
         run = await app.start(wait_for_round_trip)
         first = await appears(app, "rounds")
@@ -290,11 +294,13 @@ async def never_well() -> None:
 
 @workflow
 async def wait_for_retries() -> str:
-    await never_well.options(id="retried", retry=Retry(attempts=9, first="1h", most="1h"))()
+    await never_well.options(id="retried", retry=Retry(attempts=9, delay="1h", max_delay="1h"))()
     return "not reached"
 
 
-async def test_a_child_that_waits_to_be_retried_is_still_tied(app: App) -> None:
+async def test_a_child_that_waits_to_be_retried_is_still_cancelled_with_its_parent(
+    app: App,
+) -> None:
     async with app, app.worker():
         run = await app.start(wait_for_retries)
         await appears(app, "retried")
