@@ -70,7 +70,7 @@ async def naps(name: str) -> str:
     return name
 
 
-@step(retry=Retry(attempts=3, first=GAP_SECONDS, factor=1))
+@step(retry=Retry(attempts=3, delay=GAP_SECONDS, factor=1))
 async def fail_twice(name: str) -> None:
     note_time(name)
     if len(spans(Path(os.environ[VARIABLE]), name)) < 2:
