@@ -448,7 +448,7 @@ async def test_a_parked_run_that_no_code_fits_is_ended_and_says_that_nothing_cle
             await told_to_stop(run, "cancel")
 
         error = (await run.info()).error or ""
-        assert "nothing cleaned up" in error
+        assert "no cleanup ran" in error
         assert "something" not in done
         assert await states_of(app, run) == {"letter": "withdrawn"}
 

@@ -181,8 +181,18 @@ def test_a_record_before_the_frontier_is_a_bug() -> None:
 
     with pytest.raises(InvariantBroken):
         replay.recorded(a_record(":b#1", 2))
-    with pytest.raises(InvariantBroken):
-        replay.recorded(a_record(CANCEL_IDENTITY, 2, RecordKind.CANCEL))
+
+
+def test_a_cancel_may_be_recorded_before_the_frontier_and_is_delivered_there() -> None:
+    replay = Replay([a_record(":a#1", 1)])
+    replay.ask(a_step("a"))
+    replay.take_position()
+    cancel = a_record(CANCEL_IDENTITY, 2, RecordKind.CANCEL)
+    replay.recorded(cancel)
+
+    assert replay.next() == Deliver(a_record(":a#1", 1))
+    assert replay.next() == Deliver(cancel)
+    assert isinstance(replay.next(), Frontier)
 
 
 def test_a_call_that_is_recorded_after_its_end_is_a_bug() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
     from onward.runtime.body.body import Body
+    from onward.runtime.body.waits import Mailbox
     from onward.runtime.definition import Shape
     from onward.store.rows import Claimed, InboxRow, Message
 
@@ -70,6 +71,16 @@ def read_stop(letter: InboxRow) -> Stop:
     except Undecodable:
         grace = GRACE
     return Stop(why, grace)
+
+
+def wanted_stop(
+    mail: Mailbox, deadline: Instant | None, now: Instant
+) -> tuple[Stop, int | None] | None:
+    """Return why a run is to stop, and the number of the message that says so, if it is to."""
+    cancel = mail.take_cancel()
+    if cancel is not None:
+        return read_stop(cancel), cancel.seq
+    return (TIME_IS_UP, None) if deadline is not None and deadline <= now else None
 
 
 def keep_stop(stop: Stop) -> bytes:

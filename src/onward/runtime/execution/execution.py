@@ -105,7 +105,8 @@ class Execution:
         # Stopped: nothing more is asked of the body. Left: it is unwound, and its worker knows.
         # Gone: it is forgotten, and whatever is still told of it comes too late.
         self.is_stopped = self.is_gone = self._has_left = self._pumping = False
-        self._leaving = self._reported = self._is_stopping = self._is_loading = False
+        self._leaving = self._reported = self._is_loading = False
+        self._is_stopping = past.is_stopping
         self._is_new = not history
         self._steps: Steps | None = None
         self._kin: Kin | None = None
@@ -165,9 +166,9 @@ class Execution:
 
     def begin(self) -> None:
         """Start the body, unless somebody wants the run to stop before it ever began."""
-        stop = self._stop_before_start() if self._is_new else None
-        if stop is not None:
-            self.exits.end(stop.move)
+        wanted = self._wanted_stop() if self._is_new else None
+        if wanted is not None:
+            self.exits.end(wanted[0].move)
             return
         try:
             with reading(f"the arguments of run {self.claimed.id}"):
@@ -180,13 +181,8 @@ class Execution:
         self.body.start(self.program.fn(*args, **kwargs))
         self.pump()
 
-    def _stop_before_start(self) -> endings.Stop | None:
-        cancel = self.mail.take_cancel()
-        if cancel is not None:
-            return endings.read_stop(cancel)
-        deadline = self.claimed.deadline
-        is_over = deadline is not None and deadline <= self._host.now()
-        return endings.TIME_IS_UP if is_over else None
+    def _wanted_stop(self) -> tuple[endings.Stop, int | None] | None:
+        return endings.wanted_stop(self.mail, self.claimed.deadline, self._host.now())
 
     def resume(self, claimed: Claimed, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
@@ -304,7 +300,9 @@ class Execution:
             self._pumping = False
 
     def _advance(self) -> None:
-        if not self._is_held:
+        if self.mail.is_stopping or self.claimed.deadline is not None:
+            self._take_stop()
+        if not (self._is_held or self._is_stop_unheard):
             # Reading a long history may take its time.
             watched = self.scope if self.replay.live else None
             self._host.turns.take(watched, self.body.advance)
@@ -330,8 +328,9 @@ class Execution:
                 self._take_orders()
             if self.body.cancelled is not None and self._ledger is not None:
                 self._ledger.drop_waiting()
-            self._end_waits()
-            self._take_up_undone()
+            if not self._is_stop_unheard:
+                self._end_waits()
+                self._take_up_undone()
             self._rest()
 
     def report(self, left: Sequence[Record] = ()) -> None:
@@ -339,16 +338,25 @@ class Execution:
         if not self._reported:
             self._reported = tell_unread(self.scope, [*self.body.out_of_turn(), *left])
 
-    def _take_orders(self) -> None:
-        """Take up what others want of the run."""
-        cancel = self.mail.take_cancel()
-        if cancel is not None and not (self.body.cancelled or self._is_stopping):
-            self._is_stopping = True  # the body hears of it when it is written
+    @property
+    def _is_stop_unheard(self) -> bool:
+        """Say whether the run is to stop and its body cannot know yet: nothing new may begin."""
+        return self._is_stopping and self.journal.is_recording(CANCEL_IDENTITY)
+
+    def _take_stop(self) -> None:
+        """Write once that the run is to stop, unless its body has ended; then the body hears it."""
+        is_over = self._is_stopping or self.body.diverged is not None or self.body.is_over
+        wanted = None if is_over else self._wanted_stop()
+        if wanted is not None:
+            self._is_stopping = self.mail.is_stopping = True
             self.waits.put_off = 0
-            wish = CancelCall(CANCEL_IDENTITY)
-            kept = endings.keep_stop(endings.read_stop(cancel))
-            state = RecordState.SUCCEEDED
-            self.journal.close(wish, state, self.pump, payload=kept, message=cancel.seq)
+            call, (stop, seq) = CancelCall(CANCEL_IDENTITY), wanted
+            kept, state = endings.keep_stop(stop), RecordState.SUCCEEDED
+            self.journal.close(call, state, self.pump, payload=kept, message=seq)
+
+    def _take_orders(self) -> None:
+        """Take up what others want of the run; one stop is enough."""
+        self.mail.take_cancel()
         verdicts = self.mail.take_verdicts()
         if verdicts:
             self.ledger.hear(verdicts, self.body.calls.values())
@@ -378,7 +386,7 @@ class Execution:
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
-        if self._leaving or self._is_held:
+        if self._leaving or self._is_held or self._is_stop_unheard:
             self._undone.append(call)
             return True
         return False

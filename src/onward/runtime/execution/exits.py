@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onward.codec import encode_error
 from onward.core.chain import Link
 from onward.core.lease import Fate
-from onward.core.replay import Diverged
+from onward.core.replay import CANCEL_IDENTITY, Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
 from onward.errors import Unavailable
@@ -80,12 +80,14 @@ class Exits:
     def pause(self, misfit: Diverged | Undecodable) -> None:
         """Stop where code and history do not fit, until somebody brings other code."""
         execution, body = self._execution, self._execution.body
-        cancel = execution.mail.take_cancel()
+        stop = self._stop_of_misfit()
         body.diverged = misfit
         error = told(misfit, body.place, body.unread, body.run.id)
-        if cancel is not None:
-            error.add_note("It was told to stop, and no code fits its history: nothing cleaned up.")
-            self.end(endings.read_stop(cancel).move._replace(error=pack(encode_error(error))))
+        if stop is not None:
+            error.add_note(
+                "The run was cancelled, but its history does not fit the code, so no cleanup ran."
+            )
+            self.end(stop.move._replace(error=pack(encode_error(error))))
             return
         why = pack(encode_error(error))
         move = Move(
@@ -97,6 +99,16 @@ class Exits:
         )
         execution.stop(move)
         self._journal.park((), move, partial(self._parked, [], move))
+
+    def _stop_of_misfit(self) -> endings.Stop | None:
+        """Return the wish that the run stops, if its body has not heard of it."""
+        cancel = self._execution.mail.take_cancel()
+        if cancel is not None:
+            return endings.read_stop(cancel)
+        record = self._execution.replay.record_of(CANCEL_IDENTITY)
+        if record is None or self._execution.body.cancelled is not None:
+            return None
+        return endings.recalled(record)
 
     def _look_again(self) -> None:
         if self._execution.body.is_evicted:
