@@ -64,6 +64,12 @@ async def holds(n: int) -> str:
 
 
 @workflow
+async def holds_and_listens_twice(n: int) -> str:
+    await hold(n)
+    return await go.wait() + await go.wait()
+
+
+@workflow
 async def innocent(n: int) -> int:
     return await one(n)
 
@@ -93,6 +99,19 @@ EDITS = {
         "failed",
         "internal",
         "record ':one#1' of run {id} cannot be read: ValueError: it has no value",
+    ),
+    "clock record without a payload": Edit(
+        f"{RECORD} kind = 'clock', identity = '=clock.2', payload = NULL {OF} AND kind = 'step'",
+        "failed",
+        "internal",
+        "record '=clock.2' of run {id} cannot be read: ValueError: it has no value",
+    ),
+    "clock record in another codec": Edit(
+        f"{RECORD} kind = 'clock', identity = '=clock.2', payload = '{{garbage}}' {OF}"
+        " AND kind = 'step'",
+        "paused",
+        "divergence",
+        "record '=clock.2' of run {id} cannot be read: its codec tag is",
     ),
     "record in another codec": Edit(
         f"{RECORD} payload = '{{garbage}}' {OF} AND kind = 'step'",
@@ -261,6 +280,60 @@ async def test_what_waits_for_an_unreadable_run_is_told(url: str) -> None:
         async with app.worker():
             with pytest.raises(RunPaused, match="its kind is 'future'"):
                 await other.result(timeout="20s", raise_paused=True)
+
+
+@lasting
+async def test_a_message_beyond_the_count_of_its_run_is_named(url: str) -> None:
+    async with App(url) as app:
+        async with app.worker(warm=0):
+            run = await app.start(victim, 1)
+            await until_state(run, "waiting")
+        await run.signal(go, "on")
+        await execute(url, [f"{INBOX} seq = seq + 100 {OF}".replace("{uid}", run.uid)])
+        async with app.worker(warm=0):
+            with pytest.raises(RunFailed, match=r"message 101 of run .* counted to 1"):
+                await run.result(timeout="20s")
+
+
+@pytest.mark.parametrize("url", ["file"], indirect=True)
+async def test_a_run_waits_on_after_the_database_has_lost_a_message(url: str) -> None:
+    holding.clear()
+
+    async def is_executing() -> bool:
+        return 1 in holding
+
+    async with App(url) as app, app.worker() as supervisor:
+        run = await app.start(holds_and_listens_twice, 1)
+        await until(is_executing)
+        await run.signal(go, "a")
+
+        async def has_heard() -> bool:
+            return supervisor.worker.running[run.uid].seen == 1
+
+        await until(has_heard)
+        lost = [f"DELETE FROM onward_inbox {OF}", f"{RUN} inbox = 0 WHERE uid = '{{uid}}'"]
+        await execute(url, [sql.replace("{uid}", run.uid) for sql in lost])
+        holding[1].set()
+        await until_state(run, "waiting")
+        await run.signal(go, "b")
+        assert await run.result(timeout="20s") == "ab"
+
+
+@lasting
+async def test_an_effect_in_flight_that_was_never_sent_is_named(url: str) -> None:
+    async with App(url) as app:
+        async with app.worker(warm=0):
+            run = await app.start(rings, 1)
+            await until_state(run, "paused")
+        [info] = await app.effects.pending()
+        damaged = "UPDATE onward_effect SET state = 'in_flight', attempt = 0"
+        await execute(url, [f"{damaged} {OF}".replace("{uid}", run.uid)])
+        await app.resume(run.id)
+        async with app.worker(warm=0):
+            with pytest.raises(
+                RunFailed, match=f"effect {info.id} cannot be read: it is in flight"
+            ):
+                await run.result(timeout="20s")
 
 
 @lasting

@@ -458,7 +458,7 @@ class Body:
             self._loop.cancel_all()
             return
         if record.kind is RecordKind.CLOCK:
-            self._clock.hear(record, self.calls.values())
+            self.diverged = self._clock.hear(record, self.calls.values(), self.run.id)
             return
         call = self.calls.pop(record.identity, None)
         if call is None or call.is_abandoned():

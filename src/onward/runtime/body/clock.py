@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from onward.codec import decode, encode
 from onward.core.replay import LateStart, RecordKind, clock_identity, delayed_by, is_late
 from onward.engine.payloads import pack, unpack
+from onward.errors import Undecodable
 from onward.runtime.body.calls import Call, TimedCall
+from onward.runtime.reading import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -94,10 +96,21 @@ class Clock:
             return False  # a sleep that was under way while the run got on
         return is_late(call.delay, body_now, now, is_replayed=True)
 
-    def hear(self, record: Record, calls: Iterable[Call]) -> None:
-        """Let the waits that are not in history count from a clock record."""
-        kept = decode(unpack(record.payload.payload))
-        start = LateStart(kept["since"], kept["is_replayed"])
+    def hear(self, record: Record, calls: Iterable[Call], run: str) -> Undecodable | None:
+        """Let the waits that are not in history count from a clock record.
+
+        Returns:
+            Why not, if a newer version wrote the record.
+
+        Raises:
+            UnreadableRow: the record is damaged.
+        """
+        try:
+            with reading(f"record {record.identity!r} of run {run}"):
+                kept = decode(unpack(record.payload.payload))
+                start = LateStart(kept["since"], kept["is_replayed"])
+        except Undecodable as newer:
+            return newer
         for call in calls:
             if isinstance(call, TimedCall) and call.delay is not None and not call.is_kept:
                 at, asked_at = record.payload.at, call.asked_at
@@ -107,3 +120,4 @@ class Clock:
         for call in self._held:
             call.is_timed = True  # once is enough, however long it took to write the record
         self._is_written = True
+        return None

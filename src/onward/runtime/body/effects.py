@@ -15,7 +15,7 @@ from onward.core.instant import SECOND
 from onward.core.replay import RecordKind, RecordState
 from onward.core.retry import STEPS, check_retry
 from onward.engine.payloads import pack, unpack
-from onward.errors import TooLate
+from onward.errors import TooLate, UnreadableRow
 from onward.runtime.body.calls import Awaited
 from onward.store.rows import EffectWrite
 
@@ -201,7 +201,14 @@ class EffectCall(Awaited):
         return max(self.effect.due or 0, self.turn or 0)
 
     def take_up_row(self, row: EffectRow, effect: Effect, run: Claimed) -> None:
-        """Go on from what the ledger says; what is sent is what it has, byte for byte."""
+        """Go on from what the ledger says; what is sent is what it has, byte for byte.
+
+        Raises:
+            UnreadableRow: the row is damaged.
+        """
+        if effect.state is EffectState.IN_FLIGHT and effect.attempt < 1:
+            fact = f"it is in flight, but its attempt is {effect.attempt}"
+            raise UnreadableRow(f"effect {row.key}", fact)
         self.effect = effect
         if self.since is None and row.run == run.uid and effect.attempt > 0:
             # It was made when it was first sent, unless it was approved, or is another run's.

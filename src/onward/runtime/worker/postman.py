@@ -7,7 +7,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onward.errors import NotFound
+from onward.errors import NotFound, UnreadableRow
 from onward.runtime.reading import read_each
 from onward.runtime.worker.outage import AWAY
 from onward.store.hints import ANYTHING
@@ -92,11 +92,24 @@ class Postman:
     async def _recount(self, execution: Execution) -> None:
         # The count is read before the messages, so whatever it counts is among them. A number may
         # have no message: two senders of one message at the same time take two numbers.
+        seen = execution.seen
         try:
             counted = (await self._outage.through(lambda: self._store.run(execution.uid))).inbox
+            beyond = await self._outage.through(lambda: self._beyond(execution, seen, counted))
             found = await self._outage.through(lambda: self._look([execution]))
         except (*AWAY, NotFound):
             execution.drop()
             return
-        if execution.uid in found:
+        if beyond is not None:
+            execution.break_off(beyond)
+        elif seen > counted:
+            execution.release()  # the database has lost messages: another claim reads what is left
+        elif execution.uid in found:
             execution.receive(found[execution.uid], counted)
+
+    async def _beyond(self, execution: Execution, seen: int, counted: int) -> UnreadableRow | None:
+        """Return the error if the last message has a number that its run has not counted up to."""
+        if seen <= counted or not await self._store.messages(execution.uid, [seen]):
+            return None
+        row, fact = f"message {seen} of run {execution.uid}", f"its run has counted to {counted}"
+        return UnreadableRow(row, f"its number is too high: {fact}")
