@@ -11,7 +11,7 @@ import pytest
 
 import onward
 from onward import App, Retry, Signal, step, workflow
-from onward.errors import RunFailed
+from onward.errors import BadInput, RunFailed
 from tests.sdk.virtual_time import in_virtual_time
 
 if TYPE_CHECKING:
@@ -331,6 +331,9 @@ def test_a_retry_and_a_fork_keep_the_clock_records_of_what_they_keep() -> None:
             assert "clock" not in [row.kind for row in (await fork.history())[:1]]
             late = await app.fork("r", before[-2].identity, new_id="late")
             await ends(late)
+            clock = next(row.identity for row in before if row.kind == "clock")
+            with pytest.raises(BadInput, match="is the time from which waits count, not a call"):
+                await app.fork("r", clock, new_id="nowhere")
         kept = [row.identity for row in before[:-2]]
         assert [row.identity for row in (await late.history())[: len(kept)]] == kept
         assert any(identity.startswith("=clock.") for identity in kept)

@@ -183,13 +183,14 @@ async def pause(desk: Desk, *, ids: tuple[str, ...]) -> int:
     """Pause runs: what runs finishes, nothing new begins.
 
     Maps, steps on other workers and children that work for a run pause with it. Exits with 1 if a
-    run has already ended.
+    run has ended or was told to stop.
     """
 
     async def act(given: str) -> bool:
         row = await find(desk, given)
         accepted = await desk.app.pause(row.id)
-        _tell(desk, row.id, "is asked to pause" if accepted else "was over", accepted=accepted)
+        refused = "has ended or was told to stop"
+        _tell(desk, row.id, "is asked to pause" if accepted else refused, accepted=accepted)
         return accepted
 
     return await for_each(desk, ids, act)

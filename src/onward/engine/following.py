@@ -148,13 +148,19 @@ async def fork(  # noqa: PLR0913 - all of these make a fork
 
     Raises:
         NotFound: history has no such step.
-        BadInput: a result is given for something that has none.
+        BadInput: a result is given for something that has none, or the record is not of a call.
     """
     history = (await store.history([uid]))[uid]
     cut, edited, named = None, None, ""
     new_uid = store.new_uid()
     if step is not None:
         row = _found(history, step)
+        if any(each.identity == step and each.kind == RecordKind.CLOCK for each in history):
+            raise BadInput(
+                f"record {step!r}",
+                "is the time from which waits count, not a call",
+                "Fork from a call that is listed beside it",
+            )
         if row is None:
             run = await store.run(uid)
             raise NotFound(f"step {step!r} in the history of run", run.id, store.namespace)

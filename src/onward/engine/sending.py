@@ -76,7 +76,9 @@ async def cancel(
 
 
 async def pause(store: Store, target: str) -> bool:
-    """Let a run and all that work for it begin nothing new; return whether it was still open.
+    """Let a run and its children begin nothing new; return whether that is so.
+
+    It is not if the run has ended or was told to stop.
 
     Raises:
         NotFound: there is no such run.

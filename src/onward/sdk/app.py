@@ -287,8 +287,9 @@ class App:
         return await sending.cancel(self._store, id, force=force, grace=allowed)
 
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Let the newest run of an id begin nothing new; False means that it was over already.
+        """Let the newest run of an id begin nothing new.
 
+        False means that it has ended, or that it was told to stop and cleans up.
         Steps that run come to their end; then it is paused until it is resumed or cancelled. So
         are the runs that work for it: chunks of its maps, steps that run elsewhere, and children
         that are cancelled with it.

@@ -15,12 +15,12 @@ START = 1_000_000 * SECOND
 class World:
     """A steady clock, and a database's clock that may be set."""
 
-    def __init__(self) -> None:
+    def __init__(self, there: int = 0, back: int = 0) -> None:
         self.clock = VirtualClock()
         self.ahead = START - self.clock.monotonic()
         self.steps: list[int] = []
         self.time = DatabaseTime(self.clock, self.steps.append)
-        self.ask()
+        self.ask(there, back)
 
     def database(self) -> int:
         return self.clock.monotonic() + self.ahead
@@ -50,6 +50,25 @@ def test_a_clock_that_was_set_forward_is_followed_with_the_next_answer() -> None
 
     assert world.database() - 1000 <= world.time.now() <= world.database()
     assert world.steps == [DAY - 1000]
+
+
+def test_a_fast_answer_after_a_slow_first_one_is_no_step() -> None:
+    world = World(there=0, back=10 * SECOND)
+    behind = world.database() - world.time.now()
+    world.ask()
+
+    assert behind == 10 * SECOND
+    assert world.time.now() == world.database()
+    assert world.steps == []
+
+
+def test_a_clock_set_after_a_slow_first_answer_is_told_by_what_is_certain() -> None:
+    world = World(there=0, back=10 * SECOND)
+    world.ahead += HOUR
+    world.ask()
+
+    assert world.time.now() == world.database()
+    assert world.steps == [HOUR]
 
 
 def test_an_answer_that_took_long_moves_nothing_and_tells_nothing() -> None:

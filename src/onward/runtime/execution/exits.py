@@ -14,11 +14,11 @@ from onward.core.lease import Fate
 from onward.core.replay import CANCEL_IDENTITY, Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
-from onward.errors import Unavailable
 from onward.runtime.body.calls import TimerCall
 from onward.runtime.body.divergence import place_of, told
 from onward.runtime.execution import endings
 from onward.runtime.execution.guard import on_done
+from onward.runtime.reading import STORE_ERRORS
 from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.interrupts import raise_interrupt
@@ -218,7 +218,7 @@ class Exits:
             return
         if isinstance(error, endings.Overtaken):
             self._look_again()
-        elif isinstance(error, Exception) and not isinstance(error, Unavailable):
+        elif isinstance(error, Exception) and not isinstance(error, STORE_ERRORS):
             self.break_off(error)
         elif done.cancelled() or error is not None or not done.result():
             self._execution.drop()

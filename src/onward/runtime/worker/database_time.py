@@ -2,9 +2,10 @@
 
 An answer says what time it was at some moment between its request and its arrival. So it bounds how
 far the database's clock is from the machine's steady one. What was believed stays while it is
-within those bounds; if it is not, the clock of the database was set, or another database has taken
-over, and the worker follows it, forward and back. An answer to a question that was under way when
-the worker last followed may be from before that, so it changes nothing.
+within those bounds; if it is not, the worker follows, forward and back. The clock was set, or
+another database has taken over, if those bounds do not meet those of the answers before. An answer
+to a question that was under way when the worker last followed may be from before that, so it
+changes nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class DatabaseTime:
         self._clock = clock
         self._stepped = stepped
         self._ahead: Duration | None = None
+        self._ahead_max: Duration = 0
         self._followed_at = 0
 
     def now(self) -> Instant:
@@ -48,12 +50,16 @@ class DatabaseTime:
             at: The database's time when it answered.
             asked: What the steady clock said when it was asked.
         """
-        now, before = self._clock.monotonic(), self._ahead
+        now, before, before_max = self._clock.monotonic(), self._ahead, self._ahead_max
         least, most = at - now, at - asked
-        if before is not None and (asked < self._followed_at or least <= before <= most):
-            return
-        self._ahead, self._followed_at = least, now
-        if before is not None:
-            step = least - before if before < least else most - before
+        if before is None:
+            self._ahead, self._ahead_max = least, most
+        elif asked >= self._followed_at:
+            is_set = least > before_max or most < before
+            self._ahead_max = most if is_set else min(before_max, most)
+            if least <= before <= most:
+                return
+            self._ahead, self._followed_at = least, now
+            step = max(0, least - before_max) if before < least else most - before
             if abs(step) >= STEP:
                 self._stepped(step)

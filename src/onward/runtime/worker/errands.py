@@ -13,9 +13,10 @@ from onward.core.run import TERMINAL, Reason, RunKind
 from onward.engine import children, following
 from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
-from onward.errors import NotFound, Unavailable
+from onward.errors import NotFound
 from onward.runtime.execution.endings import Overtaken
 from onward.runtime.reading import reading
+from onward.runtime.worker.outage import AWAY
 from onward.store.rows import Owner
 from onward.store.runs import ledger
 from onward.store.runs.owning import dismiss, dismiss_all
@@ -201,7 +202,7 @@ async def _if_there(work: Coroutine[Any, Any, T | None]) -> T | None:
     """Return what comes of it; None, for another time, if the database is away."""
     try:
         return await work
-    except Unavailable:
+    except AWAY:
         return None
 
 

@@ -26,10 +26,10 @@ _OPERATOR = f",{Reason.OPERATOR},"
 
 
 class Paused(NamedTuple):
-    """The answer to a pause or a resume: which run it met, and whether that was open."""
+    """The answer to a pause or a resume: which run it met, and whether that could be done."""
 
     uid: str | None
-    fate: str  # done, over, absent
+    fate: str  # done, stopping, over, absent
 
 
 async def pause(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
@@ -42,7 +42,7 @@ async def pause(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
         return top, set()
     [[is_stopping]] = await tx.fetch("told_to_stop", uid=top.uid)
     if is_stopping:  # it cleans up, and so do all below it
-        return Paused(top.uid, "done"), set()
+        return Paused(top.uid, "stopping"), set()
     uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
     held = await tx.fetch("hold_runs", uids=uids, source=top.uid)
     told = await tx.send(_to_owners(held, MessageKind.PAUSE, message, top.uid))

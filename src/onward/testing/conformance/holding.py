@@ -360,7 +360,7 @@ async def test_a_run_that_is_told_to_stop_is_held_no_more(world: World, stop: st
 
     row = await worker.store.run(middle.uid)
     assert (row.state, row.held_by) == ("ready", "")
-    await worker.store.pause("middle")
+    assert await worker.store.pause("middle") == Paused(middle.uid, "stopping")
     await worker.store.pause("top")
     row = await worker.store.run(middle.uid)
     assert (row.state, row.held_by) == ("ready", "")
