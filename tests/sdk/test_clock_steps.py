@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onward
-from onward import App, Signal, step, workflow
+from onward import App, NotApplied, Retry, Signal, effect, step, workflow
 from onward.core.instant import DAY, HOUR
 from onward.errors import RunCancelled
 from tests.sdk.virtual_time import in_virtual_time
@@ -196,3 +196,102 @@ def test_a_sleep_ends_though_the_clock_is_set_back() -> None:
             return await run.result(timeout=100)
 
     assert LIMIT <= in_virtual_time(scene) < 3 * LIMIT
+
+
+@workflow
+async def cleans_up_slowly() -> None:
+    try:
+        await work(1000)
+    finally:
+        await onward.sleep(LIMIT)
+        await real_seconds()
+
+
+def test_a_cleanup_that_sleeps_has_its_time_though_the_clock_is_put_forward() -> None:
+    async def scene(app: App, clock: VirtualClock) -> str:
+        async with app.worker():
+            run = await app.start(cleans_up_slowly)
+            await asyncio.sleep(2)
+            await run.cancel()
+            await asyncio.sleep(2)
+            await put_forward(app, clock, DAY)
+            with pytest.raises(RunCancelled):
+                await run.result(timeout=100)
+            return (await run.history())[-1].name
+
+    assert in_virtual_time(scene) == real_seconds.name
+
+
+@step(retry=Retry(attempts=10, delay=1, factor=1, jitter=0, within="20s"))
+async def fails_for_a_while() -> int:
+    number = onward.current().attempt
+    if number < 8:
+        raise ConnectionError
+    return number
+
+
+@workflow
+async def tries() -> int:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+        tried = group.create_task(_try())
+    return tried.result()
+
+
+async def _try() -> int:
+    return await fails_for_a_while()
+
+
+def test_the_time_for_all_attempts_of_a_step_is_not_over_because_the_clock_is_put_forward() -> None:
+    async def scene(app: App, clock: VirtualClock) -> int:
+        async with app.worker():
+            run = await app.start(tries)
+            await asyncio.sleep(2.5)
+            await put_forward(app, clock, HOUR)
+            return await run.result(timeout=100)
+
+    assert in_virtual_time(scene) > 1
+
+
+class Bank:
+    """A receiver that gets each transfer late; reset by the test."""
+
+    sent = 0
+    arrived = 0
+
+
+async def find_transfer(*, key: str) -> onward.Applied[int] | NotApplied:
+    return onward.Applied(1) if Bank.arrived else NotApplied("it is not there")
+
+
+@effect(timeout="1s", settle="30s", reconcile=find_transfer)
+async def transfer() -> int:
+    Bank.sent += 1
+    asyncio.get_running_loop().call_later(12, _arrive)
+    await asyncio.sleep(100)
+    return 1
+
+
+def _arrive() -> None:
+    Bank.arrived += 1
+
+
+@workflow
+async def transfers() -> int:
+    return await transfer()
+
+
+def test_a_clock_that_is_put_forward_does_not_shorten_the_time_in_which_a_send_may_settle() -> None:
+    Bank.sent = Bank.arrived = 0
+
+    async def scene(app: App, clock: VirtualClock) -> None:
+        async with app.worker():
+            run = await app.start(transfers)
+            await asyncio.sleep(3)
+            await put_forward(app, clock, HOUR)
+            await run.result(timeout=200)
+            await asyncio.sleep(60)
+
+    in_virtual_time(scene)
+
+    assert (Bank.sent, Bank.arrived) == (1, 1)

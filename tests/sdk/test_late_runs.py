@@ -11,7 +11,7 @@ import pytest
 
 import onward
 from onward import App, Retry, Signal, step, workflow
-from onward.errors import BadInput, RunFailed
+from onward.errors import BadInput, RunCancelled, RunFailed
 from tests.sdk.virtual_time import in_virtual_time
 
 if TYPE_CHECKING:
@@ -216,6 +216,90 @@ def test_a_sleep_that_a_pause_held_up_in_a_live_run_counts_from_the_resume() -> 
 
     assert [row.kind for row in history] == ["step", "clock", "timer", "step"]
     assert history[2].closed_at - history[1].closed_at >= LIMIT * 1_000_000
+
+
+@workflow
+async def limited_beside_a_step() -> str:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work(30))
+        limited = group.create_task(_limited())
+    return limited.result()
+
+
+async def _limited() -> str:
+    try:
+        async with asyncio.timeout(LIMIT):
+            await work()
+            await work()
+    except TimeoutError:
+        return "too late"
+    return "in time"
+
+
+def test_a_limit_does_not_count_while_a_live_run_is_paused() -> None:
+    async def scene(app: App) -> str:
+        async with app.worker():
+            run = await app.start(limited_beside_a_step.options(id="r"))
+            await asyncio.sleep(0.5)
+            await app.pause("r")
+            await asyncio.sleep(20)
+            await app.resume("r")
+            return await run.result(timeout="10m")
+
+    assert play(scene) == "in time"
+
+
+@workflow
+async def cleans_up() -> str:
+    try:
+        await onward.sleep(1000)
+    finally:
+        await work(5)
+        await work(6)
+    return "not reached"
+
+
+@pytest.mark.parametrize("warm", [0, 100])
+def test_a_cleanup_has_its_time_however_long_its_run_has_no_worker(warm: int) -> None:
+    async def scene(app: App) -> list[str]:
+        async with app.worker(warm=warm):
+            run = await app.start(cleans_up)
+            await asyncio.sleep(1)
+        await run.cancel()
+        for _ in range(2):
+            await work_for(app, 3)
+            await asyncio.sleep(2 * AWAY)
+        async with app.worker():
+            with pytest.raises(RunCancelled):
+                await run.result(timeout="10m")
+        return [row.kind for row in await run.history() if row.state == "succeeded"]
+
+    assert play(scene)[-2:] == ["step", "step"]
+
+
+def test_a_cleanup_that_takes_too_long_is_ended_however_often_its_run_changes_hands() -> None:
+    async def scene(app: App) -> None:
+        async with app.worker():
+            run = await app.start(sleeps_on_in_cleanup)
+            await asyncio.sleep(1)
+        await run.cancel()
+        for _ in range(20):
+            await work_for(app, 10)
+            await asyncio.sleep(AWAY)
+            if (await run.info()).finished_at is not None:
+                return
+        raise AssertionError("it is still there")
+
+    play(scene)
+
+
+@workflow
+async def sleeps_on_in_cleanup() -> None:
+    try:
+        await onward.sleep(1000)
+    finally:
+        while True:
+            await onward.sleep(4)
 
 
 @workflow

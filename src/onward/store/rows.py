@@ -214,7 +214,8 @@ class HandlerState(NamedTuple):
 class Claimed(NamedTuple):
     """A run that this worker now owns, with what it needs to go on.
 
-    `input` and `args_hash` are None only if its row of data is lost.
+    `input` and `args_hash` are None only if its row of data is lost. `ready_at` is since when a
+    worker could have claimed it, or 0 if the one that had it vanished.
     """
 
     uid: str
@@ -251,6 +252,7 @@ class Claimed(NamedTuple):
     attributes: bytes | None
     beginning: str | None
     claimed_at: Instant = 0
+    ready_at: Instant = 0
 
 
 class InboxRow(NamedTuple):

@@ -20,7 +20,7 @@ from onward.core.replay.answers import (
     Wait,
 )
 from onward.core.replay.call import Standing
-from onward.core.replay.clock import LateStart, delayed_by, is_late, put_off_after
+from onward.core.replay.clock import LATE_MAX, LateStart, delayed_by, is_late, put_off_after
 from onward.core.replay.identity import (
     CANCEL_IDENTITY,
     ROOT,
@@ -43,6 +43,7 @@ from onward.core.replay.record import (
 __all__ = [
     "CANCEL_IDENTITY",
     "GRAVE",
+    "LATE_MAX",
     "RECORDS_MOST",
     "RECORDS_WARN",
     "ROOT",

@@ -205,8 +205,8 @@ class Replay:
     def recorded(self, record: Record) -> None:
         """Take note of a record that is now in history; if it has a position it will be delivered.
 
-        A cancel may be written before history is read: then the body is handed it before it can
-        begin anything new.
+        A cancel and the time may be written before history is read: then the body is handed them
+        before it can begin anything new.
 
         Raises:
             InvariantBroken: nobody asked for it, or it is not the next one.
@@ -215,7 +215,7 @@ class Replay:
         if call is None and record.kind in _OWN:
             call = self._calls[record.identity] = Call(record.identity)
             call.standing = Standing.UNDER_WAY
-        is_early = not self._live and record.kind is not RecordKind.CANCEL
+        is_early = not self._live and record.kind not in _OWN
         if call is None or call.standing is not Standing.UNDER_WAY or is_early:
             raise InvariantBroken(f"record {record.identity} was written out of turn")
         call.record = record

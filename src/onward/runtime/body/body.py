@@ -127,7 +127,7 @@ class Body:
         begun = beginning_of_body(run)
         self._loop.set_time(begun.started_at)
         self._draws = Draws(begun)
-        self._clock = Clock(owner, is_replayed=run.fence > 1 or run.beginning is not None)
+        self.clock = Clock(owner, is_replayed=run.fence > 1 or run.beginning is not None)
         self._marks: list[PatchCall] = []
         self._moved: list[Record] = []
         self._held: dict[int, tuple[Ask, Place | None]] = {}
@@ -341,7 +341,7 @@ class Body:
         match self._replay.ask(ask):
             case Fresh(identity):
                 self._register(call, identity)
-                self._clock.begin(call)
+                self.clock.begin(call)
             case Read(identity):
                 self._register(call, identity)
             case Held(identity):
@@ -420,7 +420,7 @@ class Body:
                     _, place = self._held.get(id(diverged.asked), (None, None))
                     self.place = place or place_of_wait(self._loop.tasks)
                 case _:
-                    self._clock.begin_waits(self._loop.now, self.calls)
+                    self.clock.begin_waits(self._loop.now, self.calls)
                     return
 
     def _drain(self) -> None:
@@ -446,19 +446,19 @@ class Body:
         identity = answer.identity if isinstance(answer, Fresh) else answer.record.identity
         call = self.calls.get(identity)
         if call is not None:
-            self._clock.begin(call, is_replayed=True)
+            self.clock.begin(call, is_replayed=True)
 
     def _deliver(self, record: Record) -> None:
         failpoint("deliver.before")
         self._loop.set_time(record.payload.at)
         self.notes.come(record)
         if record.kind is RecordKind.CANCEL:
-            self.cancelled = record
+            self.cancelled, self.clock.absent = record, 0
             self.blame.note_stopped(self.calls.values(), record.seq or 0)
             self._loop.cancel_all()
             return
         if record.kind is RecordKind.CLOCK:
-            self.diverged = self._clock.hear(record, self.calls.values(), self.run.id)
+            self.diverged = self.clock.hear(record, self.calls.values(), self.run.id)
             return
         call = self.calls.pop(record.identity, None)
         if call is None or call.is_abandoned():

@@ -14,7 +14,7 @@ from onward.runtime.reading import reading
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onward.core.instant import Instant
+    from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
     from onward.runtime.body.owner import Owner
 
@@ -53,6 +53,8 @@ class Clock:
         self._held: list[TimedCall] = []
         self._is_replayed = is_replayed
         self._is_written = True
+        self.absent: Duration = 0
+        """How long no worker had the run, as clock records say; counted anew once it is to stop."""
 
     def begin(self, call: Call, *, is_replayed: bool = False) -> None:
         """Begin a call; waits are kept until the body is quiet, in the order asked."""
@@ -111,6 +113,8 @@ class Clock:
                 start = LateStart(kept["since"], kept["is_replayed"])
         except Undecodable as newer:
             return newer
+        if start.is_replayed:
+            self.absent += record.payload.at - start.since
         for call in calls:
             if isinstance(call, TimedCall) and call.delay is not None and not call.is_kept:
                 at, asked_at = record.payload.at, call.asked_at

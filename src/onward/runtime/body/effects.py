@@ -12,8 +12,9 @@ from onward.codec import decode, encode
 from onward.core.effect import START_WITHIN, Effect, EffectState, Terms, planned
 from onward.core.effect import effect_key as key_of
 from onward.core.instant import SECOND
-from onward.core.replay import RecordKind, RecordState
+from onward.core.replay import RecordKind, RecordState, put_off_after
 from onward.core.retry import STEPS, check_retry
+from onward.core.value import changed
 from onward.engine.payloads import pack, unpack
 from onward.errors import TooLate, UnreadableRow
 from onward.runtime.body.calls import Awaited
@@ -173,6 +174,16 @@ class EffectCall(Awaited):
         self.looks = 0
         """How often somebody has looked whether the run that has its row is over."""
         self.running: Running | None = None
+        self._put_off: Duration = 0
+
+    def clock_stepped(self, step: Duration) -> None:
+        """Count the time of the attempts as before, and that in which a send may take effect."""
+        if self.since is not None:
+            self.since += step
+        before, self._put_off = self._put_off, put_off_after(self._put_off, step)
+        if self.effect.settle_until is not None:
+            later = self.effect.settle_until + self._put_off - before
+            self.effect = changed(self.effect, settle_until=later)
 
     def key(self, run: Claimed) -> str:
         """Return the key under which it is sent: the same in every attempt and retry."""

@@ -11,7 +11,7 @@ from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState, put_off_after
 from onward.core.run import Reason
 from onward.errors import UnreadableRow
-from onward.runtime.body.calls import SignalCall, TimedCall
+from onward.runtime.body.calls import SignalCall, StepCall, TimedCall, TimerCall
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.reading import newer
@@ -137,6 +137,7 @@ class Waits:
         self._calls: dict[str, Call] = {}
         self.put_off: Duration = 0
         """By how much what ends the cleanup is later because the database's clock was set."""
+        self.held_since: Instant | None = None
         self._children: dict[str, ChildCall] = {}
 
     def add(self, call: Call) -> None:
@@ -174,12 +175,26 @@ class Waits:
         dues = [call.due for call in self._calls.values() if call.due is not None]
         return min(dues, default=None)
 
-    def clock_stepped(self, step: Duration) -> None:
-        """Let those that are not in history last as long as before, and the cleanup, too."""
+    def clock_stepped(self, step: Duration, calls: Iterable[Call]) -> None:
+        """Let what is counted in memory last as long as before the database's clock was set.
+
+        These are waits that are not in history, the cleanup, and the attempts of `calls`.
+        """
         self.put_off = put_off_after(self.put_off, step)
-        for call in self._calls.values():
-            if isinstance(call, TimedCall):
-                call.clock_stepped(step)
+        timed = (call for call in self._calls.values() if isinstance(call, TimedCall))
+        tried = (call for call in calls if isinstance(call, StepCall | EffectCall))
+        for call in (*timed, *tried):
+            call.clock_stepped(step)
+
+    def hold(self, now: Instant, *, is_held: bool) -> None:
+        """Stop the limits that are not in history while the run is held: nothing is begun then."""
+        if is_held:
+            self.held_since = self.held_since or now
+        elif self.held_since is not None:
+            held, self.held_since = max(0, now - self.held_since), None
+            for call in self._calls.values():
+                if isinstance(call, TimerCall) and call.is_limit and not call.is_kept:
+                    call.put_off(held)
 
     def come(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         """Yield the calls whose message or time has come, with the message.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.codec import decode, encode, encode_error
 from onward.core.instant import MINUTE
+from onward.core.replay import LATE_MAX, LateStart
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput, Undecodable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from onward.runtime.body.body import Body
     from onward.runtime.body.waits import Mailbox
     from onward.runtime.definition import Shape
+    from onward.runtime.execution.past import Past
     from onward.store.rows import Claimed, InboxRow, Message
 
 GRACE: Duration = MINUTE
@@ -98,6 +100,15 @@ def grace_ends(record: Record) -> Instant:
     """Return until when the cleanup of a cancelled body may take."""
     at: Instant = record.payload.at
     return at + recalled(record).grace
+
+
+def late_cleanup(run: Claimed, past: Past) -> LateStart | None:
+    """Return since when no worker had a run that was cleaning up, if that was long."""
+    if not past.is_stopping:
+        return None
+    since = run.ready_at or past.last_at
+    is_long = run.claimed_at - since > LATE_MAX
+    return LateStart(since, is_replayed=True) if is_long else None
 
 
 def end_by_force(body: Body) -> Move:

@@ -23,6 +23,7 @@ from onward.errors import Undecodable
 from onward.runtime.body.body import Body
 from onward.runtime.body.calls import CancelCall, StepCall
 from onward.runtime.body.children import ChildCall
+from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
@@ -30,12 +31,12 @@ from onward.runtime.body.waits import Mailbox, Waits
 from onward.runtime.execution import doing, endings
 from onward.runtime.execution.alarm import Alarm
 from onward.runtime.execution.exits import Exits
-from onward.runtime.execution.guard import guarded, on_done
+from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.journal import Journal
 from onward.runtime.execution.kin import Kin
 from onward.runtime.execution.ledger import Ledger
 from onward.runtime.execution.past import NO_PAST, read_past
-from onward.runtime.execution.replies import is_away
+from onward.runtime.execution.replies import take_payloads
 from onward.runtime.execution.steps import Steps
 from onward.runtime.execution.telling import scope_of, tell_unread
 from onward.runtime.reading import reading
@@ -43,7 +44,6 @@ from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Instant
@@ -105,7 +105,7 @@ class Execution:
         # Stopped: nothing more is asked of the body. Left: it is unwound, and its worker knows.
         # Gone: it is forgotten, and whatever is still told of it comes too late.
         self.is_stopped = self.is_gone = self._has_left = self._pumping = False
-        self._leaving = self._reported = self._is_loading = False
+        self._leaving = self._reported = self.is_loading = False
         self._is_stopping = past.is_stopping
         self._is_new = not history
         self._steps: Steps | None = None
@@ -179,6 +179,15 @@ class Execution:
             self.pump()
             return
         self.body.start(self.program.fn(*args, **kwargs))
+        late = endings.late_cleanup(self.claimed, self._past)
+        if late is None:
+            self.pump()
+        else:
+            self._pumping = True  # nothing may move before its cleanup has its time
+            self.journal.keep_time(ClockCall(late), self._go_on)
+
+    def _go_on(self) -> None:
+        self._pumping = False
         self.pump()
 
     def _wanted_stop(self) -> tuple[endings.Stop, int | None] | None:
@@ -300,6 +309,8 @@ class Execution:
             self._pumping = False
 
     def _advance(self) -> None:
+        if self.mail.held_by or self.waits.held_since is not None:
+            self.waits.hold(self._host.now(), is_held=self._is_held)
         if self.mail.is_stopping or self.claimed.deadline is not None:
             self._take_stop()
         if not (self._is_held or self._is_stop_unheard):
@@ -362,27 +373,12 @@ class Execution:
             self.ledger.hear(verdicts, self.body.calls.values())
 
     def _end_waits(self) -> None:
-        if self.waits and not (self._is_held or self._is_loading):
+        if self.waits and not (self._is_held or self.is_loading):
             for call, letter in self.waits.come(self.mail, self._host.now()):
                 self.waits.discard(call)
                 doing.come(self, call, letter)
             if self.mail.wanted:
-                self._load()
-
-    def _load(self) -> None:
-        """Read the payloads of messages that were left out because there were so many bytes."""
-        self._is_loading = True
-        self.asking += 1
-        on_done(self, self._host.errands.messages(self.uid, self.mail.wanted), self._loaded)
-
-    def _loaded(self, done: asyncio.Future[list[InboxRow]]) -> None:
-        self._is_loading = False
-        self.asking -= 1
-        if is_away(done):
-            self.drop()
-        else:
-            self.mail.fill(done.result())
-            self.pump()
+                take_payloads(self, self._host.errands.messages(self.uid, self.mail.wanted))
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
@@ -434,7 +430,11 @@ class Execution:
     @property
     def _grace_ends(self) -> Instant | None:
         stop = self.body.cancelled
-        return None if stop is None else endings.grace_ends(stop) + self.waits.put_off
+        return (
+            None
+            if stop is None
+            else endings.grace_ends(stop) + self.body.clock.absent + self.waits.put_off
+        )
 
     @property
     def _is_grace_over(self) -> bool:

@@ -38,6 +38,7 @@ class Past:
         "heard",
         "is_stopping",
         "last",
+        "last_at",
         "memos",
         "notes",
         "records",
@@ -52,6 +53,8 @@ class Past:
         """Whether the run was told to stop."""
         self.last = 0
         """The last position that is taken."""
+        self.last_at: Instant = 0
+        """When it was last added to."""
         self.heard: set[int] = set()
         """The numbers of messages that have become part of it."""
         self.signals: dict[str, int] = {}
@@ -146,6 +149,7 @@ def _known(row: RecordRow) -> RecordKind:
 
 
 def _sort_in(past: Past, row: RecordRow, kind: RecordKind) -> None:
+    past.last_at = max(past.last_at, row.closed_at or row.opened_at)
     if row.seq is None:
         if row.attempt == 1:
             past.tried[row.identity] = row.opened_at

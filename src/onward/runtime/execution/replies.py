@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.runtime.execution.guard import on_done
 from onward.runtime.reading import STORE_ERRORS
 
 if TYPE_CHECKING:
     import asyncio
+
+    from onward.runtime.execution.execution import Execution
+    from onward.store.rows import InboxRow
 
 
 def is_away(done: asyncio.Future[Any]) -> bool:
@@ -20,3 +24,20 @@ def is_away(done: asyncio.Future[Any]) -> bool:
     if error is not None and not isinstance(error, STORE_ERRORS):
         raise error
     return done.cancelled() or error is not None
+
+
+def take_payloads(execution: Execution, asked: asyncio.Future[list[InboxRow]]) -> None:
+    """Wait for the payloads of messages that were left out because there were so many bytes."""
+
+    def read(done: asyncio.Future[list[InboxRow]]) -> None:
+        execution.is_loading = False
+        execution.asking -= 1
+        if is_away(done):
+            execution.drop()
+        else:
+            execution.mail.fill(done.result())
+            execution.pump()
+
+    execution.is_loading = True
+    execution.asking += 1
+    on_done(execution, asked, read)

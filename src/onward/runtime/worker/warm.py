@@ -6,6 +6,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onward.runtime.execution.execution import Execution
     from onward.store.rows import Claimed
 
@@ -34,6 +36,9 @@ class WarmBodies:
             kept.forget()
             return None
         return kept
+
+    def __iter__(self) -> Iterator[Execution]:
+        return iter(list(self._kept.values()))
 
     def clear(self) -> None:
         """Keep none."""

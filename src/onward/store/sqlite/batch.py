@@ -22,6 +22,7 @@ from onward.store.writing.repeats import recorded_times
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onward.core.instant import Instant
     from onward.store.database import Wanted
     from onward.store.rows import NewRun, Owner, Publish, Start
     from onward.store.sqlite.transaction import SqliteTx
@@ -246,13 +247,15 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
         tx.rows("drop_lease", worker=worker)
     if not tx.rows("lease_here", worker=wanted.worker):
         return []
-    uids = _choose(tx, wanted)
+    ready_at = _choose(tx, wanted)
     ours = (tx.namespace, wanted.worker, tx.now)
-    tx.write_rows("claim_run", [(uid, *ours) for uid in uids])
-    return [Claimed._make(row) for row in tx.rows("claimed_runs", uids=tx.texts(uids))]
+    tx.write_rows("claim_run", [(uid, *ours) for uid in ready_at])
+    rows = tx.rows("claimed_runs", uids=tx.texts(ready_at))
+    return [Claimed._make((*row, ready_at[row[0]])) for row in rows]
 
 
-def _choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
+def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:
+    """Return the runs to claim, each with the time since when it could have been claimed."""
     flowing = flow.choose(tx, wanted) if wanted.limited else []
     given = {
         "queues": tx.texts(wanted.queues),
@@ -275,4 +278,4 @@ def _choose(tx: SqliteTx, wanted: Wanted) -> list[str]:
             found += suspects
             break
     found.sort(key=lambda row: (-row[1], row[2]))
-    return [row[0] for row in found[: wanted.limit]]
+    return {row[0]: row[2] for row in found[: wanted.limit]}

@@ -109,7 +109,7 @@ WITH RECURSIVE me AS MATERIALIZED (
               scheduled_at, created_at, started_at, priority, tags, held_by
 )
 SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
-       :now AS claimed_at
+       :now AS claimed_at, p.due AS ready_at
 FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
     SELECT input, args_hash, trace, retry, attributes, beginning FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true
