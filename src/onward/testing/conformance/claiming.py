@@ -195,3 +195,22 @@ async def test_the_next_due_time_is_the_earliest_of_those_that_wait(world: World
         await store.start(a_run(str(minutes))._replace(delay_in=minutes * MINUTE))
 
     assert await store.next_due() == now + MINUTE
+
+
+async def test_a_claim_says_since_when_a_run_was_ready_unless_its_worker_vanished(
+    world: World,
+) -> None:
+    worker, other = await world.worker(), await world.worker()
+    started = world.clock.wall()
+    await worker.store.start(a_run("a"))
+    world.clock.advance(MINUTE)
+
+    [first] = await worker.claim()
+    await worker.commit(first, move=Move("waiting", due_in=SECOND))
+    due = world.clock.wall() + SECOND
+    world.clock.advance(MINUTE)
+    [second] = await worker.claim()
+    await worker.leave()
+    [third] = await other.adopt()
+
+    assert [run.ready_at for run in (first, second, third)] == [started, due, 0]
