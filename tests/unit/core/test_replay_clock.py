@@ -62,11 +62,29 @@ def test_of_what_was_asked_for_before_only_limits_of_a_replayed_run_stand_still(
     assert delayed_by(live, NOW, NOW - 20, is_limit=True) == 0
 
 
-def test_a_clock_record_never_makes_a_wait_due_earlier() -> None:
-    start = LateStart(NOW - 9, True)
+def test_a_wait_needs_a_clock_record_if_a_clock_that_was_ahead_wrote_when_it_was_asked_for() -> (
+    None
+):
+    for is_replayed in (True, False):
+        assert is_late(DAY, NOW + DAY, NOW, is_replayed=is_replayed)
+        assert not is_late(DAY, NOW + SECOND, NOW, is_replayed=is_replayed)
 
-    assert delayed_by(start, NOW - 20, NOW - 9, is_limit=True) == 0
-    assert delayed_by(start, NOW - 20, NOW - 30, is_limit=True) == 0
+
+@pytest.mark.parametrize("is_limit", [True, False])
+def test_what_was_asked_for_while_the_clock_was_ahead_has_left_what_it_had(
+    *, is_limit: bool
+) -> None:
+    for is_replayed in (True, False):
+        start = LateStart(NOW + DAY, is_replayed)
+        assert delayed_by(start, NOW, NOW + DAY + 9, is_limit=is_limit) == -DAY - 9
+        assert delayed_by(start, NOW, NOW + DAY - 9, is_limit=is_limit) == -DAY
+
+
+def test_what_was_asked_for_before_the_clock_was_ahead_is_due_as_before() -> None:
+    start = LateStart(NOW + DAY, True)
+
+    assert delayed_by(start, NOW, NOW - 30, is_limit=True) == 0
+    assert delayed_by(start, NOW, NOW - 30, is_limit=False) == 0
 
 
 @pytest.mark.parametrize("policy", Policy)

@@ -20,7 +20,14 @@ from onward.core.replay.answers import (
     Wait,
 )
 from onward.core.replay.call import Standing
-from onward.core.replay.clock import LATE_MAX, LateStart, delayed_by, is_late, put_off_after
+from onward.core.replay.clock import (
+    LATE_MAX,
+    LateStart,
+    delayed_by,
+    is_ahead,
+    is_late,
+    put_off_after,
+)
 from onward.core.replay.identity import (
     CANCEL_IDENTITY,
     ROOT,
@@ -75,6 +82,7 @@ __all__ = [
     "clock_identity",
     "delayed_by",
     "escaped",
+    "is_ahead",
     "is_late",
     "keyed",
     "patch_identity",

@@ -35,23 +35,35 @@ class LateStart(Value):
 def is_late(delay: Duration, since: Instant, now: Instant, *, is_replayed: bool) -> bool:
     """Return whether a wait of this length needs a clock record to count from."""
     allowed = min(delay // 4, LATE_MAX)
-    return now - since > (allowed if is_replayed else max(allowed, LATE_MIN))
+    return is_ahead(since, now) or now - since > (
+        allowed if is_replayed else max(allowed, LATE_MIN)
+    )
+
+
+def is_ahead(since: Instant, now: Instant) -> bool:
+    """Return whether a clock that was ahead, and was set back since, wrote a time."""
+    return since - now > LATE_MAX
 
 
 def delayed_by(start: LateStart, at: Instant, asked_at: Instant, *, is_limit: bool) -> Duration:
-    """Return by how much a clock record of the time `at` puts off a wait that is not in history."""
+    """Return by how much a clock record of the time `at` puts off a wait that is not in history.
+
+    It is negative if the wait was asked for while the clock was ahead, and that was set back.
+    """
     if asked_at >= start.since:
-        return max(0, at - asked_at)
+        return at - asked_at
+    if asked_at > at:  # by a clock that was ahead: what was left of it is left now
+        return at - start.since
     if start.is_replayed and is_limit:
         return max(0, at - start.since)
     return 0
 
 
 def put_off_after(before: Duration, step: Duration) -> Duration:
-    """Return by how much a wait is put off after the database's clock was set by a step.
+    """Return by how much an end is put off after the database's clock was set by a step.
 
-    It lasts as long as before when the clock is put forward, and when that is put back again. It is
-    never over before the time that was first asked for: a clock that was put back for a moment may
-    be put forward again while the wait is on record.
+    It stays as far away as before when the clock is put forward, and when that is put back again.
+    It is never before the time that was first given: a clock that was put back for a moment may be
+    put forward again while the end is on record.
     """
     return max(0, before + step)

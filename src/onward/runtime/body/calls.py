@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode, decode_error
-from onward.core.replay import Record, RecordKind, RecordState, put_off_after
+from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import unpack
 from onward.errors import RunCancelled, TimedOut, Undecodable
 from onward.runtime.body.divergence import UnfitSignal
@@ -187,7 +187,6 @@ class TimedCall(Call):
     """How long it is, unless it ends at a certain time whenever it begins, or never."""
     is_timed = False
     """Whether a clock record says from when it counts."""
-    _put_off: Duration = 0
 
     @property
     def is_limit(self) -> bool:
@@ -202,8 +201,8 @@ class TimedCall(Call):
     def clock_stepped(self, step: Duration) -> None:
         """Last as long as before; but a due time that is in history stays."""
         if self.delay is not None and not self.is_kept:
-            before, self._put_off = self._put_off, put_off_after(self._put_off, step)
-            self.put_off(self._put_off - before)
+            self.put_off(step)
+            self.asked_at += min(0, step)  # so that a clock record does not set it back once more
 
 
 class SignalCall(Awaited, TimedCall):

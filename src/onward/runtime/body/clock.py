@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.codec import decode, encode
-from onward.core.replay import LateStart, RecordKind, clock_identity, delayed_by, is_late
+from onward.core.replay import LateStart, RecordKind, clock_identity, delayed_by, is_ahead, is_late
 from onward.engine.payloads import pack, unpack
 from onward.errors import Undecodable
 from onward.runtime.body.calls import Call, TimedCall
@@ -94,7 +94,7 @@ class Clock:
             return False
         if not self._is_replayed:
             return is_late(call.delay, call.asked_at, now, is_replayed=False)
-        if call.asked_at < body_now and not call.is_limit:
+        if call.asked_at < body_now and not call.is_limit and not is_ahead(call.asked_at, now):
             return False  # a sleep that was under way while the run got on
         return is_late(call.delay, body_now, now, is_replayed=True)
 
@@ -118,9 +118,10 @@ class Clock:
         for call in calls:
             if isinstance(call, TimedCall) and call.delay is not None and not call.is_kept:
                 at, asked_at = record.payload.at, call.asked_at
-                call.put_off(delayed_by(start, at, asked_at, is_limit=call.is_limit))
-                if asked_at >= start.since:
-                    call.asked_at = max(at, asked_at)
+                later = delayed_by(start, at, asked_at, is_limit=call.is_limit)
+                call.put_off(later)
+                if asked_at >= start.since or asked_at > at:
+                    call.asked_at += later
         for call in self._held:
             call.is_timed = True  # once is enough, however long it took to write the record
         self._is_written = True

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.inbox import MessageKind
+from onward.core.lease import AHEAD_MOST
 from onward.core.run import TERMINAL
 from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
@@ -146,7 +147,7 @@ async def take_turn(store: Store, owner: Owner, key: str, interval: Duration) ->
 
     async def work(tx: Tx) -> int:
         await check_owner(tx, owner)
-        rows = await tx.fetch("take_turn", key=key, interval=interval)
+        rows = await tx.fetch("take_turn", key=key, interval=interval, ahead=AHEAD_MOST)
         return int(rows[0][0])
 
     return max(0, await store.write(work))

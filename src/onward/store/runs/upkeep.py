@@ -79,8 +79,7 @@ async def retime(tx: Tx) -> tuple[list[str], set[str]]:
     Returns:
         The runs whose waits were changed, and the hints to publish.
     """
-    [[now]] = await tx.fetch("clock")
-    found = {row[0]: row[1] for row in await tx.fetch("runs_set_ahead", ahead=AHEAD_MOST)}
+    found = [row[0] for row in await tx.fetch("runs_set_ahead", ahead=AHEAD_MOST)]
     delays = {row[0]: row[1] for row in await tx.fetch("starts_set_ahead", ahead=AHEAD_MOST)}
     await tx.lock({*found, *delays})
     subjects: set[str] = set()
@@ -89,10 +88,10 @@ async def retime(tx: Tx) -> tuple[list[str], set[str]]:
         for row in await tx.fetch("retime_start", uid=uid, delay=delay):
             retimed.append(uid)
             subjects.add(queue_subject(row[0]))
-    for uid, seen in sorted(found.items()):
-        for row in await tx.fetch("retime_run", uid=uid, seen=seen, by=seen - now):
-            await tx.fetch("retime_records", uid=uid, by=seen - now)
-            await tx.fetch("retime_effects", uid=uid, by=seen - now, ahead=AHEAD_MOST)
+    for uid in sorted(found):
+        for row in await tx.fetch("retime_run", uid=uid):
+            await tx.fetch("retime_records", uid=uid, ahead=AHEAD_MOST)
+            await tx.fetch("retime_effects", uid=uid, ahead=AHEAD_MOST)
             retimed.append(uid)
             subjects |= {queue_subject(row[0]), run_subject(uid)}
     return retimed, subjects

@@ -64,6 +64,10 @@ INSERT INTO onward_subscription (namespace, topic, handler)
 VALUES (:namespace, :topic, :handler) ON CONFLICT DO NOTHING;
 
 -- name: timers_set_after
--- Runs that wait for a due time and were parked after the given instant.
-SELECT count(*) FROM onward_run
-WHERE namespace = :namespace AND state = 'waiting' AND due IS NOT NULL AND updated_at > :instant;
+-- Runs that wait for a due time and parked, or wrote a wait, after the given instant.
+SELECT count(*) FROM onward_run r INDEXED BY onward_run_waiting
+WHERE r.namespace = :namespace AND r.state = 'waiting' AND r.due IS NOT NULL
+  AND (r.updated_at > :instant
+       OR EXISTS (SELECT 1 FROM onward_record h
+                  WHERE h.namespace = :namespace AND h.run = r.uid AND h.seq IS NULL
+                    AND h.due > :instant AND h.opened_at > :instant AND h.name <> 'sleep_until'));

@@ -15,15 +15,23 @@ UPDATE onward_run SET crashes = crashes - 1
 WHERE namespace = :namespace AND uid = :uid AND fence = :fence AND crashes > 0;
 
 -- name: runs_set_ahead
--- Runs that began to wait at an instant that is still to come: a clock that was ahead wrote it.
-SELECT uid, updated_at FROM onward_run INDEXED BY onward_run_waiting
-WHERE namespace = :namespace AND state = 'waiting' AND due IS NOT NULL AND fence > 0
-  AND updated_at > :now + :ahead;
+-- Runs that parked, or whose waits were written, at an instant that is still to come: a clock that was
+-- ahead wrote it. The time of the run alone does not say so: a message renews that.
+SELECT r.uid FROM onward_run r INDEXED BY onward_run_waiting
+WHERE r.namespace = :namespace AND r.state = 'waiting' AND r.due > :now AND r.fence > 0
+  AND (r.updated_at > :now + :ahead
+       OR EXISTS (SELECT 1 FROM onward_record h
+                  WHERE h.namespace = :namespace AND h.run = r.uid AND h.seq IS NULL
+                    AND h.due > :now AND h.opened_at > :now + :ahead AND h.name <> 'sleep_until')
+       OR EXISTS (SELECT 1 FROM onward_effect e INDEXED BY onward_effect_run
+                  WHERE e.namespace = :namespace AND e.run = r.uid AND e.run IS NOT NULL
+                    AND e.due > :now AND e.updated_at > :now + :ahead));
 
 -- name: retime_run
--- Whoever has the body in memory, with the old times, finds another fence than it left.
-UPDATE onward_run SET due = due - :by, fence = fence + 1, updated_at = :now
-WHERE namespace = :namespace AND uid = :uid AND state = 'waiting' AND updated_at = :seen
+-- It is claimed at once, and parks until the earliest of its waits. A worker that has its body in
+-- memory, with the old times, finds another fence than it left.
+UPDATE onward_run SET due = :now, fence = fence + 1, updated_at = :now
+WHERE namespace = :namespace AND uid = :uid AND state = 'waiting' AND due > :now
 RETURNING queue;
 
 -- name: starts_set_ahead
@@ -40,15 +48,16 @@ RETURNING queue;
 
 -- name: retime_records
 -- What ends at a certain time does so whenever it was set.
-UPDATE onward_record SET due = due - :by
-WHERE namespace = :namespace AND run = :uid AND due IS NOT NULL AND seq IS NULL
-  AND name <> 'sleep_until';
+UPDATE onward_record SET due = due - opened_at + :now, opened_at = :now
+WHERE namespace = :namespace AND run = :uid AND seq IS NULL AND due > :now
+  AND opened_at > :now + :ahead AND name <> 'sleep_until';
 
 -- name: retime_effects
 UPDATE onward_effect INDEXED BY onward_effect_run
-SET due = due - :by, start_by = start_by - :by, settle_until = settle_until - :by,
-    known_until = known_until - :by, updated_at = updated_at - :by,
-    decided_at = CASE WHEN decided_at = updated_at THEN decided_at - :by ELSE decided_at END
+SET due = due - updated_at + :now, start_by = start_by - updated_at + :now,
+    settle_until = settle_until - updated_at + :now,
+    known_until = known_until - updated_at + :now, updated_at = :now,
+    decided_at = CASE WHEN decided_at = updated_at THEN :now ELSE decided_at END
 WHERE namespace = :namespace AND run = :uid AND run IS NOT NULL AND updated_at > :now + :ahead
   AND state NOT IN ('applied', 'skipped');
 

@@ -231,11 +231,12 @@ async def test_each_change_of_a_run_is_dated(world: World) -> None:
 
 async def test_waits_that_were_set_while_the_clock_was_ahead_can_be_set_anew(world: World) -> None:
     worker = await world.worker()
-    [before, relative, absolute] = await worker.owning("before", "relative", "absolute")
+    names = ("before", "relative", "absolute", "touched")
+    [before, relative, absolute, touched] = await worker.owning(*names)
     await worker.commit(before, move=Move("waiting", due_in=HOUR))
     world.clock.jump(DAY)
-    for run, name in ((relative, "sleep"), (absolute, "sleep_until")):
-        due = world.clock.wall() + HOUR
+    due = world.clock.wall() + HOUR
+    for run, name in ((relative, "sleep"), (absolute, "sleep_until"), (touched, "sleep")):
         wait = an_open_record(run, f"{name}#1")._replace(kind="timer", name=name, due=due)
         await worker.commit(run, wait, move=Move("waiting", due=due))
     world.clock.set_back(DAY)
@@ -243,15 +244,20 @@ async def test_waits_that_were_set_while_the_clock_was_ahead_can_be_set_anew(wor
         await worker.store.reset_clock()
     world.clock.advance(MINUTE)
     now = world.clock.wall()
+    await worker.store.send(a_message("touched", "m1"))
+    [touched] = await worker.claim()
+    await worker.commit(touched, move=Move("waiting", due=due))
 
-    assert set(await worker.store.retime()) == {relative.uid, absolute.uid}
+    assert set(await worker.store.retime()) == {relative.uid, absolute.uid, touched.uid}
     assert await worker.store.retime() == []
 
-    rows = {run.uid: await worker.store.run(run.uid) for run in (before, relative, absolute)}
+    runs = (before, relative, absolute, touched)
+    rows = {run.uid: await worker.store.run(run.uid) for run in runs}
     histories = await worker.store.history(list(rows))
     assert rows[before.uid].due == now - MINUTE + HOUR
-    assert rows[relative.uid].due == histories[relative.uid][0].due == now + HOUR
-    assert rows[relative.uid].fence == relative.fence + 1
+    for run in (relative, touched):
+        assert (rows[run.uid].due, rows[run.uid].fence) == (now, run.fence + 1)
+        assert histories[run.uid][0].due == now + HOUR
     assert histories[absolute.uid][0].due == now - MINUTE + DAY + HOUR
 
 

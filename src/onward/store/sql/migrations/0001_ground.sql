@@ -252,6 +252,7 @@ CREATE TABLE onward_rate (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
     next_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
 
