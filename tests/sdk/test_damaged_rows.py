@@ -98,13 +98,13 @@ EDITS = {
         f"{RECORD} payload = NULL {OF} AND kind = 'step'",
         "failed",
         "internal",
-        "record ':one#1' of run {id} cannot be read: ValueError: it has no value",
+        "record ':one#1' of run {id} cannot be read: ValueError: the payload is missing",
     ),
     "clock record without a payload": Edit(
         f"{RECORD} kind = 'clock', identity = '=clock.2', payload = NULL {OF} AND kind = 'step'",
         "failed",
         "internal",
-        "record '=clock.2' of run {id} cannot be read: ValueError: it has no value",
+        "record '=clock.2' of run {id} cannot be read: ValueError: the payload is missing",
     ),
     "clock record in another codec": Edit(
         f"{RECORD} kind = 'clock', identity = '=clock.2', payload = '{{garbage}}' {OF}"

@@ -196,7 +196,7 @@ async def test_nobody_is_asked_again_about_an_effect_of_a_run_that_was_cancelled
         assert [choice.verdict for choice in await app.effects.choices(info.id)] == [
             "applied", "not_applied", "skip",
         ]  # fmt: skip
-        with pytest.raises(VerdictRefused, match="does not ask any more"):
+        with pytest.raises(VerdictRefused, match="the reconciler is no longer called"):
             await app.effects.resolve(info.id, "ask_again", reason="once more")
 
 

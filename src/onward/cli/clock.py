@@ -100,7 +100,7 @@ def _told(before: Reading) -> str:
         f"The store's time was set back by {_rounded(before.ahead)}"
         f" to {instant_text(before.machine // SECOND * SECOND)}. Workers follow within about a"
         f" second. Timers keep their due times; {before.timers} of them were set while the time was"
-        " ahead and fire that much late (to let them count from now: onward clock --retime)."
+        " ahead and fire late by that amount (to let them count from now: onward clock --retime)."
     )
 
 

@@ -9,11 +9,11 @@ Which failures ended the run:
 
 1. Those whose errors the run's error is, contains, or was raised from. If there are none, because
    the code raised an error of its own, it is the last one.
-2. Every earlier failure since which the run has not got on. After an error of the code's own it
-   has got on if it requested something that reached others: an effect, or another run. Otherwise
-   any call that succeeded will do, such as a fallback.
+2. Every earlier failure since which the run has made no progress. After an error of the code's own
+   it has made progress if it requested something that reached others: an effect, or another run.
+   Otherwise any call that succeeded will do, such as a fallback.
 3. Every failure that came while a call of 1, 2 or 3 was under way, unless the branch that it was
-   handed to has got on.
+   handed to has made progress.
 
 A failure that is none of these was dealt with: it stays as it is, and so does its fallback.
 """
@@ -76,7 +76,7 @@ class Outcome(Value):
 
     @property
     def is_progress(self) -> bool:
-        """Say whether a run that requested this has got on by it."""
+        """Say whether a run that requested this has made progress by it."""
         return self.reaches_out or (self.is_good and self.kind is not RecordKind.TIMER)
 
 
@@ -111,7 +111,7 @@ def stopped_culprit_of(
     cut_off = [Outcome(each.identity, each.asked, stopped) for each in under_way]
     if not cut_off:
         return None
-    # The run has got on since every failure: it was not stopped because of one.
+    # The run has made progress since every failure: it was not stopped because of one.
     origin = _first(cut_off, _failed(known), _progress(known, range(stopped)))
     return None if origin.seq == stopped else _at(origin, known)
 
@@ -136,7 +136,7 @@ def _at(origin: Outcome, known: Iterable[Outcome]) -> Culprit:
 
 
 class _Progress(Value):
-    """When a run got on: positions at which it requested what succeeded, or reached others."""
+    """Positions at which a run made progress: it requested what succeeded, or reached others."""
 
     since_any: Sequence[int]
     """Those that count for every failure before them, in order."""
@@ -145,12 +145,12 @@ class _Progress(Value):
     """The branches that requested something at a position."""
 
     def is_between(self, seq: int, cut: int) -> bool:
-        """Say whether the run got on after a failure and before another."""
+        """Say whether the run made progress after a failure and before another."""
         first = _first_from(self.since_any, seq)
         return first is not None and first < cut
 
     def of_branch(self, failure: Outcome, seq: int) -> int | None:
-        """Return when the branch of a failure got on; those around it may have at that moment."""
+        """Return when the branch of a failure made progress; those around it may have, too."""
         at_once = self.branches.get(seq, ())
         if any(_are_related(failure.branch, branch) for branch in at_once):
             return seq
@@ -186,7 +186,7 @@ def _first(ended: Sequence[Outcome], failed: Sequence[Outcome], progress: _Progr
 def _is_together(failure: Outcome, included: Sequence[Outcome], progress: _Progress) -> bool:
     """Say whether one of these was under way from this failure until they failed.
 
-    They count only if the branch of the failure had not got on before that.
+    They count only if the branch of the failure had made no progress before that.
     """
     seq = _seq(failure)
     went_on = progress.of_branch(failure, seq)

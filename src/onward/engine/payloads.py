@@ -22,7 +22,7 @@ def unpack(kept: bytes | None) -> Payload:
         ValueError: there is none.
     """
     if kept is None:
-        raise ValueError("it has no value")
+        raise ValueError("the payload is missing")
     if kept.startswith(_JSON_MARK):
         return Payload(_JSON, kept[len(_JSON_MARK) :])
     tag, _, data = kept.partition(b":")

@@ -157,7 +157,7 @@ def check_run_id(given: Any) -> str:
     if is_uid(run_id):
         raise BadInput(
             f"run id {run_id!r}",
-            "is a UUID of version 7, as the uids of runs are, and could be mistaken for one",
+            "is a UUID of version 7, which is the format of run uids",
             'Put something before it, such as "order-"',
         )
     return run_id

@@ -29,7 +29,7 @@ class NewerRow(Undecodable):
     """A row says something that this version of Onward does not know."""
 
     code: ClassVar[str] = "newer_row"
-    advice: str = "Upgrade Onward here, and the run continues"
+    advice: str = "Upgrade Onward on this worker; the run then continues"
 
     def __str__(self) -> str:
         return f"{self.annotation} cannot be read: {closed(self.fact)} {closed(self.advice)}"

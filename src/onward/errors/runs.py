@@ -67,8 +67,8 @@ class NoThread(UserError):
     def __str__(self) -> str:
         return (
             f"{self.what!r} cannot start: {self.threads} threads of this worker are held by code "
-            f"that was stopped and still runs: {self.held_by}. Restart the worker, and let that "
-            "code time out by itself."
+            f"that was stopped and still runs: {self.held_by}. Restart the worker, and give that "
+            "code a timeout of its own."
         )
 
 

@@ -69,7 +69,7 @@ def _text(kept: bytes) -> str:
 
 
 def _why(error: Exception) -> str:
-    return f"<it cannot be read: {error}>"
+    return f"<unreadable: {error}>"
 
 
 def _tried(read: Callable[[], T], otherwise: Callable[[Exception], T]) -> T:

@@ -62,7 +62,7 @@ EVENTS: dict[str, Event] = {
     "run.unended": _event(
         "run",
         logging.ERROR,
-        _RUN + "can be neither begun nor ended by worker %(worker)s: %(error)s",
+        _RUN + "could not be started or ended: worker=%(worker)s error=%(error)s",
     ),
     "run.blocking": _event(
         "run",
@@ -122,36 +122,36 @@ EVENTS: dict[str, Event] = {
     "worker.replaced": _event(
         "worker",
         logging.WARNING,
-        "worker %(before)s lost its lease and gave up %(runs)s runs: worker %(worker)s continues",
+        "lease lost, worker replaced: before=%(before)s worker=%(worker)s runs=%(runs)s",
     ),
     "store.away": _event(
         "store",
         logging.WARNING,
-        "the store is away for worker %(worker)s: %(error)s",
+        "store away: worker=%(worker)s error=%(error)s",
     ),
     "store.still_away": _event(
         "store",
         logging.WARNING,
-        "the store has been away for worker %(worker)s for %(seconds)s s: %(error)s",
+        "store still away: worker=%(worker)s seconds=%(seconds)s error=%(error)s",
     ),
     "store.back": _event(
         "store",
         logging.INFO,
-        "the store is back for worker %(worker)s after %(seconds)s s",
+        "store back: worker=%(worker)s seconds=%(seconds)s",
     ),
     "clock.forward": _event(
         "store",
         logging.WARNING,
         "the clock of the database was set forward by %(seconds)s s (seen by worker %(worker)s):"
-        " waits on record end that much earlier. If it is wrong now, put it right, and"
+        " timers on record that are due by it fire now. If it is wrong now, put it right, and"
         " then run: onward clock --retime",
     ),
     "clock.back": _event(
         "store",
         logging.WARNING,
         "the clock of the database was set back by %(seconds)s s (seen by worker %(worker)s):"
-        " waits that runs had begun end that much later. To restart those that began while it was"
-        " ahead, run: onward clock --retime",
+        " timers on record fire that much later. To restart those that were set while it was ahead,"
+        " run: onward clock --retime",
     ),
     "store.locked": _event(
         "store",

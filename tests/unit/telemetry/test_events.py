@@ -155,10 +155,10 @@ def test_a_store_that_stays_away_is_logged_once_a_minute_until_it_is_back() -> N
         "store.away",
     ]
     assert log.lines[1] == (
-        "the store has been away for worker worker-1 for 60 s: "
+        "store still away: worker=worker-1 seconds=60 error="
         "onward.db is away. Try again; nothing was lost."
     )
-    assert log.lines[3] == "the store is back for worker worker-1 after 130 s"
+    assert log.lines[3] == "store back: worker=worker-1 seconds=130"
 
 
 def test_a_lease_that_is_lost_is_an_error() -> None:

@@ -76,7 +76,7 @@ def _approval(effect: Effect, fact: Approved | Rejected, now: Instant) -> Decisi
     if effect.state is not EffectState.PLANNED or effect.approved:
         return Ignored(f"it is {effect.state} and waits for no approval")
     if isinstance(fact, Approved) and fact.is_dropped:
-        return Refused("its run was told to stop, or is over, and does not send it")
+        return Refused("its run was cancelled or has ended, so it will not be sent")
     if isinstance(fact, Approved):
         return Moved(changed(effect, approved=True, due=now))
     return Moved(changed(effect, state=EffectState.FAILED))
@@ -246,7 +246,7 @@ def _judged_uncertain(
         case Verdict.NOT_APPLIED:
             return Moved(_disproven(effect, terms, now))
         case Verdict.ASK_AGAIN if fact.is_dropped:
-            return Refused("its run was told to stop, or is over, and does not ask any more")
+            return Refused("its run was cancelled or has ended; the reconciler is no longer called")
         case Verdict.ASK_AGAIN:
             return _asked_again(effect, terms, now)
     assert_never(fact.verdict)
