@@ -90,3 +90,7 @@ def test_a_body_is_told_the_same_time_again_though_an_answer_was_lost(seed: int)
 def test_a_signal_is_not_lost_with_a_wait_that_is_cancelled_as_it_arrives(seed: int) -> None:
     slow = Weather(delay=0.5, hints_lost=1.0, answers_lost=0.0, clears=0.0)
     Simulation(seed, Plan((race.name,) * 3, 100, 0, slow)).run()
+
+
+def test_a_run_with_a_wait_that_is_over_does_not_spin_while_its_cancel_is_written() -> None:
+    Simulation(181).run()

@@ -422,8 +422,9 @@ class Execution:
             self.exits.park(Move(state, reason, due=due, seen=self.mail.seen))
 
     def _next_due(self) -> Instant | None:
-        # While it is held no wait comes to its end, however long it is due.
-        due = self.waits.next_due() if self.waits and not self._is_held else None
+        # Meanwhile no wait comes to its end, however long it is due.
+        is_kept_back = self._is_held or self._is_stop_unheard
+        due = self.waits.next_due() if self.waits and not is_kept_back else None
         grace = self._grace_ends
         return due if grace is None else min(due or grace, grace)
 
