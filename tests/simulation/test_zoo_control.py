@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.runtime.body.effects import Drop
+from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.ledger import Ledger
 from onward.store.store import Store
 from onward.testing.simulation.cleanups import late_proposer, late_riddler, proposer, riddler
 from onward.testing.simulation.conversations import conversation
-from onward.testing.simulation.errands import talk
+from onward.testing.simulation.errands import farewell, talk
 from onward.testing.simulation.families import batch, dispatch, doomed_founder, family, rounds
 from tests.simulation.zoo import caught, quiet, rewrite
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from onward.runtime.body.effects import EffectCall
     from onward.store.rows import NewRun, Started
     from onward.testing.simulation.plan import Plan
+
+
+def test_a_step_that_begins_though_its_run_was_to_stop_when_it_was_claimed_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Execution, "_is_stop_unheard", False)
+    failure = caught(lambda seed: quiet(seed, farewell.name, pauses=1.0, slots=1), 10)
+    assert "which was to stop when it was claimed" in failure
 
 
 def test_an_id_that_is_taken_for_the_uid_of_another_run_is_seen(

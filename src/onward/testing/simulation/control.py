@@ -1,7 +1,8 @@
 """What clients have asked of runs as a whole, and what must follow from it.
 
 A run that was paused begins nothing new, and neither do its children, the parts of its maps and the
-steps that it sent elsewhere. What was under way comes to its end.
+steps that it sent elsewhere. What was under way comes to its end. A run that was to stop before it
+was claimed begins nothing until its body has heard of that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
+from onward.core.replay import CANCEL_IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,8 @@ class Control:
         self._disturbed = -1
         self._workers: dict[str, Process] = {}
         self._begun: dict[tuple[str, str, int], Process] = {}
+        self._claimed_to_stop: dict[str, int] = {}
+        """The fences under which runs were claimed that were to stop by then."""
 
     def paused(self, run_id: str, now: int) -> None:
         """Take note that a run was paused; `now` never jumps."""
@@ -59,6 +63,9 @@ class Control:
         if before is not None and self._is_well(before) and not is_lost:
             yield f"{process.name} began {place} again, though {before.name} is well"
         run = view.runs[step.run.uid]
+        is_heard = (run.uid, CANCEL_IDENTITY, 1) in view.records
+        if self._claimed_to_stop.get(run.uid) == run.fence and not is_heard:
+            yield f"{process.name} began a step of {run.id}, which was to stop when it was claimed"
         family = list(_ancestors(run, view))
         if any(_is_stopping(each, view) for each in family):
             return
@@ -76,6 +83,9 @@ class Control:
             owner = None if old.worker is None else self._workers.get(old.worker)
             if owner is not None and after.runs[uid].crashes > old.crashes and self._is_well(owner):
                 yield f"{process.name} counted a crash of {old.id}, but {owner.name} is well"
+            new = after.runs[uid]
+            if new.state == "running" and new.fence > old.fence and _is_stopping(new, after):
+                self._claimed_to_stop[uid] = new.fence
 
     def _is_well(self, process: Process) -> bool:
         """Say whether nobody could take a process for dead, and it has not left."""
