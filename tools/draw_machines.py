@@ -114,7 +114,7 @@ def run_machine() -> Drawing:
         "Claimed": [run.Claimed(*ways) for ways in product([False, True], repeat=2)],
         "Recorded": [run.Recorded()],
         "Parked": [run.Parked(), run.Parked(LATER)],
-        "Paused": [run.Paused(reason, due) for reason in run.Reason for due in (None, LATER)],
+        "Paused": [run.Paused(reason) for reason in run.Reason],
         "Released": [run.Released()],
         "Returned": [run.Returned(), run.Returned(continued=True)],
         "Raised": [run.Raised(reason) for reason in run.Reason],

@@ -1,6 +1,6 @@
 """Retry: how often something is tried, how long between, and for which errors.
 
-One type serves steps, transient pauses, asking a reconciler and repairs.
+One type serves steps, whole runs, asking a reconciler and repairs.
 """
 
 from __future__ import annotations
@@ -152,7 +152,6 @@ def _check_number(what: str, value: object, least: float, most: float, advice: s
 
 STEPS = Retry()
 ONCE = Retry(attempts=1)
-TRANSIENT = Retry(attempts=5, delay="10s", max_delay="10m")
 RECONCILING = Retry(attempts=5, delay="10s", max_delay="10m")
 REPAIRS = Retry(attempts=3, delay="0s")
 

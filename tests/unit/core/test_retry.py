@@ -17,7 +17,6 @@ from onward.core.retry import (
     RECONCILING,
     REPAIRS,
     STEPS,
-    TRANSIENT,
     Again,
     Failure,
     GiveUp,
@@ -204,7 +203,6 @@ def test_what_is_tried_again_begins_in_time(attempt: int, chance: float, elapsed
 @pytest.mark.parametrize(
     ("policy", "waits"),
     [
-        (TRANSIENT, [10, 20, 40, 80]),
         (RECONCILING, [10, 20, 40, 80]),
         (REPAIRS, [0, 0]),
     ],

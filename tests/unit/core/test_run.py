@@ -51,8 +51,6 @@ LATER = Run(RunState.WAITING, due=NOW + 1, fence=3)
 DELAYED = Run(RunState.WAITING, due=NOW + 1, fence=0)
 PAUSED = Run(RunState.PAUSED, Reason.OPERATOR, fence=3)
 PAUSED_UNSTARTED = Run(RunState.PAUSED, Reason.OPERATOR, fence=0)
-BACKOFF = Run(RunState.PAUSED, Reason.TRANSIENT, due=NOW + 1, fence=3)
-BACKOFF_DUE = Run(RunState.PAUSED, Reason.TRANSIENT, due=NOW, fence=3)
 DIVERGED = Run(RunState.PAUSED, Reason.DIVERGENCE, fence=3)
 UNCERTAIN = Run(RunState.PAUSED, Reason.RECONCILIATION, fence=3)
 OPEN_RUNS = {
@@ -64,8 +62,6 @@ OPEN_RUNS = {
     "delayed": DELAYED,
     "paused": PAUSED,
     "paused unstarted": PAUSED_UNSTARTED,
-    "backoff": BACKOFF,
-    "backoff due": BACKOFF_DUE,
     "diverged": DIVERGED,
     "uncertain": UNCERTAIN,
 }
@@ -114,7 +110,7 @@ MOVES: dict[tuple[str, str], Run] = {
     },
     **{
         (run, claim): TAKEN
-        for run in ("ready", "due", "backoff due")
+        for run in ("ready", "due")
         for claim in ("claimed", "claimed, vanished", "claimed, other code")
     },
     ("running", "claimed, vanished"): Run(RunState.RUNNING, fence=4, crashes=1),
@@ -138,12 +134,14 @@ MOVES: dict[tuple[str, str], Run] = {
     ("delayed", "woken, unstarted"): Run(RunState.READY, due=NOW),
     **{
         (run, wake): AWAKE
-        for run in ("paused", "backoff", "backoff due", "diverged", "uncertain")
+        for run in ("paused", "diverged", "uncertain")
         for wake in ("cancel", "deadline")
     },
-    **{(run, "cancel"): Run(RunState.CANCELLED) for run in ("delayed", "paused unstarted")},
     **{
-        (run, "deadline"): Run(RunState.TIMED_OUT, Reason.DEADLINE)
+        (run, "cancel"): Run(RunState.CANCELLED, fence=1) for run in ("delayed", "paused unstarted")
+    },
+    **{
+        (run, "deadline"): Run(RunState.TIMED_OUT, Reason.DEADLINE, fence=1)
         for run in ("delayed", "paused unstarted")
     },
     **{(run, "held"): PAUSED for run in ("ready", "waiting", "due", "later")},
@@ -171,11 +169,11 @@ KEPT = {
     ),
     *(("paused unstarted", wake) for wake in ("woken", "woken, operator", "woken, unstarted")),
     *((run, "woken") for run in ("ready", "running", "delayed", "paused")),
-    *((run, "woken") for run in ("backoff", "backoff due", "diverged", "uncertain")),
+    *((run, "woken") for run in ("diverged", "uncertain")),
     *((run, "woken, operator") for run in ("ready", "running", "delayed")),
-    *((run, "woken, operator") for run in ("backoff", "backoff due", "diverged", "uncertain")),
+    *((run, "woken, operator") for run in ("diverged", "uncertain")),
     *((run, "woken, unstarted") for run in ("ready", "running", "paused")),
-    *((run, "woken, unstarted") for run in ("backoff", "backoff due", "diverged", "uncertain")),
+    *((run, "woken, unstarted") for run in ("diverged", "uncertain")),
     *((run, wake) for run in ("ready", "running") for wake in ("cancel", "deadline")),
 }
 
@@ -250,7 +248,7 @@ def test_a_run_fails_as_crashed_when_its_fifth_worker_vanished() -> None:
         assert (run.state, run.crashes) == (RunState.RUNNING, crashes)
 
     assert advance(run, Claimed(vanished=True), now=NOW) == Moved(
-        Run(RunState.FAILED, Reason.CRASHED, fence=CRASHES_MOST + 1, crashes=CRASHES_MOST)
+        Run(RunState.FAILED, Reason.CRASHED, fence=CRASHES_MOST + 2, crashes=CRASHES_MOST)
     )
 
 
@@ -283,7 +281,7 @@ def test_a_message_does_not_start_a_delayed_run_before_its_time() -> None:
 
 def test_a_run_that_never_started_is_cancelled_at_once() -> None:
     assert advance(born(now=NOW), CancelAsked(Reason.PARENT), now=NOW) == Moved(
-        Run(RunState.CANCELLED, Reason.PARENT)
+        Run(RunState.CANCELLED, Reason.PARENT, fence=1)
     )
 
 
@@ -300,8 +298,6 @@ def test_a_run_with_a_time_ahead_is_born_waiting() -> None:
     "fact",
     [
         *(Paused(reason) for reason in Reason if reason not in PAUSES),
-        Paused(Reason.TRANSIENT),
-        Paused(Reason.OPERATOR, due=NOW),
         *(Raised(reason) for reason in Reason if reason not in FAILURES),
         Unwound(Reason.LOGIC),
         CancelAsked(Reason.LOGIC),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Run(Value):
     """The part of a run that its machine decides on.
 
-    `due` is when a waiting or transiently paused run may go on, and since when a ready one could.
+    `due` is when a waiting run may go on, and since when a ready one could.
     """
 
     state: RunState
@@ -52,10 +52,9 @@ class Parked(Value):
 
 
 class Paused(Value):
-    """The owner stops here for `reason`; only a transient one ends by itself, at `due`."""
+    """The owner stops here for `reason`; no time ends that."""
 
     reason: Reason
-    due: Instant | None = None
 
 
 class Released(Value):
@@ -167,14 +166,13 @@ def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
     match run.state:
         case RunState.RUNNING if not fact.vanished:
             return Refused("its worker is alive")
-        case RunState.RUNNING if run.crashes + 1 >= CRASHES_MOST:
-            ended = _ended(run, RunState.FAILED, Reason.CRASHED)
-            return Moved(changed(ended, crashes=run.crashes + 1))
         case RunState.RUNNING:
-            return Moved(_taken(changed(run, crashes=run.crashes + 1)))
+            taken = _taken(changed(run, crashes=run.crashes + 1))
+            is_poison = taken.crashes >= CRASHES_MOST  # whoever takes it ends it at once
+            return Moved(_ended(taken, RunState.FAILED, Reason.CRASHED) if is_poison else taken)
         case RunState.PAUSED if run.reason is Reason.DIVERGENCE and fact.other_code:
             return Moved(_taken(run))
-        case RunState.PAUSED if run.reason is not Reason.TRANSIENT:
+        case RunState.PAUSED:
             return Refused(f"it is paused for {run.reason}")
         case RunState.WAITING if run.due is None:
             return Refused("it waits for a message")
@@ -210,7 +208,7 @@ def _freed(run: Run, fact: Freed, now: Instant) -> Decision[Run]:
 def _cancel_asked(run: Run, why: Reason | None, now: Instant) -> Decision[Run]:
     stopped = _cancelled(run, why)
     if run.fence == 0:  # never claimed: there is no body that could clean up
-        return Moved(stopped)
+        return Moved(changed(stopped, fence=run.fence + 1))
     return _woken(run, Woken(PAUSES), now)
 
 
@@ -223,17 +221,18 @@ def _superseded(run: Run) -> Decision[Run]:
 
 
 def _reported(run: Run, fact: OwnFact, now: Instant) -> Run:
+    if isinstance(fact, Released):
+        return _put(run, RunState.READY, due=now)
+    run = changed(run, crashes=0)  # it has made progress
     match fact:
         case Recorded():
-            return changed(run, crashes=0)
+            return run
         case Parked(due):
             return _put(run, RunState.WAITING, due=due)
-        case Paused(reason, due):
-            if reason not in PAUSES or (due is None) is (reason is Reason.TRANSIENT):
-                raise InvariantBroken(f"a run cannot pause for {reason} until {due}")
-            return _put(run, RunState.PAUSED, reason, due)
-        case Released():
-            return _put(run, RunState.READY, due=now)
+        case Paused(reason):
+            if reason not in PAUSES:
+                raise InvariantBroken(f"a run cannot pause for {reason}")
+            return _put(run, RunState.PAUSED, reason)
         case Returned(continued):
             return _put(run, RunState.SUCCEEDED, Reason.CONTINUED if continued else None)
         case Raised(reason):

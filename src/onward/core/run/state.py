@@ -25,7 +25,6 @@ TERMINAL = frozenset(RunState) - OPEN
 class Reason(StrEnum):
     """Why a run is in its state."""
 
-    TRANSIENT = "transient"
     APPROVAL = "approval"
     RECONCILIATION = "reconciliation"
     DIVERGENCE = "divergence"
@@ -53,7 +52,6 @@ class RunKind(StrEnum):
 
 PAUSES = frozenset(
     {
-        Reason.TRANSIENT,
         Reason.APPROVAL,
         Reason.RECONCILIATION,
         Reason.DIVERGENCE,

@@ -30,6 +30,7 @@ from onward.testing.conformance.world import Scenario, World, live
 __all__ = ["SUBJECTS", "SUITE", "Scenario", "World", "live"]
 
 SUBJECTS = (
+    "deciding",
     "starting",
     "claiming",
     "adopting",

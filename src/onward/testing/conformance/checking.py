@@ -259,7 +259,7 @@ async def test_an_event_whose_holder_is_retried_breaks_nothing(world: World) -> 
 
     await worker.commit(
         run,
-        move=Move("failed", "transient"),
+        move=Move("failed", "precondition"),
         starts=(a_run("again")._replace(follows=run.uid, link="retry_of"),),
     )
 

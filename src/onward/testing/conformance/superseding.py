@@ -86,7 +86,7 @@ async def test_an_owner_that_has_not_seen_all_messages_is_told_to_look(world: Wo
     assert (await worker.store.follow(looked)).fate == "made"
 
 
-@each(("transient", "approval", "divergence", "precondition", "operator", "internal"))
+@each(("approval", "divergence", "precondition", "operator", "internal"))
 async def test_a_paused_run_fails_for_its_reason_when_it_is_followed(
     world: World, reason: str
 ) -> None:
