@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def test_a_step_that_begins_though_its_run_was_to_stop_when_it_was_claimed_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Execution, "_is_stop_unheard", False)
+    monkeypatch.setattr(Execution, "_is_barred", property(lambda run: run._is_held))
     failure = caught(lambda seed: quiet(seed, farewell.name, pauses=1.0, slots=1), 10)
     assert "which was to stop when it was claimed" in failure
 

@@ -147,11 +147,6 @@ class StepCall(Awaited):
         self.since: Instant | None = None
         """When the first attempt began, as far as it is known."""
 
-    def clock_stepped(self, step: Duration) -> None:
-        """Count the time of the attempts as before."""
-        if self.since is not None:
-            self.since += step
-
     def value(self, record: Record) -> Any:
         """Return the step's result, decoded against its annotation."""
         return self.definition.shape.decode_result(unpack(record.payload.payload))

@@ -177,9 +177,7 @@ class EffectCall(Awaited):
         self._put_off: Duration = 0
 
     def clock_stepped(self, step: Duration) -> None:
-        """Count the time of the attempts as before, and that in which a send may take effect."""
-        if self.since is not None:
-            self.since += step
+        """Leave a send as long to take effect as before."""
         before, self._put_off = self._put_off, put_off_after(self._put_off, step)
         if self.effect.settle_until is not None:
             later = self.effect.settle_until + self._put_off - before

@@ -175,16 +175,18 @@ class Waits:
         dues = [call.due for call in self._calls.values() if call.due is not None]
         return min(dues, default=None)
 
-    def clock_stepped(self, step: Duration, calls: Iterable[Call]) -> None:
+    def clock_stepped(self, step: Duration, calls: Iterable[Call] = ()) -> None:
         """Let what is counted in memory last as long as before the database's clock was set.
 
         These are waits that are not in history, the cleanup, and the attempts of `calls`.
         """
         self.put_off = put_off_after(self.put_off, step)
-        timed = (call for call in self._calls.values() if isinstance(call, TimedCall))
-        tried = (call for call in calls if isinstance(call, StepCall | EffectCall))
-        for call in (*timed, *tried):
-            call.clock_stepped(step)
+        tried = [call for call in calls if isinstance(call, StepCall | EffectCall)]
+        for call in tried:
+            call.since = None if call.since is None else call.since + step
+        for counted in dict.fromkeys((*self._calls.values(), *tried)):
+            if isinstance(counted, TimedCall | EffectCall):
+                counted.clock_stepped(step)
 
     def hold(self, now: Instant, *, is_held: bool) -> None:
         """Stop the limits that are not in history while the run is held: nothing is begun then."""

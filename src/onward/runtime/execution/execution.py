@@ -313,7 +313,7 @@ class Execution:
             self.waits.hold(self._host.now(), is_held=self._is_held)
         if self.mail.is_stopping or self.claimed.deadline is not None:
             self._take_stop()
-        if not (self._is_held or self._is_stop_unheard):
+        if not self._is_barred:
             # Reading a long history may take its time.
             watched = self.scope if self.replay.live else None
             self._host.turns.take(watched, self.body.advance)
@@ -339,9 +339,8 @@ class Execution:
                 self._take_orders()
             if self.body.cancelled is not None and self._ledger is not None:
                 self._ledger.drop_waiting()
-            if not self._is_stop_unheard:
-                self._end_waits()
-                self._take_up_undone()
+            self._end_waits()
+            self._take_up_undone()
             self._rest()
 
     def report(self, left: Sequence[Record] = ()) -> None:
@@ -350,9 +349,10 @@ class Execution:
             self._reported = tell_unread(self.scope, [*self.body.out_of_turn(), *left])
 
     @property
-    def _is_stop_unheard(self) -> bool:
-        """Say whether the run is to stop and its body cannot know yet: nothing new may begin."""
-        return self._is_stopping and self.journal.is_recording(CANCEL_IDENTITY)
+    def _is_barred(self) -> bool:
+        """Say whether nothing new may begin: it is held, or is to stop and cannot know yet."""
+        is_unheard = self._is_stopping and self.journal.is_recording(CANCEL_IDENTITY)
+        return is_unheard or self._is_held
 
     def _take_stop(self) -> None:
         """Write once that the run is to stop, unless its body has ended; then the body hears it."""
@@ -373,7 +373,7 @@ class Execution:
             self.ledger.hear(verdicts, self.body.calls.values())
 
     def _end_waits(self) -> None:
-        if self.waits and not (self._is_held or self.is_loading):
+        if self.waits and not (self._is_barred or self.is_loading):
             for call, letter in self.waits.come(self.mail, self._host.now()):
                 self.waits.discard(call)
                 doing.come(self, call, letter)
@@ -382,7 +382,7 @@ class Execution:
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
-        if self._leaving or self._is_held or self._is_stop_unheard:
+        if self._leaving or self._is_barred:
             self._undone.append(call)
             return True
         return False
@@ -392,7 +392,7 @@ class Execution:
         self.body.refuse(call, args_hash)
 
     def _take_up_undone(self) -> None:
-        if self._undone and not (self._leaving or self._is_held):
+        if self._undone and not (self._leaving or self._is_barred):
             undone, self._undone = self._undone, []
             for call in undone:
                 if isinstance(call, EffectCall):
@@ -422,9 +422,8 @@ class Execution:
             self.exits.park(Move(state, reason, due=due, seen=self.mail.seen))
 
     def _next_due(self) -> Instant | None:
-        # Meanwhile no wait comes to its end, however long it is due.
-        is_kept_back = self._is_held or self._is_stop_unheard
-        due = self.waits.next_due() if self.waits and not is_kept_back else None
+        # While it is barred no wait comes to its end, however long it is due.
+        due = self.waits.next_due() if self.waits and not self._is_barred else None
         grace = self._grace_ends
         return due if grace is None else min(due or grace, grace)
 

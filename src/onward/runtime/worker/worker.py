@@ -438,9 +438,10 @@ class Worker:
         """Tell of a clock that was set, and look again at what the runs here wait for."""
         if self._store.database.capabilities.clock:  # or the store tells it, for all workers
             self.observer.clock_stepped(self.id, step)
-        for execution in (*self.running.values(), *self._warm):
-            execution.waits.clock_stepped(step, execution.body.calls.values())
+        for execution in self._warm:
+            execution.waits.clock_stepped(step)  # the attempts of their steps wait on record
         for execution in list(self.running.values()):
+            execution.waits.clock_stepped(step, execution.body.calls.values())
             self._loop.call_soon(execution.pump, context=self.context)
 
     # --- what others know ------------------------------------------------------------------------

@@ -6,6 +6,7 @@ the core decide, and then writes what they let pass.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -250,8 +251,8 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
     ready_at = _choose(tx, wanted)
     ours = (tx.namespace, wanted.worker, tx.now)
     tx.write_rows("claim_run", [(uid, *ours) for uid in ready_at])
-    rows = tx.rows("claimed_runs", uids=tx.texts(ready_at))
-    return [Claimed._make((*row, ready_at[row[0]])) for row in rows]
+    rows = tx.rows("claimed_runs", ready_at=json.dumps(ready_at))
+    return [Claimed._make(row) for row in rows]
 
 
 def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:

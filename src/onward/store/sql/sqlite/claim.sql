@@ -66,11 +66,11 @@ SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq,
        r.deadline, r.parent, r.parent_identity, r.root, r.cancel_with_parent, r.follows, r.link, r.attempt,
        r.origin, r.handler, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
        r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
-       :now AS claimed_at
-FROM json_each(:uids) j
-CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
+       :now AS claimed_at, j.value AS ready_at
+FROM json_each(:ready_at) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.key
 LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
-ORDER BY j.key;
+ORDER BY j.id;
 
 -- name: runs_of_worker
 SELECT uid, fence FROM onward_run INDEXED BY onward_run_running
