@@ -64,7 +64,8 @@ class Control:
             yield f"{process.name} began {place} again, though {before.name} is well"
         run = view.runs[step.run.uid]
         is_heard = (run.uid, CANCEL_IDENTITY, 1) in view.records
-        if self._claimed_to_stop.get(run.uid) == run.fence and not is_heard:
+        is_owned = run.worker == process.worker  # or it does not know yet that it has lost the run
+        if is_owned and self._claimed_to_stop.get(run.uid) == run.fence and not is_heard:
             yield f"{process.name} began a step of {run.id}, which was to stop when it was claimed"
         family = list(_ancestors(run, view))
         if any(_is_stopping(each, view) for each in family):
