@@ -94,3 +94,7 @@ def test_a_signal_is_not_lost_with_a_wait_that_is_cancelled_as_it_arrives(seed: 
 
 def test_a_run_with_a_wait_that_is_over_does_not_spin_while_its_cancel_is_written() -> None:
     Simulation(181).run()
+
+
+def test_a_pause_that_comes_while_its_run_is_being_claimed_is_heard_at_once() -> None:
+    Simulation(100142).run()

@@ -57,6 +57,8 @@ class Ear:
 
     def __init__(self, exchange: Exchange, subjects: Iterable[str]) -> None:
         self.subjects = set(subjects)
+        self.others: set[str] | None = None
+        """What was said of other subjects, while this is a set: some may become its own."""
         self.loop = asyncio.get_running_loop()
         self._exchange = exchange
         self._heard: set[str] = set()
@@ -77,6 +79,8 @@ class Ear:
 
     def ring(self, subjects: frozenset[str]) -> None:
         """Note hints; called in this ear's own loop."""
+        if self.others is not None:
+            self.others |= subjects
         heard = subjects if ANYTHING in subjects else subjects & self.subjects
         if heard:
             self._heard |= heard

@@ -318,6 +318,8 @@ class Worker:
         if self._registered is not self._registry.names:  # another name is clear by now
             await self._register()
         begun = self._clock.monotonic()
+        assert self._ear is not None
+        self._ear.others = set()
         claimed = await self._store.claim(
             Wanted(
                 self.id,
@@ -335,7 +337,15 @@ class Worker:
         if claimed:
             self._time.learn(claimed[0].claimed_at, begun)
         await self._beginnings.begin(claimed)
+        self._hear_early(claimed, self._ear)
         return len(claimed)
+
+    def _hear_early(self, claimed: Sequence[Claimed], ear: Ear) -> None:
+        """Look at runs that something was sent to after they were claimed and before we knew."""
+        others, ear.others = ear.others or set(), None
+        early = others & {run_subject(run.uid) for run in claimed}
+        if early:
+            self._postman.go_round(self.running, early)
 
     def take_warm(self, runs: Sequence[Claimed]) -> dict[str, Execution]:
         """Return the bodies of these runs that are still in memory."""
