@@ -15,7 +15,7 @@ from onward import App, workflow
 from onward.core.instant import DAY, HOUR
 from onward.store import open_store
 from onward.store.clock import SystemClock
-from onward.testing.conformance.samples import a_run
+from tests.conformance.suite.samples import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path

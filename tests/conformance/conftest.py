@@ -13,8 +13,8 @@ from tests.conformance.worlds import FileWorld, MemoryWorld, PostgresWorld
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onward.testing.conformance import World
     from onward.testing.postgres import PostgresServer
+    from tests.conformance.suite import World
 
 
 @pytest.fixture(scope="session")

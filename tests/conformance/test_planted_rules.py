@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onward.testing.conformance import SUITE, live
+from tests.conformance.suite import SUITE, live
 from tests.simulation.zoo import rewrite
 
 if TYPE_CHECKING:
-    from onward.testing.conformance import World
+    from tests.conformance.suite import World
 
 CLAIM = "test_a_claim_takes_the_runs_that_the_machine_gives_away"
 REPORT = "test_an_owner_moves_its_run_as_the_machine_says"

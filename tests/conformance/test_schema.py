@@ -15,7 +15,7 @@ from onward.store import open_store
 from onward.store.migrations import known
 from onward.store.rows import Claimed, InboxRow, RecordRow, RunEnd, RunRow
 from onward.store.statements import Dialect, tables
-from onward.testing.conformance.samples import a_run
+from tests.conformance.suite.samples import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ from onward.store import open_store
 from onward.store.hints import ANYTHING, queue_subject
 from onward.store.invariants import check
 from onward.store.sqlite import admission, waiting, watch
-from onward.testing.conformance.samples import a_run
-from onward.testing.conformance.worker import Worker
 from tests.conformance.child import Child
+from tests.conformance.suite.samples import a_run
+from tests.conformance.suite.worker import Worker
 
 if TYPE_CHECKING:
     from pathlib import Path

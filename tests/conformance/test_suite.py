@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.testing.conformance import SUITE, World, live
+from tests.conformance.suite import SUITE, World, live
 
 
 @pytest.mark.parametrize("name", SUITE)

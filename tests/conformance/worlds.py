@@ -12,7 +12,7 @@ from onward.store import Store, open_store
 from onward.store.address import SqliteAddress
 from onward.store.clock import SystemChance, spawn_thread
 from onward.store.sqlite.database import SqliteDatabase
-from onward.testing.conformance import World
+from tests.conformance.suite import World
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -21,7 +21,6 @@ STATEMENT = re.compile(
 # Statements that take no parameters where a name or a number must stand, and why it is safe there.
 ALLOWED = {
     "src/onward/store/postgres/database.py": "CREATE SCHEMA; the address was checked for its name",
-    "src/onward/testing/conformance/leases.py": "leases of a test, put there past the store",
     "src/onward/testing/postgres.py": "CREATE and DROP DATABASE; the names are made there",
 }
 

@@ -19,7 +19,7 @@ from onward.store import redis as carrying
 from onward.store.hints import ANYTHING, packed, queue_subject
 from onward.store.invariants import check
 from onward.store.sqlite import watch
-from onward.testing.conformance.samples import a_run
+from tests.conformance.suite.samples import a_run
 from tests.leaks import shown
 from tests.redis.server import RedisServer
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.__main__ import main
+
 import onward.core.lease
-from onward.testing.simulation.__main__ import main
 
 if TYPE_CHECKING:
     import pytest
@@ -35,5 +36,5 @@ def test_the_first_world_that_fails_ends_the_swarm_and_says_how_to_see_it_again(
     assert main(["--first", "5", "--seeds", "3", "--json"]) == 1
     captured = capsys.readouterr()
     assert json.loads(captured.out)["failed_seed"] == 5
-    assert "python -m onward.testing.simulation --seed 5" in captured.err
+    assert "python -m tests.simulation --seed 5" in captured.err
     assert main(["--seed", "5", "--json"]) == 1

@@ -13,17 +13,17 @@ from onward.core.value import changed
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.execution.ledger import Ledger
 from onward.runtime.worker.database_time import DatabaseTime
-from onward.testing.simulation import Failed, Simulation
-from onward.testing.simulation.ledger_rules import (
+from tests.simulation.simulator import Failed, Simulation
+from tests.simulation.simulator.ledger_rules import (
     EffectSeen,
     broken_ledger,
     broken_outside,
     doubted,
     unsendable,
 )
-from onward.testing.simulation.line import Weather
-from onward.testing.simulation.plan import SEATS, Crash, Jump, Outage, Plan, Stop, draw_plan
-from onward.testing.simulation.purchases import KEY_SECONDS, purchases
+from tests.simulation.simulator.line import Weather
+from tests.simulation.simulator.plan import SEATS, Crash, Jump, Outage, Plan, Stop, draw_plan
+from tests.simulation.simulator.purchases import KEY_SECONDS, purchases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ def test_a_no_of_a_later_send_that_is_taken_for_one_of_the_first_is_seen(
 
     sent = machine._sent
     monkeypatch.setattr(machine, "_sent", hastily)
-    monkeypatch.setattr("onward.testing.simulation.purchases.TROUBLES", ("reply lost", "refused"))
+    monkeypatch.setattr("tests.simulation.simulator.purchases.TROUBLES", ("reply lost", "refused"))
     assert "times, and sent" in how_it_fails(refused_and_away)
 
 

@@ -8,11 +8,11 @@ from contextvars import copy_context
 import pytest
 
 from onward.runtime.body.runloop import RunLoop
-from onward.testing.simulation import Simulation
-from onward.testing.simulation.errands import branches, patience, race
-from onward.testing.simulation.families import clock_watcher
-from onward.testing.simulation.line import Weather
-from onward.testing.simulation.plan import SEATS, Crash, Plan
+from tests.simulation.simulator import Simulation
+from tests.simulation.simulator.errands import branches, patience, race
+from tests.simulation.simulator.families import clock_watcher
+from tests.simulation.simulator.line import Weather
+from tests.simulation.simulator.plan import SEATS, Crash, Plan
 
 CALM = Weather(delay=0.0, hints_lost=0.0, answers_lost=0.0, clears=0.0)
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.testing.clock import VirtualClock
-from onward.testing.simulation.draw import Draw
-from onward.testing.simulation.process import SPIN_MOST, Process, SeededLoop
+from tests.simulation.simulator.draw import Draw
+from tests.simulation.simulator.process import SPIN_MOST, Process, SeededLoop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

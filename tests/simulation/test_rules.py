@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onward.testing.simulation.process import Process
-from onward.testing.simulation.rules import (
+from tests.simulation.simulator.process import Process
+from tests.simulation.simulator.rules import (
     WORLD,
     RecordSeen,
     RunSeen,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.core.run import TERMINAL
-from onward.testing.simulation import Simulation
-from onward.testing.simulation.rules import RunSeen
+from tests.simulation.simulator import Simulation
+from tests.simulation.simulator.rules import RunSeen
 
 if TYPE_CHECKING:
-    from onward.testing.simulation import Trace
+    from tests.simulation.simulator import Trace
 
 CHUNK = 50
 
@@ -37,7 +37,7 @@ def test_every_seed_gives_a_world_of_its_own() -> None:
 
 def test_neither_the_process_nor_its_hash_seed_changes_a_world() -> None:
     code = (
-        "from onward.testing.simulation import Simulation\n"
+        "from tests.simulation.simulator import Simulation\n"
         "print([Simulation(seed).run().hash for seed in range(25)])"
     )
     told = {

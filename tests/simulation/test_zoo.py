@@ -16,11 +16,11 @@ from onward.runtime.execution.journal import Journal
 from onward.runtime.worker.worker import Worker
 from onward.store.store import Store
 from onward.store.writing.writer import Outcome
-from onward.testing.simulation import Failed, Simulation
-from onward.testing.simulation.errands import ERRANDS, patience
-from onward.testing.simulation.families import FAMILIES
-from onward.testing.simulation.measured import limits
-from onward.testing.simulation.plan import SEATS, Plan, Stop, draw_plan
+from tests.simulation.simulator import Failed, Simulation
+from tests.simulation.simulator.errands import ERRANDS, patience
+from tests.simulation.simulator.families import FAMILIES
+from tests.simulation.simulator.measured import limits
+from tests.simulation.simulator.plan import SEATS, Plan, Stop, draw_plan
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:

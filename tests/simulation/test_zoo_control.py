@@ -8,10 +8,10 @@ from onward.runtime.body.effects import Drop
 from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.ledger import Ledger
 from onward.store.store import Store
-from onward.testing.simulation.cleanups import late_proposer, late_riddler, proposer, riddler
-from onward.testing.simulation.conversations import conversation
-from onward.testing.simulation.errands import farewell, talk
-from onward.testing.simulation.families import batch, dispatch, doomed_founder, family, rounds
+from tests.simulation.simulator.cleanups import late_proposer, late_riddler, proposer, riddler
+from tests.simulation.simulator.conversations import conversation
+from tests.simulation.simulator.errands import farewell, talk
+from tests.simulation.simulator.families import batch, dispatch, doomed_founder, family, rounds
 from tests.simulation.zoo import caught, quiet, rewrite
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from onward.runtime.body.effects import EffectCall
     from onward.store.rows import NewRun, Started
-    from onward.testing.simulation.plan import Plan
+    from tests.simulation.simulator.plan import Plan
 
 
 def test_a_step_that_begins_though_its_run_was_to_stop_when_it_was_claimed_is_seen(

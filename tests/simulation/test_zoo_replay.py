@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from onward.runtime.body.futures import RunTask
 from onward.store.database import Written
-from onward.testing.simulation.repairs import repaired_gather
-from onward.testing.simulation.samplers import retried_sampler, sampler
+from tests.simulation.simulator.repairs import repaired_gather
+from tests.simulation.simulator.samplers import retried_sampler, sampler
 from tests.simulation.zoo import LOSSY, caught, quiet
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pytest
 
     from onward.core.failure_origin import Outcome
-    from onward.testing.simulation.plan import Plan
+    from tests.simulation.simulator.plan import Plan
 
 DIVERGED = "parked as divergent, though its code has not changed"
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from onward.errors import Unavailable
 from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.supervisor import Supervisor
-from onward.testing.simulation.conversations import victim
-from onward.testing.simulation.errands import branches
-from onward.testing.simulation.exits import leaver, leaving_branches
-from onward.testing.simulation.plan import Outage
+from tests.simulation.simulator.conversations import victim
+from tests.simulation.simulator.errands import branches
+from tests.simulation.simulator.exits import leaver, leaving_branches
+from tests.simulation.simulator.plan import Outage
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:
     import pytest
 
-    from onward.testing.simulation.plan import Plan
+    from tests.simulation.simulator.plan import Plan
 
 
 def test_a_body_that_ends_its_worker_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

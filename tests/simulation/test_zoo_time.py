@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.runtime.worker.database_time import DatabaseTime
-from onward.testing.simulation.line import Weather
-from onward.testing.simulation.measured import limits, sleeper
-from onward.testing.simulation.plan import DAY_SECONDS, SEATS, Crash, Jump
+from tests.simulation.simulator.line import Weather
+from tests.simulation.simulator.measured import limits, sleeper
+from tests.simulation.simulator.plan import DAY_SECONDS, SEATS, Crash, Jump
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
-    from onward.testing.simulation.plan import Plan
+    from tests.simulation.simulator.plan import Plan
 
 TOO_SHORT = "s took"
 

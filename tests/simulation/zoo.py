@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onward.store.statements import Dialect
-from onward.testing.simulation import Failed, Simulation
-from onward.testing.simulation.line import Weather
-from onward.testing.simulation.plan import draw_plan
+from tests.simulation.simulator import Failed, Simulation
+from tests.simulation.simulator.line import Weather
+from tests.simulation.simulator.plan import draw_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from onward.store.statements import Statement
-    from onward.testing.simulation.plan import Plan
+    from tests.simulation.simulator.plan import Plan
 
 CALM = Weather(delay=0.001, hints_lost=0.0, answers_lost=0.0, clears=0.0)
 LOSSY = Weather(delay=0.001, hints_lost=0.0, answers_lost=0.3, clears=60.0)

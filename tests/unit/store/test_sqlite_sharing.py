@@ -13,7 +13,7 @@ import pytest
 
 from onward.errors import StoreUnusable
 from onward.store import open_store
-from onward.testing.conformance.samples import a_run
+from tests.conformance.suite.samples import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path

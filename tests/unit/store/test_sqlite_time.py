@@ -11,8 +11,8 @@ from onward.core.instant import DAY, HOUR, MINUTE, SECOND
 from onward.core.lease import LEASE
 from onward.store import open_store
 from onward.testing.clock import VirtualClock
-from onward.testing.conformance.samples import a_run
-from onward.testing.conformance.worker import Worker
+from tests.conformance.suite.samples import a_run
+from tests.conformance.suite.worker import Worker
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from onward.store.invariants import check
 from onward.store.sqlite import connection as connections
 from onward.store.sqlite import waiting
 from onward.store.sqlite.locks import Locks
-from onward.testing.conformance.samples import SUCCEEDED, a_message, a_record, a_run
-from onward.testing.conformance.worker import Worker
+from tests.conformance.suite.samples import SUCCEEDED, a_message, a_record, a_run
+from tests.conformance.suite.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,0 +1,56 @@
+"""The conformance suite: what every database of the store must do.
+
+A subclass of `World` says how a fresh database is opened and reached from outside. Each test runs in
+a world of its own, on every database. Nothing is skipped.
+"""
+
+from importlib import import_module
+
+import pytest
+
+from tests.conformance.suite.families import gathered
+from tests.conformance.suite.world import Scenario, World, live
+
+__all__ = ["SUBJECTS", "SUITE", "Scenario", "World", "live"]
+
+SUBJECTS = (
+    "deciding",
+    "starting",
+    "claiming",
+    "adopting",
+    "leases",
+    "recording",
+    "repeating",
+    "parking",
+    "inbox",
+    "ending",
+    "stopping",
+    "holding",
+    "deadlines",
+    "following",
+    "copying",
+    "superseding",
+    "owning",
+    "limits",
+    "versions",
+    "effects",
+    "withdrawing",
+    "deliveries",
+    "states",
+    "consuming",
+    "callers",
+    "reading",
+    "listing",
+    "hinting",
+    "namespaces",
+    "poison",
+    "checking",
+)
+"""The modules of the suite, in the order in which they are best read."""
+
+_MODULES = [f"{__name__}.{subject}" for subject in SUBJECTS]
+
+pytest.register_assert_rewrite(*_MODULES)  # before they are imported, or failures tell nothing
+
+SUITE: dict[str, Scenario] = gathered(map(import_module, _MODULES))
+"""Every test by its name."""

@@ -1,0 +1,153 @@
+"""Hints: an ear hears what may have changed, and whoever hears nothing loses only time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.instant import MINUTE
+from onward.store.hints import ANYTHING, queue_subject, run_subject
+from onward.store.rows import Move
+from tests.conformance.suite.samples import (
+    RELEASED,
+    SUCCEEDED,
+    a_message,
+    a_run,
+    an_open_record,
+)
+
+if TYPE_CHECKING:
+    from onward.store.hints import Ear
+    from tests.conformance.suite.world import World
+
+QUEUE = queue_subject("default")
+LONG = 20.0  # seconds: only a failing test waits that long
+TRIES_MOST = 100
+
+
+async def hears(ear: Ear, *subjects: str) -> bool:
+    """Wait until all subjects were heard; one that listens to everything may hear more."""
+    missing = set(subjects)
+    while missing:
+        heard = await ear.wait(LONG)
+        if not heard:
+            return False
+        missing -= heard
+    return True
+
+
+async def test_an_ear_hears_a_start_in_its_queue(world: World) -> None:
+    store = await world.store()
+
+    with store.ear([QUEUE]) as ear:
+        await store.start(a_run("a"))
+        assert await hears(ear, QUEUE)
+
+
+async def test_an_ear_hears_a_child_start_in_its_queue(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+
+    with worker.store.ear([queue_subject("slow")]) as ear:
+        await worker.commit(run, starts=(a_run("child")._replace(queue="slow"),))
+        assert await hears(ear, queue_subject("slow"))
+
+
+async def test_an_ear_hears_that_a_run_was_woken(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.commit(run, an_open_record(run, "w#1"), move=Move("waiting"))
+
+    with worker.store.ear([QUEUE, run_subject(run.uid)]) as ear:
+        await worker.store.send(a_message("a", "m1"))
+        assert await hears(ear, QUEUE, run_subject(run.uid))
+
+
+async def test_an_ear_hears_a_wake_by_a_childs_end(world: World) -> None:
+    worker = await world.worker()
+    parent, child = await worker.owning("parent", "child")
+    await worker.commit(parent, an_open_record(parent, "w#1"), move=Move("waiting"))
+
+    with worker.store.ear([QUEUE, run_subject(parent.uid)]) as ear:
+        await worker.commit(child, move=SUCCEEDED, messages=(a_message(parent.uid, "m1"),))
+        assert await hears(ear, QUEUE, run_subject(parent.uid))
+
+
+async def test_an_ear_hears_a_run_end(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+
+    with worker.store.ear([run_subject(run.uid)]) as ear:
+        await worker.commit(run, move=SUCCEEDED)
+        assert await hears(ear, run_subject(run.uid))
+
+
+async def test_an_ear_hears_a_release_in_its_queue(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+
+    with worker.store.ear([QUEUE]) as ear:
+        await worker.commit(run, move=RELEASED)
+        assert await hears(ear, QUEUE)
+
+
+async def test_an_ear_hears_what_a_sweep_delivered(world: World) -> None:
+    store = await world.store()
+    await store.start(a_run("a"))
+    async with world.caller(commit=True) as connection:
+        await store.within(connection).send(a_message("a", "m1"))
+
+    with store.ear([run_subject("uid-a")]) as ear:
+        await store.sweep()
+        assert await hears(ear, run_subject("uid-a"))
+
+
+async def test_an_ear_hears_nothing_of_what_it_does_not_listen_for(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+
+    with worker.store.ear([queue_subject("other"), run_subject("other")]) as ear:
+        await worker.store.start(a_run("b"))
+        await worker.commit(run, move=Move("waiting", due_in=MINUTE))
+        assert await ear.wait(0) <= {ANYTHING}
+
+
+async def test_what_rang_before_the_wait_is_heard_by_it(world: World) -> None:
+    store = await world.store()
+
+    with store.ear([QUEUE]) as ear:
+        await store.start(a_run("a"))
+        await store.start(a_run("b"))
+        assert await hears(ear, QUEUE)
+
+
+async def test_a_hint_that_nobody_heard_costs_nothing_but_time(world: World) -> None:
+    worker = await world.worker()
+    await worker.store.start(a_run("a"))
+
+    with worker.store.ear([QUEUE]) as ear:
+        await ear.wait(0)
+        [run] = await worker.claim()
+
+    assert run.id == "a"
+
+
+async def test_an_ear_hears_what_another_store_wrote(world: World) -> None:
+    here, there = await world.store(), await world.store()
+
+    with here.ear([QUEUE]) as ear:
+        for number in range(TRIES_MOST):  # listening may begin a little after opening
+            await there.start(a_run(str(number)))
+            if QUEUE in await ear.wait(0.1):
+                break
+        else:
+            raise AssertionError("the other store was never heard")
+
+
+async def test_an_ear_that_left_hears_no_more(world: World) -> None:
+    store = await world.store()
+    with store.ear([QUEUE]) as ear:
+        pass
+
+    await store.start(a_run("a"))
+
+    assert await ear.wait(0) == set()

@@ -1,0 +1,204 @@
+"""Leases: the right to write begins, goes on, ends, and is never held by two."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+from onward.core.instant import DAY, MINUTE, SECOND
+from onward.core.lease import LEASE, RENEW_EVERY, Fate, Lease, expirable
+from onward.store.rows import Move
+from tests.conformance.suite.samples import a_record, a_run
+
+if TYPE_CHECKING:
+    from tests.conformance.suite.world import World
+
+
+async def test_a_lease_begins_now_and_has_the_length_asked_for(world: World) -> None:
+    store = await world.store()
+
+    assert await store.take_lease("w", 7 * SECOND) == world.clock.wall() + 7 * SECOND
+    assert await store.take_lease("v") == world.clock.wall() + LEASE
+
+
+async def test_a_worker_that_has_a_lease_is_not_given_another(world: World) -> None:
+    store = await world.store()
+    await store.take_lease("w")
+
+    assert await store.take_lease("w") is None
+
+
+async def test_renewing_prolongs_a_lease_from_now(world: World) -> None:
+    worker = await world.worker()
+    world.clock.advance(MINUTE)
+
+    assert await worker.renew() == world.clock.wall() + LEASE
+
+
+async def test_a_lease_that_was_given_up_cannot_be_renewed(world: World) -> None:
+    worker = await world.worker()
+    await worker.leave()
+    await worker.leave()  # a repeated one is as good
+
+    assert await worker.renew() is None
+    assert await worker.store.renew_lease("never seen") is None
+
+
+async def test_a_lease_past_its_time_is_good_until_somebody_takes_it(world: World) -> None:
+    late = await world.worker(lease=LEASE)
+    [run] = await late.owning("a")
+    world.clock.advance(10 * LEASE)
+
+    outcome = await late.commit(run, a_record(run, 1))
+
+    assert outcome.fate is Fate.DONE
+    assert await late.renew() == world.clock.wall() + LEASE
+
+
+async def test_a_worker_past_its_time_does_not_end_its_own_lease_by_claiming(world: World) -> None:
+    late = await world.worker(lease=LEASE)
+    [run] = await late.owning("a")
+    world.clock.advance(10 * LEASE)
+
+    await late.claim()
+    await late.claim()
+
+    assert (await late.commit(run, a_record(run, 1))).fate is Fate.DONE
+    assert await late.renew() is not None
+
+
+async def test_a_lease_is_taken_over_only_after_its_time(world: World) -> None:
+    holder, other = await world.worker(lease=LEASE), await world.worker(lease=LEASE)
+    await world.pass_time(LEASE, other)
+    await other.claim()
+    assert await holder.renew() is not None
+
+    await world.pass_time(LEASE, other)
+    world.clock.advance(1)
+    await other.claim()
+    assert await holder.renew() is None
+
+
+async def test_a_worker_that_was_cut_off_itself_takes_no_lease_away(world: World) -> None:
+    one, other = await world.worker(lease=LEASE), await world.worker(lease=LEASE)
+    world.clock.advance(10 * LEASE)
+
+    await other.claim()
+    assert await other.renew() is not None
+    await other.claim()
+    await world.pass_time(LEASE - RENEW_EVERY, other)
+    await other.claim()
+
+    assert await one.renew() is not None
+
+
+async def test_a_worker_that_begins_takes_no_lease_away_for_one_lease_length(world: World) -> None:
+    gone = await world.worker(lease=LEASE)
+    world.clock.advance(10 * LEASE)
+    fresh = await world.worker(lease=LEASE)
+
+    await world.pass_time(LEASE - RENEW_EVERY, fresh)
+    await fresh.claim()
+    assert await leases(world) == {gone.name, fresh.name}
+
+    await world.pass_time(RENEW_EVERY, fresh)
+    await fresh.claim()
+    assert await leases(world) == {fresh.name}
+
+
+async def test_a_lease_that_a_clock_ahead_has_renewed_protects_nobody_for_long(
+    world: World,
+) -> None:
+    gone, other = await world.worker(lease=LEASE), await world.worker(lease=LEASE)
+    now = world.clock.wall()
+    await put_leases(world, dict.fromkeys((gone.name, other.name), Lease(now + DAY, now + DAY)))
+
+    assert await other.renew() is not None
+    await other.claim()
+    await world.pass_time(LEASE, other)
+    world.clock.advance(1)
+    await other.claim()
+
+    assert await leases(world) == {other.name}
+    assert await gone.renew() is None
+
+
+async def test_leases_are_taken_away_by_the_rules_of_the_core(world: World) -> None:
+    claimer = await world.worker()
+    now, half = world.clock.wall(), LEASE // 2
+    held = {
+        f"holder {age} {length}": Lease(now - age, 0, length)
+        for age in (-1, half, LEASE, LEASE + 1, 2 * LEASE, 2 * LEASE + 1)
+        for length in (LEASE, 2 * LEASE)
+    }
+    for age, steady, length in product(
+        (-1, half, half + 1, LEASE, LEASE + 1), (LEASE - 1, LEASE, 2 * LEASE), (LEASE, 2 * LEASE)
+    ):
+        own = Lease(now - age, now - steady, length)
+        await put_leases(world, {claimer.name: own, **held})
+
+        await claimer.claim()
+
+        left = {name for name, lease in held.items() if not expirable(lease, own, now=now)}
+        assert await leases(world) == {claimer.name, *left}, own
+
+
+async def put_leases(world: World, wanted: dict[str, Lease]) -> None:
+    """Let these be the leases."""
+    rows = [
+        f"('default', '{worker}', {lease.renewed_at}, {lease.length}, {lease.steady_since})"
+        for worker, lease in wanted.items()
+    ]
+    await world.sql("DELETE FROM onward_lease")
+    await world.sql(
+        "INSERT INTO onward_lease (namespace, worker, renewed_at, length, steady_since) "
+        "VALUES " + ", ".join(rows)
+    )
+
+
+async def leases(world: World) -> set[str]:
+    """Return who has a lease."""
+    return {row[0] for row in await world.sql("SELECT worker FROM onward_lease")}
+
+
+async def test_a_worker_that_lost_its_lease_gives_its_runs_back_and_no_crash_counts(
+    world: World,
+) -> None:
+    cut_off, heir = await world.worker(), await world.worker()
+    [adopted, adopted_and_waits, left] = await cut_off.owning("a", "b", "c")
+    await heir.store.start(a_run("other"))
+    await cut_off.leave()
+    [_, waits] = sorted(await heir.claim(limit=2), key=lambda run: run.uid)
+    await heir.commit(waits, move=Move("waiting", due_in=MINUTE))
+
+    held = {run.uid: run.fence for run in (adopted, adopted_and_waits, left)}
+    assert await heir.store.resign(cut_off.name, held) == [left.uid]
+
+    for run, state in ((adopted, "running"), (adopted_and_waits, "waiting"), (left, "ready")):
+        row = await heir.store.run(run.uid)
+        assert (row.state, row.crashes, row.fence) == (state, 0, run.fence + 1)
+    assert (await cut_off.commit(left, a_record(left, 1))).fate is Fate.LOST
+
+
+async def test_only_the_crash_that_was_none_is_forgiven(world: World) -> None:
+    cut_off, heir = await world.worker(), await world.worker()
+    [run] = await cut_off.owning("a")
+    await world.sql("UPDATE onward_run SET crashes = 1")
+    await cut_off.leave()
+    await heir.claim()
+    await heir.leave()
+    last = await world.worker()
+    await last.claim(suspects=1)
+
+    await last.store.resign(cut_off.name, {run.uid: run.fence})
+
+    assert (await last.store.run(run.uid)).crashes == 3, "it was adopted twice since"
+
+
+async def test_the_store_tells_the_time_by_which_it_decides(world: World) -> None:
+    store = await world.store()
+    assert await store.now() == world.clock.wall()
+
+    world.clock.advance(SECOND)
+
+    assert await store.now() == world.clock.wall()

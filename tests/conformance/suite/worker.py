@@ -1,0 +1,81 @@
+"""A worker as the suite drives it: it claims and commits when told, and remembers nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onward.core.run import CRASHES_MOST, TOGETHER
+from onward.store import Commit, Wanted
+from onward.store.writing.commit import NOTHING_ATTACHED
+from tests.conformance.suite.samples import NAME, QUEUE, a_run
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+    from onward.store import Attachments, Outcome, Store
+    from onward.store.rows import Claimed, Message, Move, NewRecord, NewRun
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker's name, and the store that it works on."""
+
+    store: Store
+    name: str
+
+    async def claim(
+        self,
+        limit: int = 10,
+        *,
+        queues: tuple[str, ...] = (QUEUE,),
+        names: tuple[str, ...] = (NAME,),
+        version: str | None = None,
+        tags: tuple[str, ...] = (),
+        suspects: int = 1,
+        limited: bool = False,
+    ) -> list[Claimed]:
+        """Claim what there is of the suite's usual runs, or of others."""
+        rooms = tuple((crashes, suspects) for crashes in (CRASHES_MOST, *TOGETHER))
+        return await self.store.claim(
+            Wanted(self.name, queues, names, limit, version, tags, rooms, limited)
+        )
+
+    async def adopt(self, limit: int = 10, *, suspects: int = 1) -> list[Claimed]:
+        """Claim twice: one claim may end a lease that ran out, and only the next see its runs."""
+        first = await self.claim(limit, suspects=suspects)
+        return first or await self.claim(limit, suspects=suspects)
+
+    async def given(self, *runs: NewRun) -> list[Claimed]:
+        """Start runs and claim them, in the order given."""
+        for run in runs:
+            assert (await self.store.start(run)).created
+        claimed = {run.uid: run for run in await self.claim(len(runs))}
+        assert set(claimed) == {run.uid for run in runs}, "other runs were there to be claimed"
+        return [claimed[run.uid] for run in runs]
+
+    async def owning(self, *ids: str) -> list[Claimed]:
+        """Start plain runs of these ids and claim them."""
+        return await self.given(*map(a_run, ids))
+
+    async def commit(
+        self,
+        run: Claimed,
+        *records: NewRecord,
+        move: Move | None = None,
+        messages: tuple[Message, ...] = (),
+        starts: tuple[NewRun, ...] = (),
+        attached: Attachments = NOTHING_ATTACHED,
+    ) -> Outcome:
+        """Commit for a run under the fence with which it was claimed."""
+        writer = self.store.writer(self.name)
+        return await writer.commit(
+            Commit(run.uid, run.fence, records, move, messages, starts, attached)
+        )
+
+    async def renew(self) -> Instant | None:
+        """Prolong the lease."""
+        return await self.store.renew_lease(self.name)
+
+    async def leave(self) -> None:
+        """Give the lease up."""
+        await self.store.drop_lease(self.name)

@@ -1,0 +1,219 @@
+"""A simulated world: two workers, a client, a database, and trouble; all from one seed.
+
+    trace = Simulation(seed=7).run()
+
+What works there is real: workers, executions, stores, SQL. Only time, chance, threads and the way
+to the database are the world's. So the same seed gives the same world, to the last row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from onward.core.file_time import SLOWDOWN
+from onward.core.instant import SECOND
+from onward.testing.clock import VirtualClock
+from tests.simulation.simulator.client import Client, World
+from tests.simulation.simulator.crew import Crew
+from tests.simulation.simulator.draw import Draw
+from tests.simulation.simulator.errands import Outside, enter
+from tests.simulation.simulator.exits import RAISED_BY_A_RUN
+from tests.simulation.simulator.kinds import KINDS
+from tests.simulation.simulator.line import Memory
+from tests.simulation.simulator.plan import TROUBLE_SECONDS, draw_plan
+from tests.simulation.simulator.process import Process, SeededLoop
+from tests.simulation.simulator.purchases import Shop, open_shop
+from tests.simulation.simulator.rules import WORLD
+from tests.simulation.simulator.spoiling import Spoiler
+from tests.simulation.simulator.stopwatch import Stopwatch
+from tests.simulation.simulator.times import Skewed
+from tests.simulation.simulator.trace import Trace
+from tests.simulation.simulator.witness import Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.simulation.simulator.plan import Jump, Outage, Plan
+
+PATIENCE_SECONDS = TROUBLE_SECONDS + 240.0
+"""After this every run must be over: the trouble is, and nothing takes that long."""
+
+
+class Failed(Exception):
+    """A world in which something went wrong. Its seed shows it again."""
+
+    def __init__(self, trace: Trace, broken: list[str]) -> None:
+        self.trace = trace
+        self.broken = broken
+        again = f"python -m tests.simulation --seed {trace.seed}"
+        super().__init__(f"seed {trace.seed}: {'; '.join(broken)}\nTo see it again: {again}")
+
+
+class Simulation:
+    """A world that follows from its seed. It can be run once.
+
+    Args:
+        seed: Decides everything.
+        plan: What shall happen, where a test wants to decide that itself.
+    """
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.seed = seed
+        self.plan = plan or draw_plan(seed, tuple(KINDS))
+        self.trace = Trace(seed)
+        self.clock = VirtualClock()
+        self.witness = Witness(self.clock, self.trace)
+        self._world = Process(WORLD)
+
+    def run(self) -> Trace:
+        """Let the world run to its end.
+
+        Raises:
+            Failed: something happened that must never happen, or did not happen in time.
+        """
+        lines = Draw(self.seed, "lines")
+        self._memory = Memory(
+            self.clock, self.plan.weather, lines, self.witness.look, is_server=self.plan.is_server
+        )
+        self.witness.watch(self._memory)
+        steps = self.witness.steps
+        stopwatch = Stopwatch(self.clock, lambda: steps.forward, self.witness.accuse)
+        leave = enter(Outside(self.witness, Draw(self.seed, "outside"), stopwatch))
+        shopping = Draw(self.seed, "shop")
+        self._shop = Shop(self.witness, shopping, self._world, TROUBLE_SECONDS)
+        close_shop = open_shop(self._shop)
+        try:
+            with (
+                _alive(self._ended_by),  # what is left of a run may raise it again
+                asyncio.Runner(loop_factory=self._make_loop) as runner,
+                _alive(self._ended_by),
+            ):
+                runner.run(self._live(), context=self._world.context.copy())
+        finally:
+            leave()
+            close_shop()
+            self._memory.close()
+        if self.witness.broken:
+            raise Failed(self.trace, self.witness.broken)
+        return self.trace
+
+    def _ended_by(self, error: BaseException) -> None:
+        if not self.witness.is_over:
+            self.witness.broken.append(f"a process ended of what a run raised: {error!r}")
+            self._end()
+
+    def _make_loop(self) -> SeededLoop:
+        self._loop = SeededLoop(self.clock, Draw(self.seed, "turns"))
+        self._loop.set_exception_handler(self._unheard)
+        self._loop.turns.on_spin = self.witness.accuse
+        return self._loop
+
+    def _unheard(self, _: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
+        what = told.get("exception") or told["message"]
+        self.witness.accuse(f"an error that nobody heard: {what!r}")
+
+    async def _live(self) -> None:
+        over = asyncio.Event()
+        self.witness.on_broken = over.set
+        story = asyncio.create_task(self._story(), name="story")
+        story.add_done_callback(lambda _: over.set())
+        await over.wait()
+        if story.done() and (error := story.exception()) is not None:
+            self.witness.broken.append(f"the story broke off: {error!r}")
+        self._end()
+
+    def _end(self) -> None:
+        """Let nobody reach anything any more: what is left, dead or alive, is taken apart."""
+        self.witness.tell(self._world, "end", self._loop.turns.taken)
+        self._memory.is_away = self._loop.turns.is_over = self.witness.is_over = True
+
+    async def _story(self) -> None:
+        """Let everything begin, wait until all runs are over, and let the workers leave."""
+        leaving = asyncio.Event()
+        crew = Crew(self.seed, self.plan, self._memory, self.witness, self._world)
+        work = asyncio.create_task(crew.work(self._loop, self.clock, leaving), name="crew")
+        trouble = asyncio.create_task(self._trouble(), name="trouble")
+        process = Process("client")
+        skewed = Skewed(self.clock, round(self.plan.skew * SECOND))
+        store = self._memory.store(process, skewed, Draw(self.seed, "client"))
+        wishes = Draw(self.seed, "wishes")
+        spoiler = Spoiler(self._memory, self.witness, self._world, Draw(self.seed, "spoiler"))
+        world = World(self.witness, self._memory, spoiler, self.plan)
+        client = Client(process, store, world, wishes)
+        errands = self._loop.task_of(process, client.send_all(self.plan.errands), name="client")
+        patience = self._patience()
+        await asyncio.wait([errands], timeout=patience)
+        if not errands.done():
+            stuck = ", ".join(map(str, self.witness.open_runs()))
+            self.witness.accuse(f"not over after {patience} s: {stuck}")
+            return
+        await errands
+        await self._all_over()
+        await trouble
+        leaving.set()
+        await work
+
+    def _patience(self) -> float:
+        """Return how long everything may take.
+
+        When the clock goes back, what is due is late by as much; the time of a file goes on at half
+        speed until the clock has caught up.
+        """
+        back = sum(-jump.seconds for jump in self.plan.jumps if jump.seconds < 0)
+        return PATIENCE_SECONDS + (back if self.plan.is_server else SLOWDOWN * back)
+
+    async def _all_over(self) -> None:
+        """Wait for runs that nobody waits for."""
+        end = self._loop.time() + self._patience()
+        while left := self.witness.open_runs():
+            if self._loop.time() > end:
+                self.witness.accuse(f"not over after all: {', '.join(map(str, left))}")
+                return
+            await asyncio.sleep(1)
+        self.witness.look_back()
+        self.witness.compare(self._shop.sent, self._shop.applied)
+
+    async def _trouble(self) -> None:
+        await asyncio.gather(
+            *(self._go_away(outage) for outage in self.plan.outages),
+            *(self._jump(jump) for jump in self.plan.jumps),
+        )
+
+    async def _go_away(self, outage: Outage) -> None:
+        await asyncio.sleep(outage.begin)
+        what = "refusal" if outage.is_refusal else "outage"
+        self.witness.tell(self._world, what, outage.seconds)
+        self._reach(outage, is_there=False)
+        await asyncio.sleep(outage.seconds)
+        self._reach(outage, is_there=True)
+        self.witness.tell(self._world, "back")
+
+    def _reach(self, outage: Outage, *, is_there: bool) -> None:
+        self.witness.control.disturbed(self.clock.monotonic())
+        if outage.is_refusal:
+            self._memory.is_refusing = not is_there
+        else:
+            self._memory.is_away = not is_there
+
+    async def _jump(self, jump: Jump) -> None:
+        await asyncio.sleep(jump.begin)
+        self.witness.tell(self._world, "jump", jump.seconds)
+        self.witness.control.is_time_torn |= jump.seconds > 0
+        self.witness.steps.step(jump.seconds)
+        if jump.back_after is not None:
+            await asyncio.sleep(jump.back_after)
+            self.witness.tell(self._world, "jump", -jump.seconds)
+            self.witness.steps.step(-jump.seconds)
+
+
+@contextmanager
+def _alive(told: Callable[[BaseException], None]) -> Iterator[None]:
+    """Tell what would end the process if the code of a run has raised it; a person may."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        if error.args != (RAISED_BY_A_RUN,):
+            raise
+        told(error)
