@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.__main__ import main
-
 import onward.core.lease
+from tests.simulation.__main__ import main
 
 if TYPE_CHECKING:
     import pytest

@@ -1,7 +1,7 @@
 """The conformance suite: what every database of the store must do.
 
-A subclass of `World` says how a fresh database is opened and reached from outside. Each test runs in
-a world of its own, on every database. Nothing is skipped.
+A subclass of `World` says how a fresh database is opened and reached from outside. Each test runs
+in a world of its own, on every database. Nothing is skipped.
 """
 
 from importlib import import_module
