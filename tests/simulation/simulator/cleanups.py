@@ -103,8 +103,8 @@ def is_right_cleanup(_: str, result: list[str] | None) -> bool:
     return result is None or result == ["never stopped"]
 
 
-def has_cleaned_up(recorded: Collection[str]) -> bool:
-    """Say whether a run that had begun has cleaned up, to the end."""
-    begun = any(text.startswith("begun") for text in recorded)
+def has_cleaned_up(recorded: Collection[str], before_cancel: Collection[str]) -> bool:
+    """Say whether a run that had begun before it was to stop has cleaned up, to the end."""
+    begun = any(text.startswith("begun") for text in before_cancel)
     cleaned = any(text.startswith("clean") and text.endswith("+") for text in recorded)
     return cleaned or not begun

@@ -123,7 +123,8 @@ class Client:
             return  # cleanup may have been cut short
         if name == farewell.name and not is_tidy(recorded):
             self._witness.accuse(f"{run.id} ended before it was tidy: {recorded}")
-        if name in CLEANUPS and not has_cleaned_up(recorded):
+        before = self._witness.payloads(run.uid, before_cancel=True)
+        if name in CLEANUPS and not has_cleaned_up(recorded, [decode(unpack(p)) for p in before]):
             self._witness.accuse(f"{run.id} ended without its cleanup: {recorded}")
 
     async def _start(

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from tests.simulation.simulator.process import Process
     from tests.simulation.simulator.rules import RunSeen, View
 
-PAUSE_WITHIN: Duration = 5 * SECOND
-"""How long after a pause was acknowledged workers may not have heard of it: hints get lost."""
+PAUSE_WITHIN: Duration = 8 * SECOND
+"""How long after a pause was acknowledged workers may not have heard of it.
+
+Where all hints are lost they hear of it with a poll, and each question takes up to a second.
+"""
 
 
 class Control:

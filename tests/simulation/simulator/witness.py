@@ -7,6 +7,7 @@ state to the next against the rules. It keeps a copy of its own, in plain dictio
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from onward.core.replay import CANCEL_IDENTITY
@@ -147,10 +148,12 @@ class Witness:
             return False
         return any(payload == record.payload for record in self._seen.records.values())
 
-    def payloads(self, uid: str) -> list[bytes]:
-        """Return the recorded results of all steps of a run."""
+    def payloads(self, uid: str, *, before_cancel: bool = False) -> list[bytes]:
+        """Return the recorded results of all steps of a run, or those before it was to stop."""
+        cancel = self._seen.records.get((uid, CANCEL_IDENTITY, 1)) if before_cancel else None
+        last = math.inf if cancel is None or cancel.seq is None else cancel.seq
         steps = [r for r in self._seen.records.values() if (r.run, r.kind) == (uid, "step")]
-        return [step.payload for step in steps if step.payload is not None]
+        return [r.payload for r in steps if r.payload is not None and (r.seq or 0) < last]
 
     def is_out_of_grace(self, uid: str) -> bool:
         """Say whether a run was cancelled so long ago that its cleanup may have been cut short."""
