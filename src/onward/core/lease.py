@@ -22,7 +22,7 @@ from onward.core.run import RunState
 from onward.core.value import Value, changed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Container, Iterable
 
     from onward.core.instant import Duration, Instant
 
@@ -137,17 +137,15 @@ def _taken_over(lease: Lease, by: Lease | None, now: Instant) -> Decision[Lease 
     return Moved(None)
 
 
-def may_renew(*, last_tick: Instant, now: Instant) -> bool:
-    """Return whether the renewing thread may go on: not for an event loop that stands still."""
+def may_renew(*, last_tick: int, now: int) -> bool:
+    """Return whether the lease may be renewed: not for an event loop that has stalled.
+
+    Both are readings of a steady clock.
+    """
     return now - last_tick < LOOP_STALL_MOST
 
 
-def adoptable(state: RunState, *, leased: bool) -> bool:
-    """Return whether a run may be taken from its worker, whose lease row is there or not."""
-    return state is RunState.RUNNING and not leased
-
-
-def unknown(listed: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+def unknown(listed: Iterable[str], known: Container[str]) -> tuple[str, ...]:
     """Return the runs in a worker's name that it does not know, and so must release."""
     return tuple(uid for uid in listed if uid not in known)
 

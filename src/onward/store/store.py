@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from onward.core.lease import LEASE
+from onward.core.lease import LEASE, unknown
 from onward.errors import LeaseLost, StoreUnusable
 from onward.store.address import SqliteAddress, parse
 from onward.store.clock import SystemChance, SystemClock, Uids, spawn_thread
@@ -264,9 +264,8 @@ class Store(Reads):
 
         A claim whose reply was lost leaves such runs. The worker must not be claiming meanwhile.
         """
-        strays = {
-            uid: fence for uid, fence in (await self.owned(worker)).items() if uid not in known
-        }
+        owned = await self.owned(worker)
+        strays = {uid: owned[uid] for uid in unknown(owned, known)}
         if strays:
             self.database.tell(await self.write(lambda tx: disown(tx, worker, strays.items())))
         return list(strays)

@@ -22,7 +22,6 @@ from onward.core.lease import (
     Row,
     TakenOver,
     Write,
-    adoptable,
     advance,
     clipped,
     expirable,
@@ -116,13 +115,6 @@ def test_a_worker_renews_in_time_though_the_database_was_away_for_a_gap_that_nob
 def test_a_worker_stops_renewing_for_a_loop_that_stands_still() -> None:
     assert may_renew(last_tick=NOW, now=NOW + LOOP_STALL_MOST - 1)
     assert not may_renew(last_tick=NOW, now=NOW + LOOP_STALL_MOST)
-
-
-@pytest.mark.parametrize(("state", "leased"), list(product(RunState, [False, True])))
-def test_only_a_running_run_of_a_worker_without_a_lease_is_adopted(
-    state: RunState, leased: bool
-) -> None:
-    assert adoptable(state, leased=leased) is (state is RunState.RUNNING and not leased)
 
 
 def test_an_audit_releases_what_the_worker_does_not_know() -> None:

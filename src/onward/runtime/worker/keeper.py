@@ -10,7 +10,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from onward.core.lease import LEASE, LOOP_STALL_MOST, RENEW_EVERY
+from onward.core.lease import LEASE, RENEW_EVERY, may_renew
 from onward.errors import LeaseLost
 from onward.runtime.worker.outage import AWAY
 
@@ -85,8 +85,8 @@ class Keeper:
     async def _keep_in(self, store: Store) -> None:
         while not self._stop.is_set():
             await asyncio.sleep(self._look_seconds)
-            stalled = self._clock.monotonic() - self._ticked
-            if stalled <= LOOP_STALL_MOST and not await self.tick(store):
+            is_alive = may_renew(last_tick=self._ticked, now=self._clock.monotonic())
+            if is_alive and not await self.tick(store):
                 self._stop.set()
 
     async def tick(self, store: Store) -> bool:
