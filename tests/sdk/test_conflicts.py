@@ -57,9 +57,9 @@ async def test_an_id_that_looks_like_a_uid_is_refused(app: App) -> None:
     async with app:
         run = await app.start(visit.options(id="v"), "ada")
 
-        with pytest.raises(BadInput, match="mistaken"):
+        with pytest.raises(BadInput, match="format of run uids"):
             await app.start(visit.options(id=run.uid), "ada")
-        with pytest.raises(BadInput, match="mistaken"):
+        with pytest.raises(BadInput, match="format of run uids"):
             await app.fork("v", new_id=run.uid)
         assert (await app.start(visit.options(id=str(uuid4())), "ada")).uid != run.uid
 
