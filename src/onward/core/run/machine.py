@@ -155,7 +155,7 @@ def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:
         case Superseded():
             return _superseded(run)
         case _ if run.state is not RunState.RUNNING:
-            return Refused(f"it is {run.state}: whoever reports this does not own it")
+            return Refused(f"it is {run.state}, so the worker that reports this does not own it")
         case Disowned():
             return Moved(changed(run, state=RunState.READY, due=now, fence=run.fence + 1))
         case _:
@@ -168,7 +168,7 @@ def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
             return Refused("its worker is alive")
         case RunState.RUNNING:
             taken = _taken(changed(run, crashes=run.crashes + 1))
-            is_poison = taken.crashes >= CRASHES_MOST  # whoever takes it ends it at once
+            is_poison = taken.crashes >= CRASHES_MOST  # the worker that claims it ends it at once
             return Moved(_ended(taken, RunState.FAILED, Reason.CRASHED) if is_poison else taken)
         case RunState.PAUSED if run.reason is Reason.DIVERGENCE and fact.other_code:
             return Moved(_taken(run))

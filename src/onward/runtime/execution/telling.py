@@ -76,7 +76,7 @@ def tell_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Insta
 
 
 def tell_forsaken(observer: Observer, scope: RunScope, name: str, key: str, at: Instant) -> None:
-    """Tell that nobody knows whether an effect happened, and that its run asks no more."""
+    """Report that the outcome of an effect is unknown and its run no longer asks for it."""
     message = f"the outcome of effect {name!r} is unknown, and its run no longer asks for it"
     observer.effect_waits(scope, name, key, Reason.RECONCILIATION, at=at, message=message)
 

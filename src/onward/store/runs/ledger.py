@@ -78,7 +78,7 @@ async def judge(
     """Let `rule` decide about a row, and tell the run of it; None if the row is not there.
 
     The rule is given the row, the time, and whether its run drops it. Whatever it raises undoes
-    everything. If the row changes meanwhile, or its run is told to stop, it is asked again.
+    everything. If the row changes meanwhile, or its run is cancelled, the rule is asked again.
     """
 
     async def work(tx: Tx) -> tuple[EffectRow | None, set[str]]:
