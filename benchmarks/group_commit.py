@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
+from onward.model.records import NewRecord
+from onward.model.runs import NewRun
 from onward.store import Commit, Store, Wanted, open_store
-from onward.store.rows import NewRecord, NewRun
 from onward.store.sqlite.connection import connect
 from onward.store.statements import Dialect, migrations
 from onward.testing.postgres import PostgresServer

@@ -121,7 +121,7 @@ def run_machine() -> Drawing:
         "Unwound": [run.Unwound(reason) for reason in reasons],
         "Disowned": [run.Disowned()],
         "Woken": [
-            run.Woken(inbox.stirs(kind), inbox.wakes_unstarted(kind)) for kind in inbox.MessageKind
+            run.Woken(inbox.wakes(kind), inbox.wakes_unstarted(kind)) for kind in inbox.MessageKind
         ],
         "Held": [run.Held()],
         "Freed": [run.Freed(NOW), run.Freed(LATER)],
@@ -134,7 +134,7 @@ def run_machine() -> Drawing:
         for state in run.RunState
         for reason in sorted(run.REASONS[state], key=str)
         for due in (None, NOW, LATER)
-        for fence, crashes in ((0, 0), (1, 0), (9, run.CRASHES_MOST - 1))
+        for fence, crashes in ((0, 0), (1, 0), (9, run.MAX_CRASHES - 1))
         if fence or state in ("ready", "waiting") or reason == run.Reason.OPERATOR
         if due != LATER or state in ("waiting", "paused")
     ]
@@ -155,7 +155,7 @@ def inbox_machine() -> Drawing:
     drawing = Drawing(
         "Inbox",
         "`onward.core.inbox`. What a message does to a run that was claimed before. A pause ends "
-        "only by a message that stirs its reason.",
+        "only by a message that wakes its reason.",
         [
             "waiting",
             *(f"paused_{reason}" for reason in run.Reason if reason in run.PAUSES),
@@ -261,7 +261,7 @@ def delivery_machine() -> Drawing:
         delivery.Delivery(state, run=holder, releases=releases)
         for state in delivery.DeliveryState
         for holder in ((None,) if state == "pending" else ("a", "b"))
-        for releases in (0, delivery.RELEASES_MOST - 1)
+        for releases in (0, delivery.MAX_RELEASES - 1)
     ]
     drawing = Drawing(
         "Delivery",
@@ -374,7 +374,7 @@ def retry_machine() -> Drawing:
         "a Fatal error": retry.Failure(("Listed",), fatal=True),
     }
     for (fact, error), attempt in product(errors.items(), (1, 2)):
-        decided = retry.decide(listed, attempt, error, chance=0.0)
+        decided = retry.decide(listed, attempt, error, randomness=0.0)
         drawing.saw("tried", fact, decided.why if isinstance(decided, retry.GiveUp) else "again")
     return drawing
 

@@ -11,8 +11,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Self
 
+from onward.model.runs import NewRun
 from onward.store import Store, Wanted, open_store
-from onward.store.rows import NewRun
 from onward.telemetry.failpoints import arm
 
 if TYPE_CHECKING:

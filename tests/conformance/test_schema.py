@@ -11,9 +11,11 @@ import asyncpg
 import pytest
 
 from onward.errors import SchemaTooNew
+from onward.model.messages import InboxRow
+from onward.model.records import RecordRow
+from onward.model.runs import ClaimedRun, RunEnd, RunRow
 from onward.store import open_store
 from onward.store.migrations import known
-from onward.store.rows import Claimed, InboxRow, RecordRow, RunEnd, RunRow
 from onward.store.statements import Dialect, tables
 from tests.conformance.suite.samples import a_run
 
@@ -202,7 +204,7 @@ FILLED: dict[str, tuple[str, ...]] = {
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,
     "look": InboxRow._fields,
-    "claim": Claimed._fields,
+    "claim": ClaimedRun._fields,
 }
 
 

@@ -151,8 +151,8 @@ async def test_a_process_frozen_in_a_commit_makes_the_store_unavailable_until_it
 async def test_an_ear_hears_what_another_process_wrote(path: Path) -> None:
     async with open_store(str(path)) as store, Child(path) as child:
         await child.ask("open")
-        with store.ear([queue_subject("default")]) as ear:
-            listening = asyncio.create_task(ear.wait(LONG))
+        with store.subscribe([queue_subject("default")]) as subscription:
+            listening = asyncio.create_task(subscription.wait(LONG))
             await child.ask("start", "a")
             assert await listening == {ANYTHING}
 
@@ -163,31 +163,31 @@ async def test_what_another_process_commits_between_two_commits_of_ours_is_heard
     monkeypatch.setattr(watch, "LOOK_EVERY", 3600 * SECOND)  # only transactions look
     async with open_store(str(path)) as store, Child(path) as child:
         await child.ask("open")
-        with store.ear([queue_subject("elsewhere")]) as ear:
+        with store.subscribe([queue_subject("elsewhere")]) as subscription:
             for number in range(3):
                 await store.start(a_run(f"before-{number}"))
                 await child.ask("start", f"theirs-{number}")
                 await store.start(a_run(f"after-{number}"))
-                assert await ear.wait(LONG) == {ANYTHING}
+                assert await subscription.wait(LONG) == {ANYTHING}
 
 
 async def test_what_a_caller_commits_through_a_connection_of_its_own_is_heard(path: Path) -> None:
     async with open_store(str(path)) as store:
         connection = sqlite3.connect(path)
-        with store.ear([queue_subject("default")]) as ear:
+        with store.subscribe([queue_subject("default")]) as subscription:
             await store.within(connection).start(a_run("a"))
-            assert await ear.wait(0) == set()
+            assert await subscription.wait(0) == set()
             connection.commit()
-            assert await ear.wait(LONG) == {ANYTHING}
+            assert await subscription.wait(LONG) == {ANYTHING}
         connection.close()
 
 
 async def test_our_own_commits_are_no_news_from_others(path: Path) -> None:
     async with open_store(str(path)) as store:
-        with store.ear([queue_subject("elsewhere")]) as ear:
+        with store.subscribe([queue_subject("elsewhere")]) as subscription:
             for name in "abc":
                 await store.start(a_run(name))
-            assert await ear.wait(0.1) == set()
+            assert await subscription.wait(0.1) == set()
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import asyncpg
 
 from onward.store import Store, open_store
 from onward.store.address import SqliteAddress
-from onward.store.clock import SystemChance, spawn_thread
+from onward.store.clock import SystemRandomness, spawn_thread
 from onward.store.sqlite.database import SqliteDatabase
 from tests.conformance.suite import World
 
@@ -48,7 +48,7 @@ class MemoryWorld(World):
         database = SqliteDatabase(SqliteAddress(None), namespace, self.clock, self._spawn)
         database._file = first._file
         first._file.users += 1
-        return Store(database, namespace, self.clock, SystemChance())
+        return Store(database, namespace, self.clock, SystemRandomness())
 
     async def close(self, store: Store) -> None:
         if self._stores_by_namespace.pop(store.namespace, None) is not None:

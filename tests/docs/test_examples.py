@@ -14,8 +14,8 @@ from tests.docs.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
-LINES_MOST = 90
-SECONDS_MOST = 60
+MAX_LINES = 90
+MAX_SECONDS = 60
 
 Run = Callable[[str], str]
 
@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Run:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=SECONDS_MOST,
+            timeout=MAX_SECONDS,
             check=False,
         )
         assert answer.returncode == 0, answer.stderr
@@ -55,7 +55,7 @@ def kill_when_it_says(words: str, name: str, folder: Path) -> str:
                 process.send_signal(signal.SIGKILL)
                 break
         said += process.stdout.read()
-        process.wait(SECONDS_MOST)
+        process.wait(MAX_SECONDS)
     assert words in said
     return said
 
@@ -84,7 +84,7 @@ def test_a_saga_undoes_what_it_did_last_first(run: Run) -> None:
     assert "order-1: on its way" in said
 
 
-@pytest.mark.timeout(2 * SECONDS_MOST)
+@pytest.mark.timeout(2 * MAX_SECONDS)
 @pytest.mark.parametrize("words", ["order-1: charged", "order-2: gave"])
 def test_a_saga_that_is_killed_goes_on_and_does_nothing_twice(
     run: Run, tmp_path: Path, words: str
@@ -123,7 +123,7 @@ def test_a_payment_whose_answer_is_lost_is_found_and_made_once(run: Run) -> None
     ]
 
 
-@pytest.mark.timeout(2 * SECONDS_MOST)
+@pytest.mark.timeout(2 * MAX_SECONDS)
 @pytest.mark.parametrize("words", ["charging Ada's card", "the card is charged"])
 def test_a_payment_that_is_killed_is_made_once(run: Run, tmp_path: Path, words: str) -> None:
     kill_when_it_says(words, "payment", tmp_path)
@@ -164,7 +164,7 @@ def test_a_batch_has_a_result_for_every_item(run: Run) -> None:
     assert said.endswith("\n    3 failed\n2,700 sent\n  297 sent abroad\n")
 
 
-@pytest.mark.timeout(2 * SECONDS_MOST)
+@pytest.mark.timeout(2 * MAX_SECONDS)
 def test_a_batch_that_is_killed_goes_on(run: Run, tmp_path: Path) -> None:
     before = kill_when_it_says("is sent", "batch", tmp_path)
     after = run("batch")
@@ -202,7 +202,7 @@ def test_reminders_come_day_by_day_until_they_are_stopped(run: Run) -> None:
     assert said[-1] == "2 runs in all, one a week"
 
 
-@pytest.mark.timeout(2 * SECONDS_MOST)
+@pytest.mark.timeout(2 * MAX_SECONDS)
 def test_reminders_that_are_killed_skip_no_day(run: Run, tmp_path: Path) -> None:
     before = kill_when_it_says("day 3", "reminders", tmp_path)
     after = run("reminders")
@@ -214,7 +214,7 @@ def test_reminders_that_are_killed_skip_no_day(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_is_short_and_says_how_it_is_run(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
-    assert len(text.splitlines()) <= LINES_MOST
+    assert len(text.splitlines()) <= MAX_LINES
     assert f"\npython examples/{name}.py" in text
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.docs.pages import ROOT, anchors, links, pages, shown
 
-README_LINES_MOST = 100
+MAX_README_LINES = 100
 CODE_BY_LINE = 25
 
 
@@ -46,7 +46,7 @@ def test_every_make_target_is_in_its_help_and_is_no_file() -> None:
 
 def test_the_readme_is_short_and_shows_code_early() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= README_LINES_MOST
+    assert len(lines) <= MAX_README_LINES
     assert lines.index("```python") < CODE_BY_LINE
 
 

@@ -10,7 +10,7 @@ from tests.docs.pages import FENCE, ROOT, shown
 
 ADR = ROOT / "docs" / "adr"
 DECISIONS = sorted(ADR.glob("[0-9]*.md"))
-PAGE_LINES_MOST = 60
+MAX_PAGE_LINES = 60
 
 FRAGMENT = re.compile(r"(?:\d+|\+[a-z0-9-]+)\.(?P<kind>[a-z]+)(?:\.\d+)?\.md")
 FRAGMENTS = sorted(path for path in (ROOT / "changes").iterdir() if path.name != "README.md")
@@ -26,7 +26,7 @@ def test_a_decision_has_a_number_and_the_three_headings(page: Path) -> None:
 
 @pytest.mark.parametrize("page", DECISIONS, ids=shown)
 def test_a_decision_fits_a_page(page: Path) -> None:
-    assert len(page.read_text().splitlines()) <= PAGE_LINES_MOST
+    assert len(page.read_text().splitlines()) <= MAX_PAGE_LINES
 
 
 def test_decisions_are_numbered_without_gaps() -> None:

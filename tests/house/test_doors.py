@@ -1,4 +1,4 @@
-"""Time, chance and threads enter through few doors, so that a simulation can stand in them."""
+"""Time, randomness and threads enter through few doors, so that a simulation can stand in them."""
 
 import ast
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ DOORS = [
             "secrets.randbits", "secrets.token_hex", "threading.Thread", "time.clock_gettime_ns",
             "time.monotonic_ns", "time.time_ns",
         },
-        "the machine's own clock, chance and threads, behind the ports of core",
+        "the machine's own clock, randomness and threads, behind the ports of core",
     ),
     Door(
         "src/onward/store/sqlite/database.py",
@@ -82,7 +82,7 @@ DOORS = [
         "a paused process waits for a file that a test removes; real processes only",
     ),
     Door(
-        "src/onward/testing/chance.py",
+        "src/onward/testing/randomness.py",
         {"random.Random"},
         "seeded, so the same numbers come each time",
     ),
@@ -92,7 +92,7 @@ DOORS = [
         "starts a real Postgres and waits for it",
     ),
     Door(
-        "src/onward/testing/keeper.py",
+        "src/onward/testing/cluster_cleanup.py",
         {"time.monotonic", "time.sleep"},
         "a process of its own that ends a real Postgres and sees it gone",
     ),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
+from onward.model.messages import NewMessage
+from onward.model.records import NewRecord
+from onward.model.runs import NewRun
 from onward.store import Wanted
-from onward.store.rows import Message, NewRecord, NewRun
 
 if TYPE_CHECKING:
+    from onward.model.runs import ClaimedRun
     from onward.store import Store
-    from onward.store.rows import Claimed
 
 WORKER = "worker-1"
 OTHER = "worker-2"
@@ -36,8 +38,8 @@ def a_record(run: str, seq: int | None = 1, **changes: Any) -> NewRecord:
     return NewRecord(run=run, seq=seq, **given | changes)
 
 
-def a_message(target: str, message: str = "m1", **changes: Any) -> Message:
-    return Message(target, message, **{"kind": "signal", "name": "go", **changes})
+def a_message(target: str, message: str = "m1", **changes: Any) -> NewMessage:
+    return NewMessage(target, message, **{"kind": "signal", "name": "go", **changes})
 
 
 def wanted(worker: str = WORKER, limit: int = 100, **changes: Any) -> Wanted:
@@ -45,7 +47,7 @@ def wanted(worker: str = WORKER, limit: int = 100, **changes: Any) -> Wanted:
     return Wanted(worker, limit=limit, **given | changes)
 
 
-async def claimed(store: Store, *uids: str, worker: str = WORKER) -> dict[str, Claimed]:
+async def claimed(store: Store, *uids: str, worker: str = WORKER) -> dict[str, ClaimedRun]:
     """Start runs, give the worker a lease if it has none, and let it claim them."""
     for uid in uids:
         await store.start(a_run(uid))

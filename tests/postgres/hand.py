@@ -11,7 +11,7 @@ import asyncpg
 from onward.store.postgres import batch
 from onward.store.postgres.transaction import PostgresTx
 from onward.store.statements import Dialect
-from onward.store.writing.commit import fold
+from onward.store.writing.batch import fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

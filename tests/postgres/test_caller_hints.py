@@ -16,42 +16,42 @@ from tests.postgres.hand import hand
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from onward.store.hints import Ear
+    from onward.store.hints import Subscription
 
 LONG = 20.0  # seconds: only a failing test waits that long
 
 
 @asynccontextmanager
-async def worker(url: str, *queues: str) -> AsyncIterator[Ear]:
-    """An ear in another process, which hears what comes by the server alone."""
+async def worker(url: str, *queues: str) -> AsyncIterator[Subscription]:
+    """An subscription in another process, which hears what comes by the server alone."""
     async with open_store(url) as store:
         database: Any = store.database
         await database._listener.ready.wait()
-        with store.ear(map(queue_subject, queues)) as ear:
-            yield ear
+        with store.subscribe(map(queue_subject, queues)) as subscription:
+            yield subscription
 
 
-async def heard(store: Store, ear: Ear) -> set[str]:
-    """Return what an ear hears before a hint that is sent now, and that hint."""
+async def heard(store: Store, subscription: Subscription) -> set[str]:
+    """Return what a subscription hears before a hint that is sent now, and that hint."""
     told: set[str] = set()
     store.database.tell({queue_subject("last")})
     async with asyncio.timeout(LONG):
         while queue_subject("last") not in told:
-            told |= await ear.wait(LONG)
+            told |= await subscription.wait(LONG)
     return told
 
 
 async def test_a_start_in_a_callers_transaction_is_told_with_the_commit(postgres_url: str) -> None:
     async with (
         open_store(postgres_url) as store,
-        worker(postgres_url, "default", "last") as ear,
+        worker(postgres_url, "default", "last") as subscription,
         hand(postgres_url) as theirs,
     ):
         await theirs.begin()
         await store.within(theirs.connection).start(a_run("theirs"))
-        assert await heard(store, ear) == {queue_subject("last")}
+        assert await heard(store, subscription) == {queue_subject("last")}
         await theirs.commit()
-        assert await heard(store, ear) == {queue_subject("default"), queue_subject("last")}
+        assert await heard(store, subscription) == {queue_subject("default"), queue_subject("last")}
 
 
 async def test_a_message_in_a_callers_transaction_is_told_in_the_queue_of_its_run(
@@ -60,24 +60,27 @@ async def test_a_message_in_a_callers_transaction_is_told_in_the_queue_of_its_ru
     async with open_store(postgres_url) as store, hand(postgres_url) as theirs:
         await store.start(a_run("a")._replace(queue="letters"))
         await store.start(a_run("b")._replace(queue="other"))
-        async with worker(postgres_url, "letters", "other", "last") as ear:
-            await heard(store, ear)  # what the starts told may have come late
+        async with worker(postgres_url, "letters", "other", "last") as subscription:
+            await heard(store, subscription)  # what the starts told may have come late
             await theirs.begin()
             await store.within(theirs.connection).send(a_message("a"))
             await theirs.commit()
-            assert await heard(store, ear) == {queue_subject("letters"), queue_subject("last")}
+            assert await heard(store, subscription) == {
+                queue_subject("letters"),
+                queue_subject("last"),
+            }
 
 
 async def test_what_a_caller_rolls_back_is_told_to_nobody(postgres_url: str) -> None:
     async with (
         open_store(postgres_url) as store,
-        worker(postgres_url, "default", "last") as ear,
+        worker(postgres_url, "default", "last") as subscription,
         hand(postgres_url) as theirs,
     ):
         await theirs.begin()
         await store.within(theirs.connection).start(a_run("theirs"))
         await theirs.roll_back()
-        assert await heard(store, ear) == {queue_subject("last")}
+        assert await heard(store, subscription) == {queue_subject("last")}
 
 
 async def test_a_caller_may_commit_in_two_phases_where_its_server_allows_it() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from onward.core.lease import Fate
 from onward.errors import Unavailable
+from onward.model.runs import Move
 from onward.store import Commit, Store, open_store
 from onward.store.invariants import check
-from onward.store.rows import Move
 from onward.store.writing import lane
 from tests.postgres.builders import WORKER, a_message, a_record, a_run, claimed, wanted
 from tests.postgres.hand import Hand, hand, until

@@ -4,10 +4,11 @@ import asyncio
 from functools import partial
 
 from onward.core.lease import Fate
+from onward.model.deliveries import Publish
+from onward.model.runs import Move
 from onward.store import Attachments, Commit, Store, open_store
 from onward.store.database import Tx
 from onward.store.invariants import check
-from onward.store.rows import Move, Publish
 from tests.postgres.builders import OTHER, WORKER, a_message, a_run, claimed
 from tests.postgres.hand import hand, until
 

@@ -6,9 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
+from onward.model.deliveries import HandlerState
+from onward.model.effects import EffectWrite
+from onward.model.runs import NewRun
 from onward.store import Attachments, Commit, Wanted, open_store
 from onward.store.invariants import check
-from onward.store.rows import EffectWrite, HandlerState, NewRun
 
 if TYPE_CHECKING:
     from onward.store.store import Store

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from onward.model.runs import Move
 from onward.store import Following, Store, open_store
 from onward.store.invariants import check
-from onward.store.rows import Move
 from onward.store.runs.following import follow
 from tests.postgres.builders import LONG, OTHER, WORKER, a_message, a_run, claimed, wanted
 from tests.postgres.hand import Hand, hand, until

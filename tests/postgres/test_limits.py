@@ -3,11 +3,11 @@
 import asyncio
 
 from onward.core.run import rooms_beside
+from onward.model.claims import Wanted
+from onward.model.runs import ClaimedRun, Move
 from onward.store import Commit, Store, open_store
-from onward.store.database import Wanted
 from onward.store.invariants import check
 from onward.store.postgres import batch, flow
-from onward.store.rows import Claimed, Move
 from tests.postgres.builders import LONG, OTHER, WORKER, a_run, wanted
 from tests.postgres.hand import Hand, hand, until
 from tests.postgres.test_claims import prepare
@@ -30,7 +30,7 @@ def limited(worker: str = WORKER, limit: int = 100) -> Wanted:
     return wanted(worker, limit, limited=True)
 
 
-async def claim(hand: Hand, worker: str) -> list[Claimed]:
+async def claim(hand: Hand, worker: str) -> list[ClaimedRun]:
     """Claim as the store does, in the transaction that is open here."""
     wish = limited(worker)
     return await batch.claim(hand.tx, wish, await flow.choose(hand.tx, wish))

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from onward.errors import Unavailable
+from onward.model.commits import Commit
+from onward.model.records import NewRecord
 from onward.store import open_store
 from onward.store.invariants import check
 from onward.store.postgres import pool
-from onward.store.rows import NewRecord
-from onward.store.writing.commit import Commit
 from onward.testing.proxy import LossyProxy
 from tests.postgres.builders import WORKER, a_run, claimed, wanted
 from tests.postgres.contents import contents, undisturbed

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from onward.errors import LeaseLost, NotFound
+from onward.model.runs import RunOwner, Start, Started
 from onward.store import open_store
 from onward.store.postgres import batch
-from onward.store.rows import Owner, Start, Started
 from tests.postgres.builders import WORKER, a_run, claimed
 from tests.postgres.hand import hand, until
 
@@ -20,7 +20,7 @@ async def test_a_start_that_waits_for_a_strangers_is_not_made_once_its_owner_has
         parent = (await claimed(store, "parent"))["parent"]
         await stranger.begin()
         await store.within(stranger.connection).start(a_run("theirs", id="child"))
-        owner = Owner(WORKER, "parent", parent.fence)
+        owner = RunOwner(WORKER, "parent", parent.fence)
         start = asyncio.ensure_future(store.start(a_run("ours", id="child"), owner))
         await until(eyes.somebody_waits)
 
@@ -39,7 +39,7 @@ async def test_who_takes_a_lease_waits_for_a_start_of_its_owner(postgres_url: st
     async with open_store(url) as store, hand(url) as worker, hand(url) as eyes:
         parent = (await claimed(store, "parent"))["parent"]
         await worker.begin()
-        start = Start(a_run("child"), Owner(WORKER, "parent", parent.fence))
+        start = Start(a_run("child"), RunOwner(WORKER, "parent", parent.fence))
         [started] = await batch.start(worker.tx, [start])
         leaving = asyncio.ensure_future(store.drop_lease(WORKER))
         await until(eyes.somebody_waits)

@@ -9,9 +9,9 @@ import pytest
 
 from onward.core.lease import Fate
 from onward.errors import StoreUnusable
+from onward.model.runs import Move
 from onward.store import Commit, Store, open_store
 from onward.store.invariants import check
-from onward.store.rows import Move
 from tests.postgres.builders import WORKER, a_message, a_record, a_run, claimed, wanted
 from tests.postgres.contents import contents, undisturbed
 from tests.postgres.hand import hand, until
@@ -83,12 +83,14 @@ async def test_many_at_once_behind_a_pooler_do_not_get_each_others_answers(
 
 async def test_without_hints_from_others_polling_finds_what_happened(empty_url: str) -> None:
     async with pooled(empty_url, plainly=True) as near, pooled(empty_url, plainly=True) as far:
-        with near.ear({"queue:default"}) as ear:
+        with near.subscribe({"queue:default"}) as subscription:
             await far.start(a_run("r"))
-            assert await ear.wait(0.05) == set()
+            assert await subscription.wait(0.05) == set()
             assert await near.counts() == {"ready": 1}
             await near.start(a_run("ours"))
-            assert await ear.wait(5) == {"queue:default"}  # those of this process are heard
+            assert await subscription.wait(5) == {
+                "queue:default"
+            }  # those of this process are heard
 
 
 async def test_a_lock_held_for_long_is_given_up_behind_a_pooler_too(empty_url: str) -> None:

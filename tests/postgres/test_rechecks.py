@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from onward.core.lease import Fate
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.effects import EffectWrite
+from onward.model.runs import Move
 from onward.store import Attachments, Commit, Store, open_store
 from onward.store.invariants import check
-from onward.store.rows import DeliveryMove, EffectWrite, HandlerState, Move, Publish
 from tests.postgres.builders import LONG, WORKER, a_message, a_record, claimed
 from tests.postgres.hand import Hand, hand, until
 
@@ -57,7 +59,7 @@ async def test_a_message_that_another_connection_delivers_just_now_is_found(url:
         await first.begin()
         [row] = await first.tx.fetch(
             "send", target=["r"], message=["m1"], kind=["signal"], name=["go"], payload=[None],
-            stirs=[""], by_uid=[0], in_turn=0,
+            wakes=[""], by_uid=[0], in_turn=0,
         )  # fmt: skip
         async with asyncio.TaskGroup() as tasks:
             again = tasks.create_task(store.send(a_message("r")))

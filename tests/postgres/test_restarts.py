@@ -119,7 +119,7 @@ async def test_hints_are_heard_again_after_a_restart(
 ) -> None:
     async with open_store(own_url) as near, open_store(own_url) as far:
         await asyncio.to_thread(own_server.restart)
-        with near.ear({"queue:default"}) as ear:
-            assert await ear.wait(10) == {"*"}  # whatever was missed meanwhile
+        with near.subscribe({"queue:default"}) as subscription:
+            assert await subscription.wait(10) == {"*"}  # whatever was missed meanwhile
             await far.start(a_run("r"))
-            assert "queue:default" in await ear.wait(10)
+            assert "queue:default" in await subscription.wait(10)

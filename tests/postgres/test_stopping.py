@@ -5,16 +5,17 @@ import asyncio
 import pytest
 
 from onward.core.lease import Fate
+from onward.model.runs import Move
+from onward.model.stopping import ForcedEnd
 from onward.store import Commit, Following, Store, open_store
 from onward.store.invariants import check
-from onward.store.rows import Move
 from onward.store.runs.following import follow
-from onward.store.runs.stopping import Stop, overdue, stop
+from onward.store.runs.stopping import overdue, stop
 from tests.postgres.builders import OTHER, WORKER, a_message, a_record, a_run, claimed
 from tests.postgres.hand import Hand, hand, until
 from tests.postgres.test_deadlocks import look_soon, none_happened
 
-FORCED = Stop("cancelled", "forced")
+FORCED = ForcedEnd("cancelled", "forced")
 CHILD = a_run("child", parent="r", parent_identity="child#1", cancel_with_parent=1)
 ROUNDS = 30
 

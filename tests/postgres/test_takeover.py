@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from onward.core.lease import Fate
+from onward.model.runs import Move
 from onward.store import Commit, open_store
 from onward.store.database import Tx
 from onward.store.invariants import check
-from onward.store.rows import Move
 from tests.postgres.builders import OTHER, RUN_OUT, STEADY, WORKER, a_record, a_run, claimed, wanted
 from tests.postgres.hand import hand, until
 

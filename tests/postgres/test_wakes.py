@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from onward.core.lease import Fate
+from onward.model.runs import Move
 from onward.store import Commit, Store, open_store
 from onward.store.invariants import check
-from onward.store.rows import Move
 from tests.postgres.builders import WORKER, a_message, a_record, a_run, claimed, wanted
 from tests.postgres.hand import hand, until
 

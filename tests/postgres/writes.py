@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onward.core.lease import Fate
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.effects import EffectWrite
+from onward.model.runs import Move
 from onward.store import Attachments, Commit, Following, Store
-from onward.store.rows import DeliveryMove, EffectWrite, HandlerState, Move, Publish
 from tests.postgres.builders import (
     LONG,
     OTHER,
@@ -112,7 +114,7 @@ async def _stopped(store: Store) -> Any:
 
 
 async def _followed(store: Store) -> Any:
-    end = Move("failed", "logic", error=b"!", culprit="greet#1")
+    end = Move("failed", "logic", error=b"!", failed_call="greet#1")
     wish = Following("r", "next", "retry_of", 0, worker=WORKER, fence=FENCE, end=end)
     return await store.follow(wish)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onward.store import Store
-    from onward.store.hints import Ear
+    from onward.store.hints import Subscription
 
 LONG = 20.0  # seconds: only a failing test waits that long
 
@@ -174,7 +174,7 @@ async def test_what_a_store_told_itself_is_not_told_to_it_again(
         open_store(deaf_url, hints=redis.url) as theirs,
     ):
         await redis.until_heard_by(2)
-        with ours.ear(subjects) as our_ear, theirs.ear(subjects) as their_ear:
+        with ours.subscribe(subjects) as our_ear, theirs.subscribe(subjects) as their_ear:
             await ours.start(a_run("a")._replace(queue="one"))
             assert await hear(our_ear) == {"queue:one"}
             assert await hear(their_ear) == {"queue:one"}  # so it has been sent to both by now
@@ -189,16 +189,16 @@ async def test_nothing_is_heard_of_another_namespace(deaf_url: str, redis: Redis
     subjects = [queue_subject(queue) for queue in ("one", "two")]
     async with store("a") as a, store("a") as other_a, store("b") as b, store("b") as other_b:
         await redis.until_heard_by(4)
-        with other_a.ear(subjects) as ear_a, other_b.ear(subjects) as ear_b:
+        with other_a.subscribe(subjects) as ear_a, other_b.subscribe(subjects) as ear_b:
             await a.start(a_run("a")._replace(queue="one"))
             assert await hear(ear_a) == {"queue:one"}
             await b.start(a_run("b")._replace(queue="two"))
             assert await hear(ear_b) == {"queue:two"}
 
 
-async def hear(ear: Ear) -> set[str]:
+async def hear(subscription: Subscription) -> set[str]:
     """Return the next that is heard, but for what is always rung when listening begins."""
-    while not (heard := await ear.wait(LONG) - {ANYTHING}):
+    while not (heard := await subscription.wait(LONG) - {ANYTHING}):
         pass
     return heard
 
@@ -268,10 +268,10 @@ async def test_whoever_listens_again_looks_for_what_nobody_told_it(
     async with open_store(deaf_url, hints=redis.url) as store:
         assert store._redis is not None
         await store._redis.ready.wait()
-        with store.ear(["queue:default"]) as ear:
+        with store.subscribe(["queue:default"]) as subscription:
             redis.kill()
             redis.start()
-            assert await ear.wait(LONG) == {ANYTHING}
+            assert await subscription.wait(LONG) == {ANYTHING}
 
 
 async def test_a_redis_that_does_not_answer_holds_nobody_up(

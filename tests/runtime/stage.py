@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, cast
 from onward.codec import decode, encode, encode_error, signature_of
 from onward.core.lease import Fate
 from onward.engine.payloads import pack, unpack
+from onward.model.commits import CommitOutcome
+from onward.model.records import RecordRow
+from onward.model.runs import ClaimedRun
 from onward.runtime.context import body_now
 from onward.runtime.definition import Program
 from onward.runtime.execution.execution import End, Execution
-from onward.runtime.execution.turns import Turns
+from onward.runtime.execution.loop_monitor import LoopMonitor
 from onward.runtime.registry import Names, Registry
 from onward.runtime.running import Running
-from onward.store.rows import Claimed, InboxRow, RecordRow
-from onward.store.writing.writer import Outcome
 from onward.telemetry.observer import SILENT
 from onward.telemetry.scope import StepScope
 
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
+    from onward.model.commits import Commit
+    from onward.model.messages import InboxRow
+    from onward.model.runs import Move
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
-    from onward.runtime.worker.errands import Errands
-    from onward.store.rows import Move
-    from onward.store.writing.commit import Commit
+    from onward.runtime.worker.engine_calls import EngineCalls
 
 EPOCH = 1_800_000_000_000_000
 UID = "01a1de9b-5b4c-728b-97c9-000000000001"
@@ -70,7 +72,7 @@ class NoErrands:
 class Stage:
     """Plays one run to its end."""
 
-    errands = cast("Errands", NoErrands())
+    errands = cast("EngineCalls", NoErrands())
     sender = cast("Sender", None)
 
     def __init__(
@@ -86,7 +88,7 @@ class Stage:
     ) -> None:
         self.story = Story(rows=list(history or ()))
         self._program = Program(body, signature_of(body))
-        self._chance = random.Random(seed)
+        self._randomness = random.Random(seed)
         self._evict = evict
         self._crash = crash
         self._away = away
@@ -95,7 +97,7 @@ class Stage:
         times = [row.closed_at or row.opened_at for row in self.story.rows]
         self._now = max([EPOCH, *times]) + 1000
         self._fence = 0
-        self._unanswered: list[tuple[Commit, asyncio.Future[Outcome]]] = []
+        self._unanswered: list[tuple[Commit, asyncio.Future[CommitOutcome]]] = []
         self._gates: list[asyncio.Future[None]] = []
         self._parked: Execution | None = None
         self._due: Instant | None = None
@@ -106,7 +108,7 @@ class Stage:
     id = "stage"
     observer = SILENT
     context = copy_context()
-    turns = Turns()
+    turns = LoopMonitor()
     names = Names(Registry(()))
 
     @property
@@ -116,8 +118,8 @@ class Stage:
     def now(self) -> Instant:
         return self._now
 
-    def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
-        answer: asyncio.Future[Outcome] = self._loop.create_future()
+    def commit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
+        answer: asyncio.Future[CommitOutcome] = self._loop.create_future()
         self._unanswered.append((commit, answer))
         return answer
 
@@ -153,7 +155,7 @@ class Stage:
     def clock(self) -> Clock:
         raise NotImplementedError
 
-    def chance(self) -> float:
+    def randomness(self) -> float:
         raise NotImplementedError
 
     def look(self, execution: Execution) -> None:
@@ -179,9 +181,9 @@ class Stage:
         await asyncio.sleep(0)
 
     async def _turn(self) -> None:
-        for _ in range(self._chance.randrange(1, 4)):
+        for _ in range(self._randomness.randrange(1, 4)):
             await asyncio.sleep(0)
-        if self._crash and self._chance.random() < self._crash:
+        if self._crash and self._randomness.random() < self._crash:
             self._take_over()
             return
         self._gates = [gate for gate in self._gates if not gate.done()]
@@ -189,14 +191,14 @@ class Stage:
         if self._unanswered:
             moves.append(self._answer)
         if moves:
-            self._chance.choice(moves)()
+            self._randomness.choice(moves)()
         elif self._parked is not None:
             self._now = max(self._now, self._due or self._now)
             self._claim()
 
     def _take_over(self) -> None:
         """Let the worker crash, with some of its commits written, and another come later."""
-        written = self._chance.randrange(len(self._unanswered) + 1)
+        written = self._randomness.randrange(len(self._unanswered) + 1)
         unanswered, self._unanswered = self._unanswered, []
         for commit, _ in unanswered[:written]:
             self._write(commit)
@@ -204,21 +206,21 @@ class Stage:
         self._execution.forget()
         self._parked = None
         self._gates.clear()
-        self._now += self._chance.randrange(self._away + 1)
+        self._now += self._randomness.randrange(self._away + 1)
         if self.story.state == "running":
             self._claim()
 
     def _end_a_step(self) -> None:
-        self._chance.choice(self._gates).set_result(None)
+        self._randomness.choice(self._gates).set_result(None)
 
     def _answer(self) -> None:
         commit, answer = self._unanswered.pop(0)
         self._write(commit)
         if not answer.done():
-            answer.set_result(Outcome(Fate.DONE, self._now))
+            answer.set_result(CommitOutcome(Fate.DONE, self._now))
 
     def _write(self, commit: Commit) -> None:
-        self._now += self._chance.randrange(1, 1000)
+        self._now += self._randomness.randrange(1, 1000)
         self._keep(commit)
         move = commit.move
         if move is not None and move.state == "waiting":
@@ -244,13 +246,13 @@ class Stage:
 
     def _claim(self) -> None:
         self._fence += 1
-        claimed = Claimed(
+        claimed = ClaimedRun(
             UID, "play", "workflow", "body", None, "default", self._fence, 0, 0, 0, None, None,
             None, None, 0, None, None, 1, None, None, None, EPOCH, EPOCH, EPOCH, 0, "", "",
             pack(encode({})), "hash", None, None, None, self._beginning,
         )  # fmt: skip
         warm, self._parked = self._parked, None
-        if warm is not None and self._chance.random() >= self._evict:
+        if warm is not None and self._randomness.random() >= self._evict:
             warm.resume(claimed)
             return
         if warm is not None:

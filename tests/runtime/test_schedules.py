@@ -21,7 +21,7 @@ from tests.runtime.stage import Stage, Story, as_json, from_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.store.rows import RecordRow
+    from onward.model.records import RecordRow
 
 SCHEDULES = 200
 PATHS = os.pathsep.join(["src", "."])

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from onward import App, Run, Workflow
-    from onward.store.rows import InboxRow, RecordRow
+    from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
     from onward.store.store import Store
 
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from tests.sdk.families import asks_for, rests
 
 if TYPE_CHECKING:
     from onward import App
-    from onward.store.rows import RecordRow
+    from onward.model.records import RecordRow
 
 finish = Signal("finish", int)
 order = random.Random(7)

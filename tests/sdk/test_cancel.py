@@ -12,7 +12,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import NotFound, RunCancelled, RunFailed
-from onward.store.runs.ends import to_overdue
+from onward.model.ends import to_overdue
 from tests.sdk.watching import ends, lasting, steps_of, until, until_state, working
 
 if TYPE_CHECKING:

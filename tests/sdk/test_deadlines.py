@@ -12,7 +12,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import BadInput, RunCancelled
-from onward.store.runs.ends import to_overdue
+from onward.model.ends import to_overdue
 from tests.sdk.deploys import deployed
 from tests.sdk.watching import ends, until, until_state, working
 

@@ -15,9 +15,8 @@ from tests.sdk.ledgers import effect_of, outcomes
 from tests.sdk.watching import until, until_state, working
 
 if TYPE_CHECKING:
+    from onward.model.commits import Commit, CommitOutcome
     from onward.runtime.worker.worker import Worker
-    from onward.store.writing.commit import Commit
-    from onward.store.writing.writer import Outcome
 
 sent: list[str] = []
 
@@ -60,7 +59,7 @@ def loses_its_run(patch: pytest.MonkeyPatch, worker: Worker, state: str) -> list
     commit = worker.commit
     lost: list[str] = []
 
-    def then_lost(wish: Commit) -> asyncio.Future[Outcome]:
+    def then_lost(wish: Commit) -> asyncio.Future[CommitOutcome]:
         answer = commit(wish)
         if any(each.state == state for each in wish.attached.effects) and not lost:
             lost.append(wish.run)

@@ -30,7 +30,7 @@ from onward.errors import (
     Unencodable,
     VerdictRefused,
 )
-from onward.sdk import effect as known
+from onward.sdk import effect as effect_module
 from tests.sdk.ledgers import effect_of, outcomes
 from tests.sdk.watching import until, until_state, working
 
@@ -413,7 +413,7 @@ async def test_a_result_that_an_operator_without_the_code_got_wrong_parks_the_ru
         run = await app.start(pays, 7)
         info = await effect_of(app, run, "indeterminate")
         await until_state(run, "paused")
-        monkeypatch.setattr(known, "registered", {})
+        monkeypatch.setattr(effect_module, "registered", {})
         await app.effects.resolve(info.id, "applied", result="seven", reason="saw it")
 
         async def is_parked() -> bool:

@@ -22,7 +22,7 @@ go = Signal("go", str)
 
 @pytest.fixture(autouse=True)
 def world(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onward.runtime.body.chunks.BYTES_MOST", 1000)
+    monkeypatch.setattr("onward.runtime.body.chunks.MAX_BYTES", 1000)
     done.clear()
     broken.clear()
 

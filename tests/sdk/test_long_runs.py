@@ -21,7 +21,7 @@ go = Signal("go")
 
 @pytest.fixture(autouse=True)
 def _short_histories(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_limit, "RECORDS_MOST", MOST)
+    monkeypatch.setattr(history_limit, "MAX_RECORDS", MOST)
     monkeypatch.setattr(history_limit, "RECORDS_WARN", WARN)
 
 

@@ -102,7 +102,7 @@ async def overwrites() -> list[Any]:
     words.append(here.attributes["word"])
     here.attributes["word"] = "third"
     words.append(here.attributes["word"])
-    await counted("culprit")
+    await counted("failed_call")
     words.append(here.attributes["word"])
     return words
 
@@ -117,11 +117,11 @@ async def test_the_last_word_wins_in_body_and_step(app: App) -> None:
         run = await app.start(overwrites)
 
         assert await run.result(timeout="10s") == ["second", "third", "third"]
-        assert (await run.info()).attributes == {"word": "third", "last": "culprit"}
+        assert (await run.info()).attributes == {"word": "third", "last": "failed_call"}
 
 
 async def test_the_last_word_is_the_same_after_a_retry(app: App) -> None:
-    failing.add("culprit")
+    failing.add("failed_call")
     async with working(app):
         run = await app.start(overwrites)
         await until_state(run, "failed")
@@ -132,19 +132,19 @@ async def test_the_last_word_is_the_same_after_a_retry(app: App) -> None:
 
         assert await again.result(timeout="10s") == ["second", "third", "third"]
         info = await again.info()
-        assert info.attributes == {"word": "third", "last": "culprit"}
-        assert info.counters == {"steps": 1, "culprit": 2}
+        assert info.attributes == {"word": "third", "last": "failed_call"}
+        assert info.counters == {"steps": 1, "failed_call": 2}
 
 
 @workflow
 async def step_has_the_last_word() -> str:
     onward.current().attributes["word"] = "first"
     await says("last")
-    return await counted("culprit")
+    return await counted("failed_call")
 
 
 async def test_the_last_word_of_a_step_survives_a_retry_and_a_fork(app: App) -> None:
-    failing.add("culprit")
+    failing.add("failed_call")
     async with working(app):
         run = await app.start(step_has_the_last_word)
         await until_state(run, "failed")

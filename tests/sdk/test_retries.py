@@ -18,7 +18,7 @@ from onward.errors import NotInBody, RunFailed, TimedOut, Unencodable
 from tests.sdk.polling import is_in, until
 
 if TYPE_CHECKING:
-    from onward.store.rows import RecordRow
+    from onward.model.records import RecordRow
 
 AT_ONCE = Retry(attempts=3, delay=0, jitter=0)
 ONCE = Retry(attempts=1)

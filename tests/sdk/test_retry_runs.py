@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Fatal, Retry, Signal, step, workflow
 from onward.errors import RunFailed, RunOver
-from onward.store.runs.ends import to_overdue
+from onward.model.ends import to_overdue
 from tests.sdk.watching import lasting, steps_of, until_state, working
 
 done: Counter[str] = Counter()
@@ -184,20 +184,20 @@ async def forgiving() -> int:
 async def translated() -> str:
     await part("before")
     try:
-        return await part("culprit")
+        return await part("failed_call")
     except onward.errors.OnwardError:
         raise ValueError("something else") from None
 
 
 async def test_the_culprit_is_found_behind_the_error_that_took_its_place(app: App) -> None:
-    broken.add("culprit")
+    broken.add("failed_call")
     async with working(app):
         run = await app.start(translated)
         await until_state(run, "failed")
         broken.clear()
 
-        assert await (await app.retry(run.id)).result(timeout="10s") == "culprit"
-        assert done == {"before": 1, "culprit": 2}
+        assert await (await app.retry(run.id)).result(timeout="10s") == "failed_call"
+        assert done == {"before": 1, "failed_call": 2}
 
 
 @workflow
@@ -212,7 +212,7 @@ async def test_the_culprit_is_found_in_a_group_of_errors(app: App) -> None:
     async with working(app):
         run = await app.start(together)
         await until_state(run, "failed")
-        assert (await app._store.end(run.uid)).culprit is not None
+        assert (await app._store.end(run.uid)).failed_call is not None
         broken.clear()
 
         assert await (await app.retry(run.id)).result(timeout="10s") == ["one", "two"]

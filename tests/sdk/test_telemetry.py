@@ -13,7 +13,7 @@ import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.core.lease import LEASE, RENEW_EVERY
 from onward.errors import BadInput, LeaseLost, RunFailed
-from onward.runtime.worker.keeper import Keeper
+from onward.runtime.worker.lease_renewer import LeaseRenewer
 from onward.store.store import open_store
 from onward.telemetry import RunFilter
 from onward.telemetry.metrics import METRICS
@@ -448,7 +448,7 @@ async def test_a_lease_that_is_renewed_or_lost_is_told() -> None:
     failures: list[Exception] = []
     reporter = Reporter(clock, metrics=counted)
     async with open_store(":memory:", clock=clock, spawn=None) as store:
-        keeper = Keeper("w", LEASE, lambda: store, clock, failures.append, reporter)
+        keeper = LeaseRenewer("w", LEASE, lambda: store, clock, failures.append, reporter)
         await store.take_lease("w", LEASE)
         clock.advance(RENEW_EVERY)
         await keeper.tick(store)

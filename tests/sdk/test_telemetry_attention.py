@@ -10,9 +10,9 @@ import pytest
 
 from onward import App, Signal, step, workflow
 from onward.core.lease import LEASE
-from onward.core.run import CRASHES_MOST
+from onward.core.run import MAX_CRASHES
 from onward.errors import RunFailed
-from onward.store.database import Wanted
+from onward.model.claims import Wanted
 from tests.sdk.watching import until, until_state, working
 from tests.unit.telemetry.builders import a_log
 
@@ -111,7 +111,7 @@ async def test_a_run_with_which_workers_vanish_calls_for_a_human(url: str) -> No
     app = App(url, on_attention=bell)
     async with working(app, queues=["nobody's"], workflows=[at_ease]):
         run = await app.start(at_ease.options(id="heavy"))
-        for number in range(CRASHES_MOST):
+        for number in range(MAX_CRASHES):
             worker = f"crashed-{number}"
             await app._store.take_lease(worker, LEASE)
             claimed = await app._store.claim(Wanted(worker, ("default",), ("at_ease",), 1))
@@ -125,7 +125,7 @@ async def test_a_run_with_which_workers_vanish_calls_for_a_human(url: str) -> No
 
     [told] = bell.told
     assert (told.run_id, told.why) == ("heavy", "crashed")
-    assert told.message == f"{CRASHES_MOST} workers in a row vanished while they had it"
+    assert told.message == f"{MAX_CRASHES} workers in a row vanished while they had it"
     of_run = [each for each in log.events if str(each).startswith("run.")]
     assert of_run == ["run.claimed", "run.failed"]
 

@@ -200,7 +200,7 @@ async def test_a_lock_that_others_use_is_refused_at_the_line(app: App) -> None:
 async def test_a_body_that_spins_is_stopped_and_named(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.runtime.body.runloop.DRAIN_MOST", 1000)
+    monkeypatch.setattr("onward.runtime.body.runloop.MAX_DRAIN", 1000)
     async with app, app.worker():
         with pytest.raises(RunFailed, match=r"Spinning: forbidden .*test_waits"):
             await app.run(forbidden, "nothing")

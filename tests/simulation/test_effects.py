@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.runtime.body.effects import EffectCall
 
-SEEDS_MOST = 80
+MAX_SEEDS = 80
 CALM = Weather(delay=0.0, hints_lost=0.0, answers_lost=0.0, clears=0.0)
 
 
@@ -55,7 +55,7 @@ def test_whatever_happens_the_ledger_and_the_outside_agree() -> None:
 
 def how_it_fails(plan: Callable[[int], Plan | None] = lambda _: None) -> str:
     """Return what the first world says that sees the bug which is in."""
-    for seed in range(SEEDS_MOST):
+    for seed in range(MAX_SEEDS):
         world = Simulation(seed, plan(seed) or draw_plan(seed, (purchases.name,)))
         try:
             world.run()

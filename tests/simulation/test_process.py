@@ -1,4 +1,4 @@
-"""Turns: which process runs is drawn, what it runs next is not; the dead and the stopped wait."""
+"""Which process runs is drawn, what it runs next is not; the dead and the stopped wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.testing.clock import VirtualClock
 from tests.simulation.simulator.draw import Draw
-from tests.simulation.simulator.process import SPIN_MOST, Process, SeededLoop
+from tests.simulation.simulator.process import MAX_SPIN, Process, SeededLoop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -124,7 +124,7 @@ def test_a_process_that_spins_is_told_on() -> None:
     told: list[str] = []
 
     async def spin() -> None:
-        for _ in range(SPIN_MOST):
+        for _ in range(MAX_SPIN):
             await asyncio.sleep(0)
 
     async def play() -> None:

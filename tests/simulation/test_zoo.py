@@ -10,12 +10,12 @@ import pytest
 import onward.core.lease
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.model.commits import CommitOutcome
 from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.body.waits import Waits
 from onward.runtime.execution.journal import Journal
 from onward.runtime.worker.worker import Worker
 from onward.store.store import Store
-from onward.store.writing.writer import Outcome
 from tests.simulation.simulator import Failed, Simulation
 from tests.simulation.simulator.errands import ERRANDS, patience
 from tests.simulation.simulator.families import FAMILIES
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.lease import Row
+    from onward.model.commits import Commit
+    from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
+    from onward.model.runs import Move
     from onward.runtime.body.calls import Call
     from onward.runtime.body.notes import Noted
     from onward.runtime.body.waits import Mailbox
-    from onward.store.rows import InboxRow, Move, RecordRow
-    from onward.store.writing.commit import Commit
 
-SEEDS_MOST = 60
+MAX_SEEDS = 60
 KINDS = (*ERRANDS, *FAMILIES)
 
 
@@ -46,7 +48,7 @@ def a_plan(seed: int) -> Plan:
 
 def first_failure(plan: Callable[[int], Plan] = a_plan) -> Failed | None:
     """Return how the first world that sees the bug fails."""
-    for seed in range(SEEDS_MOST):
+    for seed in range(MAX_SEEDS):
         try:
             Simulation(seed, plan(seed)).run()
         except Failed as failed:
@@ -59,12 +61,12 @@ def test_a_result_that_is_handed_out_before_it_is_written_is_seen(
 ) -> None:
     patiently = Worker.commit
 
-    def hastily(self: Worker, commit: Commit) -> asyncio.Future[Outcome]:
+    def hastily(self: Worker, commit: Commit) -> asyncio.Future[CommitOutcome]:
         written = patiently(self, commit)
         if not commit.is_plain:
             return written
-        answer: asyncio.Future[Outcome] = self.loop.create_future()
-        answer.set_result(Outcome(Fate.DONE, self.now()))
+        answer: asyncio.Future[CommitOutcome] = self.loop.create_future()
+        answer.set_result(CommitOutcome(Fate.DONE, self.now()))
         return answer
 
     monkeypatch.setattr(Worker, "commit", hastily)
@@ -113,7 +115,7 @@ def test_a_timer_that_goes_off_early_is_seen(monkeypatch: pytest.MonkeyPatch) ->
         return punctually(self, mail, now + 4 * SECOND)
 
     monkeypatch.setattr(Waits, "come", early)
-    failure = caught(lambda seed: quiet(seed, limits.name, patience.name, warm=0), SEEDS_MOST)
+    failure = caught(lambda seed: quiet(seed, limits.name, patience.name, warm=0), MAX_SEEDS)
     assert "before it was due" in failure or "s took" in failure
 
 

@@ -17,8 +17,8 @@ from tests.simulation.zoo import caught, quiet, rewrite
 if TYPE_CHECKING:
     import pytest
 
+    from onward.model.runs import NewRun, Started
     from onward.runtime.body.effects import EffectCall
-    from onward.store.rows import NewRun, Started
     from tests.simulation.simulator.plan import Plan
 
 

@@ -1,4 +1,4 @@
-"""What type checkers see of what a body can do: children, maps, waits, time, chance and itself."""
+"""What type checkers see of what a body can do: children, maps, waits, time and itself."""
 
 import asyncio
 import random

@@ -15,7 +15,7 @@ T = TypeVar("T")
 SHORT = 12
 """How much of an id of our own making is shown in lists; the rest is hardly ever needed."""
 
-_NAMED_MOST = 3
+_MAX_NAMED = 3
 
 
 @dataclass(eq=False, repr=False)
@@ -28,8 +28,8 @@ class Unclear(UserError):
     found: tuple[str, ...]
 
     def __str__(self) -> str:
-        named = ", ".join(self.found[:_NAMED_MOST])
-        more = " and others" if len(self.found) > _NAMED_MOST else ""
+        named = ", ".join(self.found[:_MAX_NAMED])
+        more = " and others" if len(self.found) > _MAX_NAMED else ""
         return (
             f"{self.given!r} is not the id of one {self.kind}, but the beginning of {named}{more}. "
             "Give more of the id, or all of it."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onward.engine.clock import Reading
 
 
-_NAMED_MOST = 10
+_MAX_NAMED = 10
 
 
 def add_clock(root: click.Group) -> None:
@@ -62,7 +62,7 @@ async def _retime(desk: Desk, *, reset: bool) -> int:
     runs = await restart_waits(desk.store)
     told = "No run waits for a time that was set while the store's time was ahead."
     if runs:
-        named = ", ".join(runs[:_NAMED_MOST]) + (", ..." if len(runs) > _NAMED_MOST else "")
+        named = ", ".join(runs[:_MAX_NAMED]) + (", ..." if len(runs) > _MAX_NAMED else "")
         told = f"The waits of {len(runs)} runs count from now: {named}"
     desk.out.done({"retimed": runs}, told)
     return DONE

@@ -15,7 +15,7 @@ from onward.cli.value import from_json
 from onward.core.effect import Verdict
 from onward.core.run import TERMINAL
 from onward.errors import BadInput
-from onward.sdk import effect as known
+from onward.sdk import effect as effect_module
 
 if TYPE_CHECKING:
     from onward.cli.command import Desk
@@ -150,7 +150,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     info = await find(desk, effect_id)
     if module is not None:
         _import(module)
-    if verdict == Verdict.APPLIED and info.name not in known.registered:
+    if verdict == Verdict.APPLIED and info.name not in effect_module.registered:
         desk.out.note("The result is not checked here; --module with your code would do that.")
     after = await desk.app.effects.resolve(
         info.id, verdict, result=value, reason=reason, version=version, by=by

@@ -9,21 +9,21 @@ import click
 
 from onward.cli.abbreviation import Unclear, the_one
 from onward.cli.command import DONE, command, for_each, group
-from onward.cli.sheet import HISTORY_HEAD, NOTE, facts, history_row, sheet, state_text
+from onward.cli.run_report import HISTORY_HEAD, NOTE, facts, history_row, sheet, state_text
 from onward.cli.value import as_meant, from_json, kind_of, named
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState
 from onward.errors import NotFound, RunOver
-from onward.sdk.finding import Page, check_sought, family_of, find_runs
+from onward.model.run_filter import RunFilter
 from onward.sdk.run import UNCHANGED
-from onward.store.runs.listing import Sought
+from onward.sdk.search import Page, check_sought, family_of, find_runs
 
 if TYPE_CHECKING:
     from onward.cli.command import Desk
+    from onward.model.runs import RunRow
     from onward.sdk.run import Run, RunInfo
-    from onward.store.rows import RunRow
 
-LEFT_OUT_MOST = 1000
+MAX_LEFT_OUT = 1000
 HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
 
 
@@ -83,7 +83,7 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     or as the family of one run with --root or --parent.
     """
     page = Page(limit, await _uid(desk, before))
-    sought = Sought(name, state, queue, tag=tag, children=every)
+    sought = RunFilter(name, state, queue, tag=tag, children=every)
     check_sought(sought, page)
     family = await family_of(desk.store, await _uid(desk, parent), await _uid(desk, root))
     sought = sought._replace(family=family)
@@ -103,11 +103,11 @@ async def _uid(desk: Desk, given: str | None) -> str | None:
     return None if given is None else (await find(desk, given, changes=False)).uid
 
 
-async def _tell_left_out(desk: Desk, sought: Sought) -> None:
+async def _tell_left_out(desk: Desk, sought: RunFilter) -> None:
     """Say that there are more: a run that waits may wait for one of those."""
-    count = await desk.store.count_started_by_runs(sought, LEFT_OUT_MOST)
+    count = await desk.store.count_started_by_runs(sought, MAX_LEFT_OUT)
     if count:
-        many = f"{count} or more" if count == LEFT_OUT_MOST else str(count)
+        many = f"{count} or more" if count == MAX_LEFT_OUT else str(count)
         were = "run that another run" if count == 1 else "runs that other runs"
         desk.out.note(f"Left out: {many} {were} started (--all, or --root ID for one family).")
 

@@ -9,14 +9,14 @@ from onward.codec.failures.exceptions import decode_error, encode_error, read_er
 from onward.codec.failures.failure import Failure, StepFailed
 from onward.codec.failures.registry import register_error
 from onward.codec.fingerprint import fingerprint
-from onward.codec.names import ID_BYTES_MOST, check_id
-from onward.codec.payload import PAYLOAD_MOST, Payload, UnknownTag
+from onward.codec.names import MAX_ID_BYTES, check_id
+from onward.codec.payload import MAX_PAYLOAD, Payload, UnknownTag
 from onward.codec.signature import Arguments, CallShape, signature_of
 from onward.codec.values import decode, encode
 
 __all__ = [
-    "ID_BYTES_MOST",
-    "PAYLOAD_MOST",
+    "MAX_ID_BYTES",
+    "MAX_PAYLOAD",
     "Arguments",
     "CallShape",
     "Failure",

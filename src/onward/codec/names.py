@@ -10,7 +10,7 @@ from typing import Final
 
 from onward.errors import BadInput
 
-ID_BYTES_MOST: Final = 512
+MAX_ID_BYTES: Final = 512
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -29,7 +29,7 @@ def check_id(text: object, what: str) -> str:
         raise BadInput(what, f"is of type {type(text).__name__}, not str", "Pass text.")
     if not text:
         raise BadInput(what, "is empty", "Give it at least one character.")
-    if text.isascii() and text.isprintable() and len(text) <= ID_BYTES_MOST:
+    if text.isascii() and text.isprintable() and len(text) <= MAX_ID_BYTES:
         return str.__str__(text)
     if _CONTROL.search(text):
         raise BadInput(
@@ -41,10 +41,10 @@ def check_id(text: object, what: str) -> str:
         raise BadInput(
             what, "has a lone surrogate, which is half a character", "Clean the text first."
         ) from None
-    if size > ID_BYTES_MOST:
+    if size > MAX_ID_BYTES:
         raise BadInput(
             what,
-            f"is {size:,} bytes long, the limit is {ID_BYTES_MOST}",
+            f"is {size:,} bytes long, the limit is {MAX_ID_BYTES}",
             "Use a shorter one, such as a hash of it.",
         )
     return str.__str__(text)

@@ -14,7 +14,7 @@ import msgspec
 from onward.errors import Undecodable
 
 JSON: Final = "json"
-PAYLOAD_MOST: Final = 2 * 1024 * 1024
+MAX_PAYLOAD: Final = 2 * 1024 * 1024
 
 _EXTRAS: Final = {"zstd": "zstd", "aes256gcm": "crypto"}
 

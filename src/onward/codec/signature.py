@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union, Unpack, get_args, get_
 from onward.codec import document
 from onward.codec.fingerprint import fingerprint_of
 from onward.codec.parameters import Parameters
-from onward.codec.payload import PAYLOAD_MOST, Payload
+from onward.codec.payload import MAX_PAYLOAD, Payload
 from onward.codec.shapes.compiler import shape_of
 from onward.codec.shapes.hints import (
     NONE_GIVEN,
@@ -63,7 +63,7 @@ class Arguments:
         self._tree = tree
         self._defaults = defaults
 
-    def payload(self, *, limit: int = PAYLOAD_MOST) -> Payload:
+    def payload(self, *, limit: int = MAX_PAYLOAD) -> Payload:
         """Return them as bytes.
 
         Raises:
@@ -124,7 +124,7 @@ class CallShape:
         return Arguments(f"{self.name}(…)", tree, resolved.defaults)
 
     def encode(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = PAYLOAD_MOST
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = MAX_PAYLOAD
     ) -> Payload:
         """Return the arguments of a call as bytes; see `bind` and `Arguments.payload`."""
         return self.bind(args, kwargs).payload(limit=limit)
@@ -149,7 +149,7 @@ class CallShape:
         except TypeError as error:
             raise Undecodable(where, str(error)) from None
 
-    def encode_result(self, value: object, *, limit: int = PAYLOAD_MOST) -> Payload:
+    def encode_result(self, value: object, *, limit: int = MAX_PAYLOAD) -> Payload:
         """Return a result as bytes, by the return annotation.
 
         Raises:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from onward.codec import document
-from onward.codec.payload import JSON, PAYLOAD_MOST, Payload, unknown_tag
+from onward.codec.payload import JSON, MAX_PAYLOAD, Payload, unknown_tag
 from onward.codec.shapes.compiler import shape_of
 from onward.codec.shapes.refusal import Misfit, Refused
 from onward.errors import PayloadTooLarge, Undecodable, Unencodable
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def encode(
-    value: object, *, path: str = "value", annotation: Any = Any, limit: int = PAYLOAD_MOST
+    value: object, *, path: str = "value", annotation: Any = Any, limit: int = MAX_PAYLOAD
 ) -> Payload:
     """Return a value as bytes.
 

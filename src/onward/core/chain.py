@@ -129,15 +129,16 @@ def carried(link: Link) -> frozenset[Carried]:
     assert_never(link)
 
 
-def retry_cut(records: Sequence[Record], *, culprit: str | None = None) -> int | None:
+def retry_cut(records: Sequence[Record], *, failed_call: str | None = None) -> int | None:
     """Return the position from which a retry runs again; None copies the whole history.
 
-    That is the call whose error ended the run, by its identity `culprit`. Where it is not known:
-    the cancel. If a run was ended for another reason, its code had dealt with what had failed.
+    That is the call whose error ended the run, by its identity `failed_call`. Where it is not
+    known: the cancel. If a run was ended for another reason, its code had handled what
+    failed.
     """
     placed = [(record.seq, record) for record in records if record.seq is not None]
     placed.sort(key=lambda pair: pair[0])
-    named = [seq for seq, record in placed if record.identity == culprit]
+    named = [seq for seq, record in placed if record.identity == failed_call]
     cancels = [seq for seq, record in placed if record.kind is RecordKind.CANCEL]
     return next(iter(named or cancels), None)
 

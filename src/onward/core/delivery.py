@@ -18,7 +18,7 @@ from onward.core.value import Value, changed
 if TYPE_CHECKING:
     from onward.core.replay.record import Record
 
-RELEASES_MOST = 5
+MAX_RELEASES = 5
 
 
 class DeliveryState(StrEnum):
@@ -154,7 +154,7 @@ def _let_go(delivery: Delivery, fact: Consumed | EffectSkipped | Released | Hand
             return changed(delivery, run=to)
         case Released(blamed=blamed):
             releases = delivery.releases + blamed
-            if releases >= RELEASES_MOST:
+            if releases >= MAX_RELEASES:
                 return _set_aside(changed(delivery, releases=releases), SkipReason.QUARANTINED)
             return Delivery(attempt=delivery.attempt + 1, releases=releases)
     assert_never(fact)

@@ -44,7 +44,7 @@ class Culprit(Value):
 
 
 def read_culprit(kept: str | None) -> Culprit | None:
-    """Return the culprit that a text stands for."""
+    """Return the failed_call that a text stands for."""
     if kept is None:
         return None
     identity, *beside = json.loads(kept)
@@ -122,7 +122,7 @@ def _failed(known: Iterable[Outcome]) -> list[Outcome]:
 
 
 def _at(origin: Outcome, known: Iterable[Outcome]) -> Culprit:
-    """Return the culprit, with what was requested before it failed and has a result all the same.
+    """Return the failed call, with the calls made before it failed that have a result all the same.
 
     That is so, too, for a call whose result its code was never handed, if it comes to have one.
     """

@@ -16,7 +16,7 @@ _UID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-
 def uid7(instant_us: int, random_bits: int) -> str:
     """Return the UUIDv7 of an instant, as canonical lower-case text.
 
-    Ids of different milliseconds sort by time. Within one millisecond their order is by chance.
+    Ids of different milliseconds sort by time. Within one millisecond their order is by randomness.
 
     Args:
         instant_us: Microseconds UTC; only the millisecond is kept.

@@ -42,7 +42,7 @@ _STIRS: dict[MessageKind, frozenset[Reason]] = {
 }
 
 
-def stirs(kind: MessageKind) -> frozenset[Reason]:
+def wakes(kind: MessageKind) -> frozenset[Reason]:
     """Return the reasons for which a paused run is woken by such a message."""
     return _STIRS[kind]
 
@@ -61,7 +61,7 @@ def wake(
     start it early, it finds it then. Only a cancel wakes it, for nothing has to be waited for then.
     """
     run = Run(state, reason, fence=int(started))
-    match advance(run, Woken(stirs(kind), wakes_unstarted(kind)), now=0):
+    match advance(run, Woken(wakes(kind), wakes_unstarted(kind)), now=0):
         case Moved(to):
             return to.state
         case _:

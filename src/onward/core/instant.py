@@ -23,7 +23,7 @@ DAY: Duration = 24 * HOUR
 WEEK: Duration = 7 * DAY
 
 # A thousand years: any due time is still a date that `datetime` can show, and fits 64 bits.
-DURATION_MOST: Duration = 365_000 * DAY
+MAX_DURATION: Duration = 365_000 * DAY
 
 _UNITS = {
     "w": WEEK,
@@ -73,7 +73,7 @@ def duration(value: DurationLike) -> Duration:
     length = _parsed(value)
     if length < 0:
         raise _bad(value, "is negative")
-    if length > DURATION_MOST:
+    if length > MAX_DURATION:
         raise _bad(value, "is longer than a thousand years")
     return length
 

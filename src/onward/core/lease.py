@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LEASE: Duration = 15 * SECOND
 RENEW_EVERY: Duration = 5 * SECOND
 AUDIT_EVERY: Duration = 30 * SECOND
-LOOP_STALL_MOST: Duration = 5 * MINUTE
+MAX_LOOP_STALL: Duration = 5 * MINUTE
 
 GONE_WORKERS_KEPT: Duration = DAY
 """How long operators can see a worker that left or died."""
@@ -37,7 +37,7 @@ GONE_WORKERS_KEPT: Duration = DAY
 GAPS_A_LEASE = 2
 """Renewals further apart than this part of a lease have a gap between them."""
 
-AHEAD_MOST: Duration = SECOND
+MAX_AHEAD: Duration = SECOND
 """A lease that was renewed later than this from now was renewed by a clock that was ahead."""
 
 
@@ -110,7 +110,7 @@ def clipped(lease: Lease, *, now: Instant) -> Lease:
 
     Otherwise a worker that died while the clock was a day ahead would be alive for a day.
     """
-    if lease.renewed_at <= now + AHEAD_MOST:
+    if lease.renewed_at <= now + MAX_AHEAD:
         return lease
     return changed(lease, renewed_at=now, steady_since=now)
 
@@ -142,7 +142,7 @@ def may_renew(*, last_tick: int, now: int) -> bool:
 
     Both are readings of a steady clock.
     """
-    return now - last_tick < LOOP_STALL_MOST
+    return now - last_tick < MAX_LOOP_STALL
 
 
 def unknown(listed: Iterable[str], known: Container[str]) -> tuple[str, ...]:

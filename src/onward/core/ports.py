@@ -1,4 +1,4 @@
-"""What the rules need from the world: time, chance and threads, as protocols.
+"""What the rules need from the world: time, randomness and threads, as protocols.
 
 Whoever reads a clock, draws a number or starts a thread takes one of these, so that a test can put
 a virtual clock, a seed or nothing at all in its place. There is no port for `asyncio.sleep` and
@@ -30,7 +30,7 @@ class Clock(Protocol):
         ...
 
 
-class Chance(Protocol):
+class Randomness(Protocol):
     """Where random numbers come from."""
 
     def random(self) -> float:

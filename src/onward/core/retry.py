@@ -32,7 +32,7 @@ class Retry:
     final. With `within`, all attempts together may take no longer than that.
 
     Example:
-        >>> Retry(attempts=5, delay="1s", factor=2, max_delay="1m").delay_after(3, chance=0.0)
+        >>> Retry(attempts=5, delay="1s", factor=2, max_delay="1m").delay_after(3, randomness=0.0)
         4000000
     """
 
@@ -68,12 +68,12 @@ class Retry:
         object.__setattr__(self, "only_names", _names("only", self.only))
         object.__setattr__(self, "never_names", _names("never", self.never))
 
-    def delay_after(self, attempt: int, chance: float) -> Duration:
-        """Return the wait after the failure of `attempt` (from 1); `chance` is from 0 to 1."""
-        if attempt < 1 or not 0 <= chance <= 1:
-            raise InvariantBroken(f"a wait after attempt {attempt} with chance {chance}")
+    def delay_after(self, attempt: int, randomness: float) -> Duration:
+        """Return the wait after the failure of `attempt` (from 1); `randomness` is from 0 to 1."""
+        if attempt < 1 or not 0 <= randomness <= 1:
+            raise InvariantBroken(f"a wait after attempt {attempt} with randomness {randomness}")
         grown = self._grown(attempt)
-        return grown + math.floor(grown * self.jitter * chance)
+        return grown + math.floor(grown * self.jitter * randomness)
 
     def _grown(self, attempt: int) -> Duration:
         if self.shortest == 0 or self.factor == 1:
@@ -210,7 +210,7 @@ def _lineage(kinds: Iterable[type]) -> tuple[str, ...]:
 
 
 def decide(
-    policy: Retry, attempt: int, error: Failure, chance: float, elapsed: Duration = 0
+    policy: Retry, attempt: int, error: Failure, randomness: float, elapsed: Duration = 0
 ) -> Again | GiveUp:
     """Return whether to try again after `attempt` (from 1) failed with `error`.
 
@@ -224,7 +224,9 @@ def decide(
         return GiveUp(Why.NOT_LISTED)
     if not has_more(policy, attempt):
         return GiveUp(Why.EXHAUSTED)
-    after = policy.delay_after(attempt, chance=chance) if error.after is None else error.after
+    after = (
+        policy.delay_after(attempt, randomness=randomness) if error.after is None else error.after
+    )
     if policy.within_length is not None and elapsed + after >= policy.within_length:
         return GiveUp(Why.TOO_LATE)
     return Again(after)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
 
-CATCH_UP_MOST = 1_000
+MAX_CATCH_UP = 1_000
 ON_TIME_WITHIN: Duration = MINUTE
 
 
@@ -60,10 +60,10 @@ class Rules(Value):
     cap: int = 100
 
     def __post_init__(self) -> None:
-        if not 1 <= self.cap <= CATCH_UP_MOST:
+        if not 1 <= self.cap <= MAX_CATCH_UP:
             raise BadInput(
                 f"catch-up cap {self.cap}",
-                f"is not from 1 to {CATCH_UP_MOST}",
+                f"is not from 1 to {MAX_CATCH_UP}",
                 'Use catch_up="skip" to start none of the missed slots.',
             )
 
@@ -85,7 +85,7 @@ class Due(Value):
 
 def due_slots(slots: Iterator[Instant], *, now: Instant) -> Due:
     """Return what has passed of slots that come in rising order; the iterator may end."""
-    newest: deque[Instant] = deque(maxlen=CATCH_UP_MOST + 1)
+    newest: deque[Instant] = deque(maxlen=MAX_CATCH_UP + 1)
     count, first = 0, None
     for slot in slots:
         if newest and slot <= newest[-1]:
@@ -116,7 +116,7 @@ def due_interval(*, anchor: Instant, every: Duration, since: Instant, now: Insta
     passed = range(first, now + 1, every)
     if not passed:
         return Due(0, None, (), first)
-    newest = tuple(passed[-(CATCH_UP_MOST + 1) :])
+    newest = tuple(passed[-(MAX_CATCH_UP + 1) :])
     return Due(len(passed), first, newest, passed[-1] + every)
 
 

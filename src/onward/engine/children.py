@@ -11,11 +11,13 @@ from onward.errors import Conflict
 from onward.store.runs.replacing import replace
 
 if TYPE_CHECKING:
-    from onward.store.rows import NewRun, Owner, RunEnd, RunRow, Started
+    from onward.model.runs import NewRun, RunEnd, RunOwner, RunRow, Started
     from onward.store.store import Store
 
 
-async def start_beside(store: Store, owner: Owner, run: NewRun, on_conflict: str) -> Started | None:
+async def start_beside(
+    store: Store, owner: RunOwner, run: NewRun, on_conflict: str
+) -> Started | None:
     """Start a run, or find the one that has the id; None: try again, its end is awaited.
 
     It never waits itself: whoever asks is a run, which may hold what the other one needs.
@@ -32,7 +34,7 @@ async def start_beside(store: Store, owner: Owner, run: NewRun, on_conflict: str
     return await _in_place_of(store, owner, started.uid, run)
 
 
-async def start_child(store: Store, owner: Owner, run: NewRun) -> Started | None:
+async def start_child(store: Store, owner: RunOwner, run: NewRun) -> Started | None:
     """Start a child under an id that must be free; None: try again, its end is awaited.
 
     The child of an earlier attempt of the same parent is no stranger: it is gone on with if it is
@@ -65,7 +67,7 @@ async def end_of(store: Store, uid: str) -> RunEnd | None:
     return end if end.state in TERMINAL else None
 
 
-async def _in_place_of(store: Store, owner: Owner, old: str, run: NewRun) -> Started | None:
+async def _in_place_of(store: Store, owner: RunOwner, old: str, run: NewRun) -> Started | None:
     started = await replace(store, old, run, owner)
     return started if started.created else None
 

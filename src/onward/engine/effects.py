@@ -18,14 +18,15 @@ from onward.core.effect import (
 )
 from onward.core.retry import Retry
 from onward.errors import BadInput, NotFound, VerdictRefused
-from onward.store.runs.ledger import Ruling, judge
+from onward.model.effects import Ruling
+from onward.store.runs.ledger import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.effect import Fact
     from onward.core.instant import Instant
-    from onward.store.rows import EffectRow
+    from onward.model.effects import EffectRow
     from onward.store.store import Store
 
 

@@ -9,14 +9,15 @@ from onward.core.failure_origin import read_culprit
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import BadInput, NotFound
-from onward.store.rows import NewRecord
-from onward.store.runs.following import Followed, Following
+from onward.model.following import Followed, Following
+from onward.model.records import NewRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Duration
-    from onward.store.rows import Claimed, Move, RecordRow
+    from onward.model.records import RecordRow
+    from onward.model.runs import ClaimedRun, Move
     from onward.store.store import Store
 
 
@@ -46,12 +47,12 @@ async def retry(
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
-    culprit = read_culprit(owner[2].culprit if owner is not None else old.culprit)
+    failed_call = read_culprit(owner[2].failed_call if owner is not None else old.failed_call)
     # No call has ended a run that is paused: it goes on with all that it has.
     is_paused = owner is None and old.state == RunState.PAUSED
-    named = None if culprit is None else culprit.identity
-    cut = None if is_paused else retry_cut(_records(history), culprit=named)
-    beside = () if culprit is None or cut is None else culprit.beside
+    named = None if failed_call is None else failed_call.identity
+    cut = None if is_paused else retry_cut(_records(history), failed_call=named)
+    beside = () if failed_call is None or cut is None else failed_call.beside
     if cut is not None and not force:
         since = await _made_since(store, uid, history, cut, beside)
         if since:
@@ -94,9 +95,11 @@ async def _made_since(
     for child, identity in await store.failed_children(uid):
         if identity not in kept:
             records = (await store.history([child]))[child]
-            culprit = read_culprit((await store.end(child)).culprit)
-            named, others = (None, ()) if culprit is None else (culprit.identity, culprit.beside)
-            at = retry_cut(_records(records), culprit=named)
+            failed_call = read_culprit((await store.end(child)).failed_call)
+            named, others = (
+                (None, ()) if failed_call is None else (failed_call.identity, failed_call.beside)
+            )
+            at = retry_cut(_records(records), failed_call=named)
             if at is not None:
                 made += await _made_since(store, child, records, at, others)
     return made
@@ -104,7 +107,7 @@ async def _made_since(
 
 async def go_on(
     store: Store,
-    run: Claimed,
+    run: ClaimedRun,
     worker: str,
     end: Move,
     given: tuple[bytes, str, bytes | None],

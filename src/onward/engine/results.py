@@ -12,8 +12,8 @@ from onward.errors import StoreUnusable, Unavailable
 from onward.store.hints import run_subject
 
 if TYPE_CHECKING:
-    from onward.store.hints import Ear
-    from onward.store.rows import RunEnd
+    from onward.model.runs import RunEnd
+    from onward.store.hints import Subscription
     from onward.store.store import Store
 
 POLL_SECONDS = 1.0
@@ -33,7 +33,7 @@ class Results:
         self._context = copy_context()  # not that of who asks first
         # Who waits for a run, and whether a pause is worth telling.
         self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
-        self._ear: Ear | None = None
+        self._ear: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def end_of(self, uid: str, *, also_paused: bool = False) -> RunEnd:
@@ -47,7 +47,7 @@ class Results:
         self._waiting.setdefault(uid, {})[answer] = also_paused
         if self._ear is not None:
             self._ear.subjects.add(run_subject(uid))
-            self._ear.poke()
+            self._ear.wake()
         try:
             return await answer
         finally:
@@ -81,7 +81,7 @@ class Results:
                     answer.set_result(end)
 
     async def _watch(self) -> None:
-        with self._store.ear(run_subject(uid) for uid in self._waiting) as self._ear:
+        with self._store.subscribe(run_subject(uid) for uid in self._waiting) as self._ear:
             while True:
                 try:
                     if self._waiting:

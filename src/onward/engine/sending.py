@@ -10,22 +10,21 @@ from onward.core.inbox import MessageKind
 from onward.core.run import TERMINAL, Reason, RunState
 from onward.engine.payloads import pack
 from onward.errors import NotFound, RunOver
-from onward.store.rows import Message
-from onward.store.runs.messages import stirring
+from onward.model.messages import NewMessage, wakes_for
 
 if TYPE_CHECKING:
     from onward.codec import Payload
     from onward.core.instant import Duration
-    from onward.store.rows import Sent
-    from onward.store.runs.holding import Paused
+    from onward.model.messages import SentMessage
+    from onward.model.stopping import PauseAnswer
     from onward.store.store import Store
 
-__all__ = ["Cancelling", "cancel", "pause", "resume", "signal", "stirring"]
+__all__ = ["Cancelling", "cancel", "pause", "resume", "signal", "wakes_for"]
 
 
 async def signal(
     store: Store, target: str, name: str, payload: Payload, *, message: str | None = None
-) -> Sent:
+) -> SentMessage:
     """Send a signal to a run, by id or else by uid; the same message id is delivered once.
 
     Raises:
@@ -95,7 +94,7 @@ async def resume(store: Store, target: str) -> bool:
     return _is_done(store, target, await store.resume(target))
 
 
-def _is_done(store: Store, target: str, answer: Paused) -> bool:
+def _is_done(store: Store, target: str, answer: PauseAnswer) -> bool:
     if answer.uid is None:
         raise NotFound("run", target, store.namespace)
     return answer.fate == "done"
@@ -108,15 +107,15 @@ async def _send(
     name: str,
     payload: Payload | None,
     message: str | None,
-) -> Sent:
+) -> SentMessage:
     sent = await store.send(
-        Message(
+        NewMessage(
             target,
             message or store.new_uid(),
             kind,
             name,
             None if payload is None else pack(payload),
-            stirring(kind),
+            wakes_for(kind),
         )
     )
     if sent.fate == "absent":

@@ -12,13 +12,14 @@ from onward.core.inbox import MessageKind
 from onward.core.run import TERMINAL, Reason, RunState
 from onward.engine.payloads import pack
 from onward.engine.policies import write_policy
-from onward.engine.sending import stirring
+from onward.engine.sending import wakes_for
 from onward.errors import BadInput, Conflict
+from onward.model.messages import NewMessage
+from onward.model.runs import NewRun
+from onward.model.stopping import ForcedEnd
 from onward.store.hints import run_subject
-from onward.store.rows import Message, NewRun
 from onward.store.runs.owning import stop_or_cancel
 from onward.store.runs.replacing import replace
-from onward.store.runs.stopping import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.instant import Duration, Instant
     from onward.core.retry import Retry
-    from onward.store.rows import Owner, Started
+    from onward.model.runs import RunOwner, Started
     from onward.store.store import Store
 
-PRIORITY_MOST = 1_000_000
+MAX_PRIORITY = 1_000_000
 LOOK_SECONDS = 1.0
 PATIENCE_SECONDS = 70.0
 """How long a run may take to make room for another: the grace of a cancel, and a little more."""
@@ -95,25 +96,25 @@ async def _end_of(store: Store, uid: str) -> None:
     """
     clock = asyncio.get_running_loop()
     patient_until = clock.time() + PATIENCE_SECONDS
-    with store.ear([run_subject(uid)]) as ear:
+    with store.subscribe([run_subject(uid)]) as subscription:
         is_over = await ask_to_end(store, uid)
         while not is_over:
             if clock.time() > patient_until:
                 await store.stop(uid, state=RunState.CANCELLED, reason=Reason.REPLACED, by_uid=True)
             else:
-                await ear.wait(min(LOOK_SECONDS, PATIENCE_SECONDS))
+                await subscription.wait(min(LOOK_SECONDS, PATIENCE_SECONDS))
             is_over = (await store.run(uid)).state in TERMINAL
 
 
-async def ask_to_end(store: Store, uid: str, owner: Owner | None = None) -> bool:
+async def ask_to_end(store: Store, uid: str, owner: RunOwner | None = None) -> bool:
     """Cancel a run that is to be replaced, and say whether it is over by now.
 
     Raises:
         LeaseLost: an owner does this for a run that it does not have any more.
     """
     kind = MessageKind.CANCEL
-    cancel = Message(uid, "cancel", kind, Reason.REPLACED, stirs=stirring(kind), by_uid=1)
-    unbegun = Stop(RunState.CANCELLED, Reason.REPLACED, unstarted_only=True)
+    cancel = NewMessage(uid, "cancel", kind, Reason.REPLACED, wakes=wakes_for(kind), by_uid=1)
+    unbegun = ForcedEnd(RunState.CANCELLED, Reason.REPLACED, unstarted_only=True)
     await stop_or_cancel(store, uid, unbegun, cancel, owner)
     return (await store.run(uid)).state in TERMINAL
 
@@ -124,10 +125,10 @@ def new_run(
     """Return the row of a run that is to be started."""
     run_id = uid if options.id is None else check_run_id(options.id)
     whole = type(options.priority) is int
-    if not (whole and -PRIORITY_MOST <= options.priority <= PRIORITY_MOST):
+    if not (whole and -MAX_PRIORITY <= options.priority <= MAX_PRIORITY):
         raise BadInput(
             f"priority {options.priority!r}",
-            f"is no whole number between -{PRIORITY_MOST:,} and {PRIORITY_MOST:,}",
+            f"is no whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
             "Use small numbers; 0 is the default",
         )
     return NewRun(

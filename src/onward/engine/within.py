@@ -11,14 +11,14 @@ from onward.codec import check_id
 from onward.core.inbox import MessageKind
 from onward.core.run import TERMINAL
 from onward.engine.payloads import pack
-from onward.engine.sending import stirring
+from onward.engine.sending import wakes_for
 from onward.engine.starting import check_started
 from onward.errors import BadInput, NotFound, RunOver
-from onward.store.rows import Message
+from onward.model.messages import NewMessage
 
 if TYPE_CHECKING:
     from onward.codec import Payload
-    from onward.store.rows import NewRun, Started
+    from onward.model.runs import NewRun, Started
     from onward.store.store import Store
     from onward.store.within import Within
 
@@ -57,4 +57,4 @@ async def signal(store: Store, within: Within, target: str, name: str, payload: 
     run_id, state = found
     if state in TERMINAL:
         raise RunOver(target, f"it was over before signal {name!r} came")
-    await within.send(Message(run_id, store.new_uid(), kind, wanted, packed, stirring(kind)))
+    await within.send(NewMessage(run_id, store.new_uid(), kind, wanted, packed, wakes_for(kind)))

@@ -18,7 +18,7 @@ from onward.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from onward.store.rows import RecordRow
+    from onward.model.records import RecordRow
 
 
 T = TypeVar("T")

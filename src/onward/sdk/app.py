@@ -15,25 +15,25 @@ from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_run_id, check_tags, start
 from onward.errors import BadInput, NoWorker
+from onward.model.run_filter import RunFilter
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.supervisor import Supervisor
-from onward.sdk import known
+from onward.sdk import process_registry
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
-from onward.sdk.finding import Page, check_sought, family_of, find_runs
-from onward.sdk.followed import uid_of
+from onward.sdk.follow_errors import uid_of
 from onward.sdk.functions import time_limit
 from onward.sdk.inside import refuse_in_body
-from onward.sdk.opening import Opening
 from onward.sdk.run import UNCHANGED, Run, send_signal
+from onward.sdk.search import Page, check_sought, family_of, find_runs
+from onward.sdk.shared_open import Opening
 from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
+from onward.sdk.worker_context import at_work
 from onward.sdk.workflow import Workflow, registered
-from onward.sdk.working import at_work
-from onward.store.clock import SystemChance, SystemClock, spawn_thread
-from onward.store.runs.listing import Sought
+from onward.store.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.store.store import open_store
 from onward.telemetry.reporter import Reporter
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.core.instant import DurationLike
-    from onward.core.ports import Chance, Clock, Spawn
+    from onward.core.ports import Clock, Randomness, Spawn
     from onward.core.retry import Retry
     from onward.engine.sending import Cancelling
+    from onward.model.worker_offer import Unserved
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.run import RunInfo
     from onward.sdk.waits import Signal
-    from onward.store.runs.serving import Unserved
     from onward.store.store import Store
     from onward.store.within import Within as StoreWithin
     from onward.telemetry import Metrics
@@ -101,7 +101,7 @@ class App:
         metrics: Metrics | None = None,
         on_attention: OnAttention | None = None,
         clock: Clock | None = None,
-        chance: Chance | None = None,
+        randomness: Randomness | None = None,
         spawn: Spawn | None = spawn_thread,
     ) -> None:
         if key is not None:
@@ -110,7 +110,7 @@ class App:
         self._namespace = namespace
         self._version = version
         self._clock = clock
-        self._chance = chance or SystemChance()
+        self._randomness = randomness or SystemRandomness()
         self._spawn = spawn
         self._opened = self._open_store(hints)
         self._observer = Reporter(
@@ -137,7 +137,7 @@ class App:
             self._url,
             namespace=self._namespace,
             clock=self._clock,
-            chance=self._chance,
+            randomness=self._randomness,
             spawn=self._spawn,
             hints=hints,
         )
@@ -175,7 +175,7 @@ class App:
         if not isinstance(workflow, Workflow):
             raise BadInput(f"{workflow!r}", "is no workflow", "Put @workflow above an async def")
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
-        known.started(workflow.definition, self._registries)
+        process_registry.started(workflow.definition, self._registries)
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)
             started = await start(self._store, run, workflow.start_options.on_conflict)
@@ -249,7 +249,7 @@ class App:
             NotFound: there is no such parent or root.
         """
         page = Page(limit, before)
-        sought = Sought(name, state, queue, kind, tag, children)
+        sought = RunFilter(name, state, queue, kind, tag, children)
         check_sought(sought, page)
         sought = sought._replace(family=await family_of(self._store, parent, root))
         wanted = {said: [value] for said, value in (attributes or {}).items()}
@@ -450,13 +450,13 @@ class App:
                 _limits(retry, timeout),
                 Ports(
                     self._clock or SystemClock(),
-                    self._chance,
+                    self._randomness,
                     self._spawn,
                     self._open_store,
                     observer=self._observer,
                 ),
             )
-            known.serve(registry)
+            process_registry.serve(registry)
             if workflows is None:
                 self._registries.add(registry)
             try:
@@ -472,7 +472,7 @@ class App:
             registry = Registry([workflow.definition for workflow in workflows], all_steps)
             registry.check_clear()
             return registry
-        return Registry(known.all_known(registered), all_steps)
+        return Registry(process_registry.all_known(registered), all_steps)
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:

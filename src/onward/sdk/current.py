@@ -17,9 +17,9 @@ from onward.runtime.context import body_now, step_now
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.attempt import Attempt
     from onward.runtime.body.body import Body
-    from onward.store.rows import Claimed
 
 
 class Attributes(MutableMapping[str, Any]):
@@ -102,7 +102,7 @@ class Current:
         ...     tell(onward.current())
     """
 
-    def __init__(self, run: Claimed, attempt: Attempt | None, body: Body | None) -> None:
+    def __init__(self, run: ClaimedRun, attempt: Attempt | None, body: Body | None) -> None:
         self.id = run.id
         self.uid = run.uid
         self.workflow = run.name

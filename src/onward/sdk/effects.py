@@ -10,7 +10,7 @@ from onward.core.effect import Verdict
 from onward.engine import effects
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotFound
-from onward.sdk import effect as known
+from onward.sdk import effect as effect_module
 from onward.sdk.display import shown_failure, shown_time, shown_time_or_none, shown_value
 from onward.sdk.inside import refuse_in_body
 from onward.store.runs import ledger
@@ -18,7 +18,7 @@ from onward.store.runs import ledger
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from onward.store.rows import EffectRow
+    from onward.model.effects import EffectRow
     from onward.store.store import Store
 
 VerdictWord = Literal["applied", "not_applied", "skip", "ask_again"]
@@ -220,7 +220,7 @@ class Effects:
 
     async def _encoded(self, effect_id: str, result: Any) -> bytes:
         row = await ledger.effect(self._store, effect_id)
-        definitions = known.registered.get(row.name) if row is not None else None
+        definitions = effect_module.registered.get(row.name) if row is not None else None
         if definitions:
             return pack(definitions[-1].shape.encode_result(result))
         return pack(encode(result, path="result"))

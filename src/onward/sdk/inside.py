@@ -1,4 +1,4 @@
-"""What the body of a workflow can ask for beside its steps: time, chance, marks, other runs."""
+"""What the body of a workflow can ask for beside its steps: time, randomness, marks, other runs."""
 
 from __future__ import annotations
 

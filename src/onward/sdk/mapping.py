@@ -13,9 +13,9 @@ from onward.errors import BadInput
 from onward.runtime.body.children import MapPart
 from onward.runtime.body.chunks import (
     BYTES_AHEAD,
-    BYTES_MOST,
-    ITEMS_MOST,
-    OPEN_MOST,
+    MAX_BYTES,
+    MAX_ITEMS,
+    MAX_OPEN,
     ChunkShape,
     Item,
     Outcome,
@@ -261,10 +261,10 @@ class _Plan:
         body.names.check(kind, self._definition.name, self._definition.fn)
         self._how = mapped.how_mapped(body.retry)
         self._shape = ChunkShape(mapped.mapped)
-        self._open = min(OPEN_MOST, limit)
+        self._open = min(MAX_OPEN, limit)
         self._limit = limit // self._open
         self._limit_of_all = limit
-        self._size = max(1, min(ITEMS_MOST, -(-count // self._open)))
+        self._size = max(1, min(MAX_ITEMS, -(-count // self._open)))
         self._count = count
         # No item depends on what came of another, so all of them are asked for now.
         self._asked = body.position
@@ -368,7 +368,7 @@ class _Plan:
         known: dict[str, Outcome] = {}
         late = 0
         while left := [item for item in bucket if item.key not in known]:
-            part = next(_parts(left, ITEMS_MOST))
+            part = next(_parts(left, MAX_ITEMS))
             outcomes = await self._chunk(part, name + (f" late {late}" if late else ""))
             done = filter(None, outcomes)
             known |= {cast("str", outcome.key): outcome for outcome in done}
@@ -406,7 +406,7 @@ def _parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
     """Yield parts of at most so many items, which are not too large together."""
     at = size = 0
     for n, item in enumerate(items):
-        if n > at and (n - at >= most or size + len(item.data) > BYTES_MOST):
+        if n > at and (n - at >= most or size + len(item.data) > MAX_BYTES):
             yield items[at:n]
             at, size = n, 0
         size += len(item.data)

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from onward.core.instant import DurationLike
     from onward.engine.results import Results
     from onward.engine.sending import Cancelling
+    from onward.model.records import RecordRow
+    from onward.model.runs import RunEnd, RunRow
     from onward.runtime.definition import WorkflowDefinition
-    from onward.store.rows import RecordRow, RunEnd, RunRow
     from onward.store.store import Store
 
 R = TypeVar("R")

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
     from onward.engine.sending import Cancelling
+    from onward.model.records import RecordRow
+    from onward.model.worker_offer import Unserved
     from onward.runtime.worker.supervisor import Supervisor
     from onward.sdk.app import App
     from onward.sdk.run import Run, RunInfo
     from onward.sdk.waits import Signal
     from onward.sdk.within import Within
     from onward.sdk.workflow import Workflow
-    from onward.store.rows import RecordRow
-    from onward.store.runs.serving import Unserved
 
 P = ParamSpec("P")
 R = TypeVar("R")

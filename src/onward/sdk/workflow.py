@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
+    from onward.model.runs import NewRun
     from onward.runtime.body.chunks import How
-    from onward.store.rows import NewRun
 
 P = ParamSpec("P")
 R = TypeVar("R")

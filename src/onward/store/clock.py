@@ -1,4 +1,4 @@
-"""The real clock, chance and threads: the doors through which the store reaches the machine."""
+"""The real clock, randomness and threads: the doors through which the store reaches the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Instant
-    from onward.core.ports import Chance, Clock
+    from onward.core.ports import Clock, Randomness
 
 # A clock that also counts while the machine is suspended, where there is one.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", None)
@@ -33,7 +33,7 @@ class SystemClock:
         return time.clock_gettime_ns(_STEADY) // 1000
 
 
-class SystemChance:
+class SystemRandomness:
     """The machine's random numbers."""
 
     def random(self) -> float:
@@ -63,15 +63,15 @@ class Uids:
     found in that order all the same.
     """
 
-    def __init__(self, clock: Clock, chance: Chance) -> None:
+    def __init__(self, clock: Clock, randomness: Randomness) -> None:
         self._clock = clock
-        self._chance = chance
+        self._randomness = randomness
         self._last = ""
         self._lock = threading.Lock()
 
     def new(self) -> str:
         """Return a fresh id."""
-        fresh = uid7(self._clock.wall(), self._chance.bits(RANDOM_BITS))
+        fresh = uid7(self._clock.wall(), self._randomness.bits(RANDOM_BITS))
         with self._lock:
             self._last = fresh if fresh > self._last else uid_after(self._last)
             return self._last

@@ -10,18 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from onward.core.run import ONE, Rooms
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
     from onward.errors import LeaseLost
-    from onward.store.hints import Carrier, Exchange
-    from onward.store.rows import Claimed, Message, Sent, Start, Started
+    from onward.model.claims import Wanted
+    from onward.model.commits import Commit
+    from onward.model.messages import NewMessage, SentMessage
+    from onward.model.runs import ClaimedRun, Start, Started
+    from onward.store.hints import Carrier, HintBus
     from onward.store.within import Within
-    from onward.store.writing.commit import Batch, Commit
+    from onward.store.writing.batch import Batch
 
 T = TypeVar("T")
 
@@ -38,25 +39,6 @@ class Capabilities:
     skip_locked: bool = True
     clock: bool = True
     """Whether it has a clock of its own; otherwise its time is made of the machines' clocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a worker can take, and how much of it."""
-
-    worker: str
-    queues: tuple[str, ...]
-    names: tuple[str, ...]
-    limit: int
-    version: str | None = None
-    tags: tuple[str, ...] = ()
-    suspects: Rooms = ONE
-    """How many runs with which number of crashes; see `onward.core.run.suspects`."""
-    limited: bool = False
-    """Take runs that have a flow key too, as far as its limit allows."""
-    unanswered: Callable[[], None] = lambda: None
-    """Is called when the claim is sent again because no reply came: the first one may have made
-    runs the worker's own that no reply names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +95,7 @@ class Tx(Protocol):
         """Say whether a worker has its lease, and let nobody take it before this ends."""
         ...
 
-    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
+    async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage]:
         """Put messages into the inboxes of runs, whatever callers sent to them before."""
         ...
 
@@ -140,7 +122,7 @@ class Database(Protocol):
         ...
 
     @property
-    def exchange(self) -> Exchange:
+    def hints(self) -> HintBus:
         """Where hints about changes are rung and heard."""
         ...
 
@@ -179,18 +161,18 @@ class Database(Protocol):
         """Start runs that are not there yet; an owner that lost its run starts nothing."""
         ...
 
-    async def send(self, messages: Sequence[Message]) -> Sequence[Sent | None]:
+    async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage | None]:
         """Put messages into the inboxes of runs, after what callers sent to the same runs.
 
         Some, but not all, may be left for another call; their answer is None.
         """
         ...
 
-    async def sweep(self, most: int) -> Sequence[Sent]:
+    async def sweep(self, most: int) -> Sequence[SentMessage]:
         """Deliver messages that callers wrote in transactions of their own."""
         ...
 
-    async def claim(self, wanted: Wanted) -> list[Claimed]:
+    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
         """Make runs the worker's own."""
         ...
 

@@ -1,11 +1,11 @@
 """Hints that something may have changed. Polling is the truth; a hint only makes it quick.
 
-An `Exchange` is shared by everything in this process that uses one database. Ringing it reaches
-every `Ear` that listens for the subject, in whatever event loop it lives; a database that can
+Everything in this process that uses one database shares a `HintBus`. What is published there
+reaches every `Subscription` to the subject, in whatever event loop it lives; a database that can
 reach other processes hooks itself in. A lost or doubled hint costs time, never correctness.
 
 Subjects are `queue:NAME` (something there became claimable) and `run:UID` (that run changed).
-`ANYTHING` stands for all of them, when nobody knows what changed.
+`ANYTHING` stands for all of them, when the change is unknown.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ def unpacked(text: str) -> list[str]:
 
 
 class Carrier(Protocol):
-    """What takes hints to other processes, and rings an exchange for those that it brings."""
+    """Takes hints to other processes, and publishes theirs on the bus of this one."""
 
     def tell(self, subjects: Iterable[str]) -> None:
-        """Let other processes know, soon. This returns at once and raises nothing."""
+        """Send hints to other processes, soon. This returns at once and raises nothing."""
         ...
 
 
-class Ear:
-    """Somebody who waits for hints on some subjects. Use it as a context manager."""
+class Subscription:
+    """A wait for hints on some subjects. Use it as a context manager."""
 
-    def __init__(self, exchange: Exchange, subjects: Iterable[str]) -> None:
+    def __init__(self, hints: HintBus, subjects: Iterable[str]) -> None:
         self.subjects = set(subjects)
         self.others: set[str] | None = None
         """What was said of other subjects, while this is a set: some may become its own."""
         self.loop = asyncio.get_running_loop()
-        self._exchange = exchange
+        self._hints = hints
         self._heard: set[str] = set()
-        self._poked = False
-        self._bell = asyncio.Event()
+        self._woken = False
+        self._event = asyncio.Event()
 
     def __enter__(self) -> Self:
-        self._exchange.join(self)
+        self._hints.join(self)
         return self
 
     def __exit__(
@@ -75,80 +75,80 @@ class Ear:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._exchange.leave(self)
+        self._hints.leave(self)
 
-    def ring(self, subjects: frozenset[str]) -> None:
-        """Note hints; called in this ear's own loop."""
+    def deliver(self, subjects: frozenset[str]) -> None:
+        """Note hints; called in the loop of this subscription."""
         if self.others is not None:
             self.others |= subjects
         heard = subjects if ANYTHING in subjects else subjects & self.subjects
         if heard:
             self._heard |= heard
-            self._bell.set()
+            self._event.set()
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """End the wait, or the next one, although nothing was heard."""
-        self._poked = True
-        self._bell.set()
+        self._woken = True
+        self._event.set()
 
     async def wait(self, seconds: float) -> set[str]:
         """Return what was heard since the last wait, waiting at most `seconds` for it.
 
-        They may be infinite: then no timer is set, and only a hint or a poke ends the wait.
+        They may be infinite: then no timer is set, and only a hint or a wake ends the wait.
         """
         deadline = self.loop.time() + seconds
-        while not (self._heard or self._poked) and (left := deadline - self.loop.time()) > 0:
+        while not (self._heard or self._woken) and (left := deadline - self.loop.time()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if left == math.inf else left):
-                    await self._bell.wait()
-        self._bell.clear()
-        self._poked = False
+                    await self._event.wait()
+        self._event.clear()
+        self._woken = False
         heard, self._heard = self._heard, set()
         return heard
 
 
-class Exchange:
-    """Where hints of one database meet those who wait for them, within this process."""
+class HintBus:
+    """The subscriptions of this process to the hints of one database."""
 
     def __init__(self) -> None:
-        self._ears: set[Ear] = set()
+        self._subscriptions: set[Subscription] = set()
         self._lock = threading.Lock()
-        self.on_first_ear: Callable[[], None] | None = None
-        """Called when an ear joins and there was none before: a watcher starts looking then."""
+        self.on_first_subscription: Callable[[], None] | None = None
+        """Called when the first subscription joins: a watcher starts looking then."""
 
     @property
-    def has_ears(self) -> bool:
+    def has_subscriptions(self) -> bool:
         """Whether anything in this process waits for hints."""
-        return bool(self._ears)
+        return bool(self._subscriptions)
 
-    def join(self, ear: Ear) -> None:
-        """Let an ear hear from now on."""
+    def join(self, subscription: Subscription) -> None:
+        """Let a subscription hear from now on."""
         with self._lock:
-            is_first = not self._ears
-            self._ears.add(ear)
-        if is_first and self.on_first_ear is not None:
-            self.on_first_ear()
+            is_first = not self._subscriptions
+            self._subscriptions.add(subscription)
+        if is_first and self.on_first_subscription is not None:
+            self.on_first_subscription()
 
-    def leave(self, ear: Ear) -> None:
-        """Let an ear hear no more."""
+    def leave(self, subscription: Subscription) -> None:
+        """Let a subscription hear no more."""
         with self._lock:
-            self._ears.discard(ear)
+            self._subscriptions.discard(subscription)
 
-    def ear(self, subjects: Iterable[str]) -> Ear:
-        """Return an ear for these subjects, in the running loop."""
-        return Ear(self, subjects)
+    def subscribe(self, subjects: Iterable[str]) -> Subscription:
+        """Return a subscription for these subjects, in the running loop."""
+        return Subscription(self, subjects)
 
-    def ring(self, subjects: Iterable[str]) -> None:
+    def publish(self, subjects: Iterable[str]) -> None:
         """Tell everyone in this process who listens for one of the subjects; from any thread."""
-        rung = frozenset(subjects)
+        published = frozenset(subjects)
         with self._lock:
-            ears = list(self._ears)
+            subscriptions = list(self._subscriptions)
         here = _running_loop()
-        for ear in ears:
-            if ear.loop is here:
-                ear.ring(rung)
-            elif not ear.loop.is_closed():
-                ear.loop.call_soon_threadsafe(ear.ring, rung)
+        for subscription in subscriptions:
+            if subscription.loop is here:
+                subscription.deliver(published)
+            elif not subscription.loop.is_closed():
+                subscription.loop.call_soon_threadsafe(subscription.deliver, published)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -19,11 +19,11 @@ from onward.store.writing.lane import Lane
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from onward.store.hints import Exchange
+    from onward.store.hints import HintBus
 
 _log = logging.getLogger("onward.store")
 
-_PAYLOAD_MOST = 64 * 1024
+_MAX_PAYLOAD = 64 * 1024
 _CONNECT_SECONDS = 2.0
 _QUIET_SECONDS = 10.0
 """How long nothing is heard before the server is asked whether it is there."""
@@ -49,11 +49,11 @@ class RedisCarrier:
         self._is_missed = False
         self.ready = asyncio.Event()
 
-    def start(self, channel: str, sender: str, exchange: Exchange) -> None:
+    def start(self, channel: str, sender: str, hints: HintBus) -> None:
         """Begin to listen on a channel; `sender` marks what goes out from here."""
         self._channel = channel
         self._sender = sender
-        self._exchange = exchange
+        self._hints = hints
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="onward redis")
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ class RedisCarrier:
         self._is_missed = False
         self.ready.set()
         # Whatever happened while nobody listened was missed.
-        self._exchange.ring({ANYTHING})
+        self._hints.publish({ANYTHING})
 
     def _miss(self, error: Exception) -> None:
         if not self._is_missed:
@@ -116,10 +116,10 @@ class RedisCarrier:
     def _hear(self, data: bytes) -> None:
         sender, *subjects = unpacked(data.decode(errors="replace"))
         if sender != self._sender:  # who told it has rung it already
-            self._exchange.ring(subjects)
+            self._hints.publish(subjects)
 
     async def _publish(self, told: list[frozenset[str]]) -> Sequence[bool]:
-        payload = f"{self._sender}\n{packed(told, _PAYLOAD_MOST)}"
+        payload = f"{self._sender}\n{packed(told, _MAX_PAYLOAD)}"
         with contextlib.suppress(Exception):  # a hint that is lost costs time, nothing else
             await self._client.publish(self._channel, payload)
         return [True] * len(told)

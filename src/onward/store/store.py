@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from onward.core.lease import LEASE, unknown
 from onward.errors import LeaseLost, StoreUnusable
+from onward.model.messages import SentMessage
+from onward.model.runs import Start
+from onward.model.stopping import ForcedEnd, PauseAnswer, Stopped
 from onward.store.address import SqliteAddress, parse
-from onward.store.clock import SystemChance, SystemClock, Uids, spawn_thread
+from onward.store.clock import SystemClock, SystemRandomness, Uids, spawn_thread
 from onward.store.hints import queue_subject
-from onward.store.rows import Sent, Start
 from onward.store.runs.following import follow
-from onward.store.runs.holding import Paused, pause, resume
-from onward.store.runs.reads import Reads
-from onward.store.runs.stopping import Stop, Stopped, give_up, heard, overdue, stop
-from onward.store.runs.upkeep import (
+from onward.store.runs.holding import pause, resume
+from onward.store.runs.maintenance import (
     disown,
     gone_workers,
     has_limit,
@@ -28,15 +28,17 @@ from onward.store.runs.upkeep import (
     set_limit,
     unpark,
 )
+from onward.store.runs.reads import Reads
+from onward.store.runs.stopping import give_up, heard, overdue, stop
 from onward.store.sqlite.database import SqliteDatabase
-from onward.store.writing.fitness import (
+from onward.store.writing.lane import Lane
+from onward.store.writing.text_limits import (
     check_following,
     check_key,
     check_message,
     check_run,
     is_storable,
 )
-from onward.store.writing.lane import Lane
 from onward.store.writing.writer import Writer
 from onward.telemetry.failpoints import failpoint
 
@@ -45,18 +47,20 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.core.instant import Duration, Instant
-    from onward.core.ports import Chance, Clock, Spawn
-    from onward.store.database import Database, Tx, Wanted
-    from onward.store.hints import Ear
+    from onward.core.ports import Clock, Randomness, Spawn
+    from onward.model.claims import Wanted
+    from onward.model.following import Followed, Following
+    from onward.model.messages import NewMessage
+    from onward.model.runs import ClaimedRun, Move, NewRun, RunOwner, Started
+    from onward.model.worker_offer import WorkerOffer
+    from onward.store.database import Database, Tx
+    from onward.store.hints import Subscription
     from onward.store.redis import RedisCarrier
-    from onward.store.rows import Claimed, Message, Move, NewRun, Owner, Started
-    from onward.store.runs.following import Followed, Following
-    from onward.store.runs.serving import Server
     from onward.store.within import Within
 
 T = TypeVar("T")
 
-SWEEP_MOST = 500
+MAX_SWEEP = 500
 
 
 class Store(Reads):
@@ -71,18 +75,18 @@ class Store(Reads):
         database: Database,
         namespace: str,
         clock: Clock,
-        chance: Chance,
+        randomness: Randomness,
         redis: RedisCarrier | None = None,
     ) -> None:
         self.database = database
         self.namespace = namespace
         self._redis = redis
         self._clock = clock
-        self._uids = Uids(clock, chance)
+        self._uids = Uids(clock, randomness)
         self._starts: Lane[Start, Started | LeaseLost] = Lane(
             self._write_starts, name="onward starts", key=lambda start: start.run.id
         )
-        self._sends: Lane[Message, Sent] = Lane(
+        self._sends: Lane[NewMessage, SentMessage] = Lane(
             self._write_messages, name="onward messages", key=lambda message: message.target
         )
         self._writers: dict[str, Writer] = {}
@@ -104,7 +108,7 @@ class Store(Reads):
             return int((await tx.fetch("identity"))[0][0])
 
         identity = await self.write(identify)
-        redis.start(f"onward:{identity}:{self.namespace}", self.new_uid(), self.database.exchange)
+        redis.start(f"onward:{identity}:{self.namespace}", self.new_uid(), self.database.hints)
         self.database.carrier = redis
 
     async def __aexit__(
@@ -128,7 +132,7 @@ class Store(Reads):
         """Return a fresh id that sorts by time, after all that were made here before."""
         return self._uids.new()
 
-    async def start(self, run: NewRun, owner: Owner | None = None) -> Started:
+    async def start(self, run: NewRun, owner: RunOwner | None = None) -> Started:
         """Start a run, unless one of that id is there; the answer says which it is.
 
         Args:
@@ -144,10 +148,10 @@ class Store(Reads):
             raise started
         return started
 
-    async def send(self, message: Message) -> Sent:
+    async def send(self, message: NewMessage) -> SentMessage:
         """Put a message into a run's inbox; a message id that is there already does nothing."""
         if not is_storable(message.target):
-            return Sent(None, None, "", "absent")
+            return SentMessage(None, None, "", "absent")
         check_message(message)
         return await self._sends.submit(message)
 
@@ -174,26 +178,26 @@ class Store(Reads):
         """
         if not is_storable(target):
             return Stopped(None, "absent")
-        how = Stop(state, reason, error, unstarted_only)
+        how = ForcedEnd(state, reason, error, unstarted_only)
         stopped, subjects = await self.write(lambda tx: stop(tx, target, how, by_uid=by_uid))
         self.database.tell(subjects)
         return stopped
 
-    async def pause(self, target: str) -> Paused:
+    async def pause(self, target: str) -> PauseAnswer:
         """Hold a run, by its uid or the newest of an id, and all that work for it."""
         return await self._hold(target, pause)
 
-    async def resume(self, target: str) -> Paused:
+    async def resume(self, target: str) -> PauseAnswer:
         """Let a run go on, and all that only its own pause held."""
         return await self._hold(target, resume)
 
     async def _hold(
         self,
         target: str,
-        change: Callable[[Tx, str, str], Coroutine[Any, Any, tuple[Paused, set[str]]]],
-    ) -> Paused:
+        change: Callable[[Tx, str, str], Coroutine[Any, Any, tuple[PauseAnswer, set[str]]]],
+    ) -> PauseAnswer:
         if not is_storable(target):
-            return Paused(None, "absent")
+            return PauseAnswer(None, "absent")
         message = self.new_uid()  # made once, so that a repeated transaction sends it once
         answer, subjects = await self.write(lambda tx: change(tx, target, message))
         self.database.tell(subjects)
@@ -206,7 +210,7 @@ class Store(Reads):
         self.database.tell(subjects)
         return followed
 
-    async def set_limit(self, key: str, most: int, owner: Owner | None = None) -> None:
+    async def set_limit(self, key: str, most: int, owner: RunOwner | None = None) -> None:
         """Let at most `most` runs of a flow key be running at a time.
 
         Raises:
@@ -233,7 +237,7 @@ class Store(Reads):
         """End a worker's lease: whatever it still has may be claimed by others."""
         await self.database.drop_lease(worker)
 
-    async def claim(self, wanted: Wanted) -> list[Claimed]:
+    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
         """Make runs the worker's own: ready ones, due ones, and those whose worker vanished."""
         failpoint("claim.before")
         once = tuple(dict.fromkeys(wanted.queues))  # or a run would be claimed as often
@@ -241,7 +245,7 @@ class Store(Reads):
         failpoint("claim.after")
         return claimed
 
-    async def give_up(self, worker: str, run: Claimed, move: Move) -> bool:
+    async def give_up(self, worker: str, run: ClaimedRun, move: Move) -> bool:
         """End a run that its worker has claimed and cannot begin; say whether it was its own."""
         ended, subjects = await self.write(lambda tx: give_up(tx, worker, run, move))
         self.database.tell(subjects)
@@ -302,7 +306,7 @@ class Store(Reads):
         rows = await self.read(lambda tx: tx.fetch("outbox_waiting"))
         if not rows[0][0]:
             return 0
-        sent = await self.database.sweep(SWEEP_MOST)
+        sent = await self.database.sweep(MAX_SWEEP)
         self.database.tell(heard(sent))
         return len(sent)
 
@@ -312,7 +316,7 @@ class Store(Reads):
         self.database.tell(subjects)
         return count
 
-    async def unpark(self, codes: Mapping[str, str], server: Server | None = None) -> int:
+    async def unpark(self, codes: Mapping[str, str], server: WorkerOffer | None = None) -> int:
         """Let runs go on that other code has parked; `codes` has the code of each workflow.
 
         With `server`, only those that such a worker would take.
@@ -368,9 +372,9 @@ class Store(Reads):
         """Learn where the database is, for callers' connections that cannot wait for that."""
         await self.database.locate()
 
-    def ear(self, subjects: Iterable[str]) -> Ear:
-        """Return an ear for hints on these subjects."""
-        return self.database.exchange.ear(subjects)
+    def subscribe(self, subjects: Iterable[str]) -> Subscription:
+        """Return a subscription for hints on these subjects."""
+        return self.database.hints.subscribe(subjects)
 
     async def _write_starts(self, starts: list[Start]) -> Sequence[Started | LeaseLost]:
         failpoint("start.before")
@@ -379,7 +383,7 @@ class Store(Reads):
         self.database.tell({queue_subject(start.run.queue) for start in starts})
         return answers
 
-    async def _write_messages(self, messages: list[Message]) -> Sequence[Sent | None]:
+    async def _write_messages(self, messages: list[NewMessage]) -> Sequence[SentMessage | None]:
         failpoint("send.before")
         answers = await self.database.send(messages)
         failpoint("send.after")
@@ -392,7 +396,7 @@ def open_store(
     *,
     namespace: str = "default",
     clock: Clock | None = None,
-    chance: Chance | None = None,
+    randomness: Randomness | None = None,
     spawn: Spawn | None = spawn_thread,
     hints: str | None = None,
 ) -> Store:
@@ -402,7 +406,7 @@ def open_store(
         url: A file name, `:memory:`, or `postgresql://…`.
         namespace: The tenant; nothing is read or written outside it.
         clock: Where time is read; on Postgres the database's own clock unless given.
-        chance: Where ids come from.
+        randomness: Where ids come from.
         spawn: How threads are started. `None` makes SQLite work in the caller's thread, so that a
             simulation decides every turn.
         hints: The address of a Redis through which processes are told of changes, beside whatever
@@ -432,4 +436,4 @@ def open_store(
         from onward.store.redis import RedisCarrier
 
         redis = RedisCarrier(hints)
-    return Store(database, namespace, real_clock, chance or SystemChance(), redis)
+    return Store(database, namespace, real_clock, randomness or SystemRandomness(), redis)

@@ -11,16 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.errors import Unavailable
-from onward.store.rows import Started
-from onward.store.writing.fitness import check_message, check_run, is_storable
+from onward.model.runs import Started
+from onward.store.writing.text_limits import check_message, check_run, is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.core.ports import Clock
+    from onward.model.messages import NewMessage
+    from onward.model.runs import NewRun
     from onward.store.callers.admission import Admission
     from onward.store.callers.caller import Caller
-    from onward.store.rows import Message, NewRun
     from onward.store.statements import Statement
 
 
@@ -88,7 +89,7 @@ class Within:
         found = await self._fetch(caller, "target_state", {"target": target})
         return (found[0][0], found[0][1]) if found else None
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: NewMessage) -> None:
         """Send a message, whose target is the id of a run, with the caller's commit.
 
         It is delivered after that by a worker, or together with the next message to that run.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.ports import Spawn
 
-WAITING_MOST = 1000
+MAX_WAITING = 1000
 """How many calls may be waiting; beyond that they are dropped, and the log says so."""
 
 CLOSE_SECONDS = 5.0
@@ -94,9 +94,7 @@ class AttentionLine:
         spawn: Starts that thread; None means that there are none, and it is called right here.
     """
 
-    def __init__(
-        self, callback: OnAttention, spawn: Spawn | None, most: int = WAITING_MOST
-    ) -> None:
+    def __init__(self, callback: OnAttention, spawn: Spawn | None, most: int = MAX_WAITING) -> None:
         self._callback = callback
         self._is_async = _is_async(callback)
         self._spawn = spawn

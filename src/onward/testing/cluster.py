@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from onward.errors import StoreUnusable
-from onward.testing import keeper
+from onward.testing import cluster_cleanup
 from onward.testing.binaries import account_for
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Cluster:
         self._process: subprocess.Popen[bytes] | None = None
         self.folder = _new_folder(where, self._account)
         self._keeper = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-S", keeper.__file__, str(self.folder)],
+            [sys.executable, "-I", "-S", cluster_cleanup.__file__, str(self.folder)],
             stdin=subprocess.PIPE,
             cwd="/",
             start_new_session=True,
@@ -111,7 +111,9 @@ class Cluster:
         """Stop the server and remove its folder."""
         self.halt()
         self._keeper.communicate()
-        keeper.clean_up(self.folder)  # finds nothing to do unless the keeper itself was killed
+        cluster_cleanup.clean_up(
+            self.folder
+        )  # finds nothing to do unless the keeper itself was killed
 
     def _initialise(self) -> None:
         password_file = self.folder / "password"

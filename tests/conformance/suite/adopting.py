@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE, RENEW_EVERY, Fate
-from onward.store.rows import Move
+from onward.model.runs import Move
 from tests.conformance.suite.samples import RELEASED, a_record, a_run
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
 
-def ids(claimed: list[Claimed]) -> list[str]:
+def ids(claimed: list[ClaimedRun]) -> list[str]:
     return [run.id for run in claimed]
 
 

@@ -10,7 +10,7 @@ import pytest
 from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.errors import NotFound, StoreUnusable
-from onward.store.rows import Move, Started
+from onward.model.runs import Move, Started
 from tests.conformance.suite.chains import RETRY, a_failed_run, mail
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import SUCCEEDED, a_message, a_run, an_open_record
@@ -218,7 +218,7 @@ async def test_what_is_swept_wakes_a_paused_run_as_any_message_does(world: World
     worker = await world.worker()
     [run] = await worker.owning("a")
     await worker.commit(run, move=Move("paused", "approval"))
-    message = a_message("a", "m1")._replace(kind="verdict", stirs=",approval,")
+    message = a_message("a", "m1")._replace(kind="verdict", wakes=",approval,")
 
     async with world.caller(commit=True) as connection:
         await worker.store.within(connection).send(message)

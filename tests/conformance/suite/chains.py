@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.model.runs import Move
 from onward.store import Following
-from onward.store.rows import Move
 from tests.conformance.suite.samples import a_record, an_open_record
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
     from tests.conformance.suite.worker import Worker
 
-FAILED = Move("failed", "logic", error=b"jboom", culprit="step#3")
+FAILED = Move("failed", "logic", error=b"jboom", failed_call="step#3")
 CONTINUED = Move("succeeded", "continued", result=b"")
 RETRY = Following("uid-a", "uid-next", "retry_of", None)
 LINKS = ("retry_of", "continued_from", "forked_from", "replaces")
 
 
-async def a_failed_run(worker: Worker) -> Claimed:
+async def a_failed_run(worker: Worker) -> ClaimedRun:
     """Return a run that made three calls, one of them twice, and failed while another was open."""
     [run] = await worker.owning("a")
     failed = a_record(run, 2)._replace(seq=None, state="failed", payload=None, error=b"jonce")
@@ -32,7 +32,7 @@ async def a_failed_run(worker: Worker) -> Claimed:
     return run
 
 
-def owned(run: Claimed, worker: Worker, link: str, end: Move, **more: Any) -> Following:
+def owned(run: ClaimedRun, worker: Worker, link: str, end: Move, **more: Any) -> Following:
     """Return what the owner of a running run asks for."""
     given = {"cut": 0, "worker": worker.name, "fence": run.fence, "end": end, **more}
     return Following(run.uid, "uid-next", link, **given)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.instant import HOUR, MINUTE
+from onward.model.runs import Move
 from onward.store import Attachments, Following
 from onward.store.invariants import check, invariants
-from onward.store.rows import Move
 from tests.conformance.suite.families import each
 from tests.conformance.suite.pipeline import ADD, consumer, publish, subscribe
 from tests.conformance.suite.samples import (

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.instant import HOUR, MINUTE, SECOND
-from onward.store.rows import Claimed, Move
+from onward.model.runs import ClaimedRun, Move
 from tests.conformance.suite.samples import (
     RELEASED,
     SUCCEEDED,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.conformance.suite.world import World
 
 
-def ids(claimed: list[Claimed]) -> list[str]:
+def ids(claimed: list[ClaimedRun]) -> list[str]:
     return [run.id for run in claimed]
 
 

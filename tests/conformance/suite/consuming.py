@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onward.core.lease import Fate
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.runs import Move
 from onward.store import Attachments
-from onward.store.rows import DeliveryMove, HandlerState, Move, Publish
 from tests.conformance.suite.effects import ledger
 from tests.conformance.suite.pipeline import (
     ADD,
@@ -30,15 +31,15 @@ from tests.conformance.suite.samples import (
 )
 
 if TYPE_CHECKING:
-    from onward.store import Outcome
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
+    from onward.store import CommitOutcome
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
 ROWS = "rows.added"
 
 
-async def a_consumer(world: World) -> tuple[Worker, Claimed]:
+async def a_consumer(world: World) -> tuple[Worker, ClaimedRun]:
     """Return a consumer's run about to end, with a waiting run that its end shall wake."""
     worker = await world.worker()
     [waiting] = await worker.owning("waiting")
@@ -53,8 +54,8 @@ async def a_consumer(world: World) -> tuple[Worker, Claimed]:
 
 
 async def end(
-    worker: Worker, run: Claimed, *, effect_version: int = 2, state_version: int = 1
-) -> Outcome:
+    worker: Worker, run: ClaimedRun, *, effect_version: int = 2, state_version: int = 1
+) -> CommitOutcome:
     """Commit everything that a consumer's end consists of."""
     return await worker.commit(
         run,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
+from onward.model.runs import Move
 from onward.store import Following
-from onward.store.rows import Move
 from tests.conformance.suite.chains import (
     CONTINUED,
     FAILED,
@@ -24,7 +24,7 @@ from tests.conformance.suite.samples import (
 )
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
@@ -164,7 +164,7 @@ async def test_an_edit_that_would_leave_a_gap_is_refused(world: World, cut: str)
 # --- the inbox ------------------------------------------------------------------------------------
 
 
-async def a_run_with_mail(worker: Worker) -> Claimed:
+async def a_run_with_mail(worker: Worker) -> ClaimedRun:
     """Return a run that took two of its four messages, and was told to pause."""
     [run] = await worker.owning("a")
     for name in ("m1", "m2", "m3"):

@@ -6,18 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
-from onward.store.rows import Move
-from onward.store.runs.ends import read_child_end
-from onward.store.runs.upkeep import Chores
+from onward.model.ends import read_child_end
+from onward.model.maintenance import MaintenanceDue
+from onward.model.runs import Move
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import SUCCEEDED, a_child, a_run, an_open_record
 from tests.conformance.suite.stopping import STANDINGS, inbox
 
 if TYPE_CHECKING:
-    from onward.store.rows import NewRun
+    from onward.model.runs import NewRun
     from tests.conformance.suite.world import World
 
-NOTHING = Chores(0, outbox=False, limited=False, overdue=False)
+NOTHING = MaintenanceDue(0, outbox=False, limited=False, overdue=False)
 
 
 def due_in_a_minute(id: str) -> NewRun:  # noqa: A002 - it is the user's word

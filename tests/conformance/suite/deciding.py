@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from onward.core.decision import Moved
-from onward.core.inbox import MessageKind, stirs, wakes_unstarted
+from onward.core.inbox import MessageKind, wakes, wakes_unstarted
 from onward.core.instant import MINUTE, SECOND
 from onward.core.run import (
     CANCELS,
-    CRASHES_MOST,
     FAILURES,
+    MAX_CRASHES,
     PAUSES,
     REASONS,
     TERMINAL,
@@ -40,17 +40,16 @@ from onward.core.run import (
     advance,
 )
 from onward.engine.sending import cancel
+from onward.model.runs import Move
 from onward.store import Following
-from onward.store.rows import Move
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import NAME, a_message, a_record, a_run
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.run import Fact
+    from onward.model.runs import ClaimedRun, NewRun
     from onward.store import Store
-    from onward.store.rows import Claimed as ClaimedRow
-    from onward.store.rows import NewRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
@@ -67,7 +66,7 @@ class Cast:
     def __init__(self, world: World, worker: Worker) -> None:
         self.world = world
         self.worker = worker
-        self.owned: dict[str, ClaimedRow] = {}
+        self.owned: dict[str, ClaimedRun] = {}
         """The runs that were claimed once, as their owner knows them."""
         self.orphans: set[str] = set()
         """The running runs whose worker has no lease any more."""
@@ -119,7 +118,7 @@ async def a_cast(world: World, *, deadline: Instant | None = None) -> Cast:
         cast.owned[name] = await _claimed(worker, a_member(name, deadline))
         if name in MOVES:
             await worker.commit(cast.owned[name], move=MOVES[name])
-    for crashes in range(CRASHES_MOST):
+    for crashes in range(MAX_CRASHES):
         await _let_workers_vanish(cast, crashes, deadline, f"orphan with {crashes} crashes")
     world.clock.advance(MINUTE)
     return cast
@@ -129,7 +128,7 @@ def a_member(name: str, deadline: Instant | None) -> NewRun:
     return a_run(name)._replace(queue=name, deadline=deadline)
 
 
-async def _claimed(worker: Worker, run: NewRun) -> ClaimedRow:
+async def _claimed(worker: Worker, run: NewRun) -> ClaimedRun:
     await worker.store.start(run)
     [claimed] = await worker.claim(queues=(run.queue,))
     return claimed
@@ -188,7 +187,7 @@ async def all_follow(
 async def claim(cast: Cast, by: Worker, name: str) -> None:
     """Claim a run as a worker does: one that has crashed too often is ended at once."""
     for run in await by.claim(queues=(name,), suspects=9):
-        if run.crashes >= CRASHES_MOST:
+        if run.crashes >= MAX_CRASHES:
             await cast.store.give_up(by.name, run, Move("failed", "crashed"))
 
 
@@ -277,11 +276,11 @@ async def test_who_owns_a_run_no_more_moves_nothing(world: World) -> None:
     assert [await cast.machine(name) for name in once] == before
 
 
-async def _report(cast: Cast, run: ClaimedRow, move: Move) -> None:
+async def _report(cast: Cast, run: ClaimedRun, move: Move) -> None:
     await cast.worker.commit(run, a_record(run, 1), move=move)
 
 
-async def _adopted(cast: Cast, name: str, crashes: int) -> ClaimedRow:
+async def _adopted(cast: Cast, name: str, crashes: int) -> ClaimedRun:
     """Return a run that the worker of the cast owns, after others vanished with it so often."""
     if crashes == 0:
         return await _claimed(cast.worker, a_member(name, None))
@@ -312,7 +311,7 @@ async def test_a_message_wakes_the_runs_that_the_machine_wakes(world: World, kin
     await all_follow(
         cast,
         lambda name: cast.store.send(a_message(name, "m", sent)),
-        lambda *_: (Woken(stirs(sent), wakes_unstarted(sent)),),
+        lambda *_: (Woken(wakes(sent), wakes_unstarted(sent)),),
     )
 
 
@@ -325,7 +324,7 @@ async def test_a_message_of_another_run_wakes_the_same_runs(world: World, kind: 
     async def happens(name: str) -> None:
         await cast.worker.commit(sender, messages=(a_message(f"uid-{name}", "m", sent),))
 
-    await all_follow(cast, happens, lambda *_: (Woken(stirs(sent), wakes_unstarted(sent)),))
+    await all_follow(cast, happens, lambda *_: (Woken(wakes(sent), wakes_unstarted(sent)),))
 
 
 async def test_a_pause_holds_the_runs_that_the_machine_holds(world: World) -> None:
@@ -337,7 +336,7 @@ async def test_a_pause_holds_the_runs_that_the_machine_holds(world: World) -> No
 async def test_a_resume_frees_the_runs_that_the_machine_frees(world: World) -> None:
     cast = await a_cast(world)
     scheduled = {name: (await cast.store.run(f"uid-{name}")).scheduled_at for name in cast.names}
-    resumed = stirs(MessageKind.RESUME) - {Reason.OPERATOR}
+    resumed = wakes(MessageKind.RESUME) - {Reason.OPERATOR}
 
     await all_follow(
         cast,

@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
+from onward.model.deliveries import DeliveryMove
+from onward.model.runs import Move
 from onward.store import Attachments
-from onward.store.rows import DeliveryMove, Move
 from tests.conformance.suite.pipeline import (
     ADD,
     LOG,

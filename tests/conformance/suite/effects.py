@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.model.effects import Ruling
 from onward.store import Attachments
-from onward.store.runs.ledger import Ruling, effect, judge
+from onward.store.runs.ledger import effect, judge
 from tests.conformance.suite.samples import SUCCEEDED, a_message, a_record, a_run, an_effect
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.core.run import TERMINAL
-from onward.store.rows import Move
-from onward.store.runs.ends import read_child_end
-from onward.store.writing.fitness import KEY_BYTES_MOST
+from onward.model.ends import read_child_end
+from onward.model.runs import Move
+from onward.store.writing.text_limits import MAX_KEY_BYTES
 from tests.conformance.suite.samples import (
     SUCCEEDED,
     a_child,
@@ -23,12 +23,14 @@ from tests.conformance.suite.samples import (
 )
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
 
-async def a_family(worker: Worker, *ids: str, parked: bool = True) -> tuple[Claimed, list[Claimed]]:
+async def a_family(
+    worker: Worker, *ids: str, parked: bool = True
+) -> tuple[ClaimedRun, list[ClaimedRun]]:
     """Return a parent that waits for its children, and the children, claimed."""
     [parent] = await worker.owning("parent")
     starts = tuple(a_child(parent, child) for child in ids)
@@ -72,10 +74,10 @@ async def test_an_end_names_the_call_that_was_its_cause(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")
 
-    await worker.commit(run, move=Move("failed", "logic", error=b"jboom", culprit=":charge#1"))
+    await worker.commit(run, move=Move("failed", "logic", error=b"jboom", failed_call=":charge#1"))
 
-    assert (await worker.store.end(run.uid)).culprit == ":charge#1"
-    assert [end.culprit for end in await worker.store.ends([run.uid])] == [":charge#1"]
+    assert (await worker.store.end(run.uid)).failed_call == ":charge#1"
+    assert [end.failed_call for end in await worker.store.ends([run.uid])] == [":charge#1"]
 
 
 async def test_an_empty_result_is_a_result(world: World) -> None:
@@ -183,7 +185,7 @@ async def test_the_end_of_a_child_wakes_its_parent_in_the_same_commit(world: Wor
 async def test_a_child_of_a_call_with_the_longest_identity_tells_its_end(world: World) -> None:
     worker = await world.worker()
     [parent] = await worker.owning("parent")
-    identity = "i" * KEY_BYTES_MOST
+    identity = "i" * MAX_KEY_BYTES
     start = a_child(parent, "child")._replace(parent_identity=identity)
     await worker.commit(parent, an_open_record(parent, identity), starts=(start,))
     [child] = await worker.claim()

@@ -26,7 +26,7 @@ from tests.conformance.suite.samples import (
 )
 
 if TYPE_CHECKING:
-    from onward.store.rows import RunRow
+    from onward.model.runs import RunRow
     from tests.conformance.suite.world import World
 
 # What the new run has of the old one's row, whatever the link.
@@ -257,6 +257,6 @@ async def test_an_ear_hears_that_a_run_is_followed(world: World) -> None:
     await a_failed_run(worker)
     subjects = [queue_subject("default"), run_subject("uid-a")]
 
-    with worker.store.ear(subjects) as ear:
+    with worker.store.subscribe(subjects) as subscription:
         await worker.store.follow(RETRY)
-        assert await hears(ear, *subjects)
+        assert await hears(subscription, *subjects)

@@ -9,11 +9,11 @@ from onward.core.decision import Moved
 from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE, SECOND
 from onward.core.run import Freed, Held, Reason, Run, RunState, advance
+from onward.model.ends import to_children, to_overdue
+from onward.model.runs import Move
+from onward.model.stopping import PauseAnswer
 from onward.store import Following
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import Move
-from onward.store.runs.ends import to_children, to_overdue
-from onward.store.runs.holding import Paused
 from onward.store.runs.replacing import replace
 from tests.conformance.suite.families import each
 from tests.conformance.suite.hinting import hears
@@ -23,8 +23,9 @@ from tests.conformance.suite.samples import SUCCEEDED, a_child, a_message, a_run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.model.messages import NewMessage
+    from onward.model.runs import ClaimedRun, NewRun
     from onward.store import Store
-    from onward.store.rows import Claimed, Message, NewRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
@@ -62,11 +63,11 @@ async def machine(store: Store, uid: str) -> Run:
     return Run(RunState(row.state), reason, row.due, row.fence, row.crashes)
 
 
-def bound(parent: Claimed, id: str) -> NewRun:  # noqa: A002 - it is the user's word
+def bound(parent: ClaimedRun, id: str) -> NewRun:  # noqa: A002 - it is the user's word
     return a_child(parent, id)._replace(cancel_with_parent=1)
 
 
-async def begun(worker: Worker, parent: Claimed, *starts: NewRun) -> list[Claimed]:
+async def begun(worker: Worker, parent: ClaimedRun, *starts: NewRun) -> list[ClaimedRun]:
     """Start runs with a commit of their parent, and claim them."""
     await worker.commit(parent, starts=starts)
     claimed = {run.uid: run for run in await worker.claim(len(starts))}
@@ -94,7 +95,7 @@ async def test_a_pause_and_a_resume_do_to_a_run_what_the_rules_say(
     held = advance(before, Held(), now=now)
     expected = held.to if isinstance(held, Moved) else before
 
-    assert await worker.store.pause("a") == Paused(uid, "done")
+    assert await worker.store.pause("a") == PauseAnswer(uid, "done")
 
     assert await machine(worker.store, uid) == expected
     assert await holders(worker.store, uid) == {"a": uid}
@@ -107,7 +108,7 @@ async def test_a_pause_and_a_resume_do_to_a_run_what_the_rules_say(
     if standing in ("approval", "divergence"):  # a resume ends these pauses, too
         after = Run(RunState.READY, due=now, fence=before.fence)
 
-    assert await worker.store.resume("a") == Paused(uid, "done")
+    assert await worker.store.resume("a") == PauseAnswer(uid, "done")
 
     assert await machine(worker.store, uid) == after
     assert await holders(worker.store, uid) == {"a": ""}
@@ -121,7 +122,7 @@ async def test_what_is_over_is_neither_paused_nor_resumed(world: World, standing
 
     answers = [await worker.store.pause(uid), await worker.store.resume("a")]
 
-    assert answers == [Paused(uid, "over"), Paused(uid, "over")]
+    assert answers == [PauseAnswer(uid, "over"), PauseAnswer(uid, "over")]
     assert await all_rows(world) == before
 
 
@@ -129,8 +130,8 @@ async def test_what_is_not_there_is_neither_paused_nor_resumed(world: World) -> 
     store = await world.store()
 
     for target in ("nobody", "with\0nul", ""):
-        assert await store.pause(target) == Paused(None, "absent")
-        assert await store.resume(target) == Paused(None, "absent")
+        assert await store.pause(target) == PauseAnswer(None, "absent")
+        assert await store.resume(target) == PauseAnswer(None, "absent")
 
 
 async def test_a_second_pause_by_the_same_run_counts_once(world: World) -> None:
@@ -175,19 +176,19 @@ async def test_an_ear_hears_of_a_pause_and_of_its_end(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")
 
-    with worker.store.ear([run_subject(run.uid)]) as ear:
+    with worker.store.subscribe([run_subject(run.uid)]) as subscription:
         await worker.store.pause("a")
-        assert await hears(ear, run_subject(run.uid))
+        assert await hears(subscription, run_subject(run.uid))
     await worker.commit(run, move=Move("paused", "operator", seen=1))
-    with worker.store.ear([queue_subject("default")]) as ear:
+    with worker.store.subscribe([queue_subject("default")]) as subscription:
         await worker.store.resume("a")
-        assert await hears(ear, queue_subject("default"))
+        assert await hears(subscription, queue_subject("default"))
 
 
 # --- the tree below it ----------------------------------------------------------------------------
 
 
-async def a_tree(worker: Worker) -> tuple[Claimed, Claimed, Claimed]:
+async def a_tree(worker: Worker) -> tuple[ClaimedRun, ClaimedRun, ClaimedRun]:
     """Return three running generations, each cancelled with its parent."""
     [top] = await worker.owning("top")
     [middle] = await begun(worker, top, bound(top, "middle"))
@@ -242,17 +243,17 @@ async def test_a_resume_of_a_run_that_another_holds_leaves_it_held(world: World)
     await worker.commit(middle, an_open_record(middle, "w#1"), move=Move("waiting"))
     await worker.store.pause("top")
 
-    assert await worker.store.resume("middle") == Paused(middle.uid, "done")
+    assert await worker.store.resume("middle") == PauseAnswer(middle.uid, "done")
 
     row = await worker.store.run(middle.uid)
     assert (row.state, row.reason, row.held_by) == ("paused", "operator", top.uid)
 
 
-def by_commit(worker: Worker, parent: Claimed) -> Callable[[NewRun], object]:
+def by_commit(worker: Worker, parent: ClaimedRun) -> Callable[[NewRun], object]:
     return lambda run: worker.commit(parent, starts=(run,))
 
 
-STARTED: dict[str, Callable[[Worker, Claimed], Callable[[NewRun], object]]] = {
+STARTED: dict[str, Callable[[Worker, ClaimedRun], Callable[[NewRun], object]]] = {
     "with a commit": by_commit,
     "under an id": lambda worker, _: worker.store.start,
 }
@@ -341,7 +342,7 @@ async def test_a_retry_of_the_paused_run_itself_is_not_held(world: World) -> Non
 
 # --- runs that are told to stop -------------------------------------------------------------------
 
-STOPS: dict[str, Callable[[str], Message]] = {
+STOPS: dict[str, Callable[[str], NewMessage]] = {
     "a cancel": lambda uid: a_message(uid, "cancel", MessageKind.CANCEL),
     "its parent's end": lambda uid: to_children([uid])[0],
     "its deadline": to_overdue,
@@ -359,7 +360,7 @@ async def test_a_run_that_is_told_to_stop_is_held_no_more(world: World, stop: st
 
     row = await worker.store.run(middle.uid)
     assert (row.state, row.held_by) == ("ready", "")
-    assert await worker.store.pause("middle") == Paused(middle.uid, "stopping")
+    assert await worker.store.pause("middle") == PauseAnswer(middle.uid, "stopping")
     await worker.store.pause("top")
     row = await worker.store.run(middle.uid)
     assert (row.state, row.held_by) == ("ready", "")

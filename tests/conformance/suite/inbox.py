@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from onward.core.inbox import MessageKind, wake
 from onward.core.instant import MINUTE, SECOND
 from onward.core.run import OPEN, REASONS, RunState
-from onward.store.rows import Move, Sent
+from onward.model.messages import SentMessage
+from onward.model.runs import Move
 from tests.conformance.suite.samples import (
     RELEASED,
     SUCCEEDED,
@@ -103,7 +104,7 @@ async def test_a_message_is_delivered_once(world: World) -> None:
 
     again = await store.send(a_message("a", "m1")._replace(payload=b"other"))
 
-    assert first == Sent("uid-a", 1, "default", "delivered")
+    assert first == SentMessage("uid-a", 1, "default", "delivered")
     assert (again.uid, again.seq, again.fate) == ("uid-a", 1, "duplicate")
     [message] = (await store.look(["uid-a"]))["uid-a"]
     assert message.payload == b"jtrue"

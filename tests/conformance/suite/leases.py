@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import DAY, MINUTE, SECOND
 from onward.core.lease import LEASE, RENEW_EVERY, Fate, Lease, expirable
-from onward.store.rows import Move
+from onward.model.runs import Move
 from tests.conformance.suite.samples import a_record, a_run
 
 if TYPE_CHECKING:

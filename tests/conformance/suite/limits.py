@@ -9,12 +9,12 @@ import pytest
 
 from onward.core.instant import HOUR, MINUTE
 from onward.errors import Rejected
-from onward.store.rows import Move
-from onward.store.runs.upkeep import Chores
+from onward.model.maintenance import MaintenanceDue
+from onward.model.runs import Move
 from tests.conformance.suite.samples import RELEASED, SUCCEEDED, a_run
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed, NewRun
+    from onward.model.runs import ClaimedRun, NewRun
     from tests.conformance.suite.world import World
 
 
@@ -22,7 +22,7 @@ def keyed(id: str, key: str = "k") -> NewRun:  # noqa: A002 - it is the user's w
     return a_run(id)._replace(flow_key=key)
 
 
-def ids(claimed: list[Claimed]) -> list[str]:
+def ids(claimed: list[ClaimedRun]) -> list[str]:
     return [run.id for run in claimed]
 
 
@@ -250,7 +250,7 @@ async def test_many_who_claim_at_once_never_pass_the_limit(world: World) -> None
 
 async def test_a_look_at_the_chores_shows_what_has_a_key_and_could_be_claimed(world: World) -> None:
     worker = await world.worker()
-    nothing = Chores(0, outbox=False, limited=False, overdue=False)
+    nothing = MaintenanceDue(0, outbox=False, limited=False, overdue=False)
     await worker.store.start(a_run("free"))
     await worker.store.start(keyed("late")._replace(delay_in=MINUTE))
     assert (await worker.store.chores())._replace(at=0) == nothing

@@ -10,9 +10,10 @@ from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE, Fate
 from onward.errors import NotFound
+from onward.model.deliveries import HandlerState
+from onward.model.runs import Move
 from onward.store import Attachments, Following
 from onward.store.invariants import check
-from onward.store.rows import HandlerState, Move
 from tests.conformance.suite.effects import ledger
 from tests.conformance.suite.pipeline import (
     ADD,
@@ -33,12 +34,12 @@ from tests.conformance.suite.samples import (
 )
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
 
-async def two_tenants(world: World) -> tuple[Worker, Claimed, Worker]:
+async def two_tenants(world: World) -> tuple[Worker, ClaimedRun, Worker]:
     """Return a worker that has made everything there can be, its run, and a stranger."""
     ours = await world.worker(await world.store("ours"))
     await subscribe(ours.store, ADD)

@@ -10,11 +10,11 @@ import pytest
 from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.errors import LeaseLost
-from onward.store.rows import Move, Owner, Started
+from onward.model.runs import Move, RunOwner, Started
+from onward.model.stopping import ForcedEnd
 from onward.store.runs.ledger import take_turn
 from onward.store.runs.owning import dismiss, dismiss_all, stop_or_cancel
 from onward.store.runs.replacing import replace
-from onward.store.runs.stopping import Stop
 from tests.conformance.suite.families import each
 from tests.conformance.suite.repeating import all_rows
 from tests.conformance.suite.samples import SUCCEEDED, a_child, a_message, a_run
@@ -22,16 +22,16 @@ from tests.conformance.suite.samples import SUCCEEDED, a_child, a_message, a_run
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from onward.model.runs import ClaimedRun
     from onward.store import Store
-    from onward.store.rows import Claimed
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
 AGAIN = a_run("over")._replace(uid="uid-again")
-UNBEGUN = Stop("cancelled", "replaced", unstarted_only=True)
+UNBEGUN = ForcedEnd("cancelled", "replaced", unstarted_only=True)
 CANCEL = a_message("uid-child", "cancel", MessageKind.CANCEL)._replace(by_uid=1)
 
-WRITES: dict[str, Callable[[Store, Owner], Awaitable[Any]]] = {
+WRITES: dict[str, Callable[[Store, RunOwner], Awaitable[Any]]] = {
     "start": lambda store, owner: store.start(a_run("new"), owner),
     "start again": lambda store, owner: store.start(a_run("over"), owner),
     "replace": lambda store, owner: replace(store, "uid-over", AGAIN, owner),
@@ -51,13 +51,13 @@ LOST = [
 BESIDE = ("SELECT * FROM onward_flow ORDER BY key", "SELECT * FROM onward_rate ORDER BY key")
 
 
-async def an_owner(worker: Worker) -> tuple[Owner, Claimed]:
+async def an_owner(worker: Worker) -> tuple[RunOwner, ClaimedRun]:
     """Return the owner of a run that has a child, and the run; another run is over."""
     [run, other] = await worker.owning("a", "over")
     await worker.commit(other, move=SUCCEEDED)
     child = a_child(run, "child")._replace(delay_in=MINUTE, cancel_with_parent=1)
     await worker.commit(run, starts=(child,))
-    return Owner(worker.name, run.uid, run.fence), run
+    return RunOwner(worker.name, run.uid, run.fence), run
 
 
 async def everything(world: World) -> list[list[tuple[Any, ...]]]:

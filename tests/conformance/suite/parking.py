@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from onward.core.instant import DAY, HOUR, MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.errors import StoreUnusable
+from onward.model.runs import Move
 from onward.store import Following
-from onward.store.rows import Move
 from tests.conformance.suite.chains import FAILED
 from tests.conformance.suite.samples import (
     RELEASED,

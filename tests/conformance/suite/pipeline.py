@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.model.deliveries import DeliveryMove, Publish
 from onward.store import Attachments
-from onward.store.rows import DeliveryMove, Publish
 from tests.conformance.suite.samples import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.core.instant import Instant
+    from onward.model.runs import ClaimedRun
     from onward.store import Store
     from onward.store.database import Tx
-    from onward.store.rows import Claimed
     from tests.conformance.suite.worker import Worker
 
 TOPIC = "mail.received"
@@ -70,7 +70,7 @@ async def publish(worker: Worker, *messages: str) -> None:
     await worker.commit(producer, attached=attached)
 
 
-async def consumer(worker: Worker, *messages: str, id: str = "consumer") -> Claimed:  # noqa: A002
+async def consumer(worker: Worker, *messages: str, id: str = "consumer") -> ClaimedRun:  # noqa: A002
     """Return a consumer's run that has reserved these events of `ADD`."""
     run = a_run(id)._replace(kind="consumer", handler=ADD)
     [claimed] = await worker.given(run)

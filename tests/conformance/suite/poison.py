@@ -9,8 +9,9 @@ import pytest
 
 from onward.core.lease import Fate
 from onward.errors import Rejected
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.runs import Move
 from onward.store import Attachments
-from onward.store.rows import DeliveryMove, HandlerState, Move, Publish
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import (
     SUCCEEDED,
@@ -23,7 +24,8 @@ from tests.conformance.suite.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.store.rows import Claimed, Message, NewRun
+    from onward.model.messages import NewMessage
+    from onward.model.runs import ClaimedRun, NewRun
     from tests.conformance.suite.world import World
 
 NUL, SURROGATE, HUGE, VAST = "a\0b", "a\ud800b", "long " * 20_000, 2**70
@@ -44,7 +46,7 @@ STARTS: dict[str, Callable[[NewRun], NewRun]] = {
     "unknown kind": lambda run: run._replace(kind="nonsense"),
 }
 
-MESSAGES: dict[str, Callable[[Message], Message]] = {
+MESSAGES: dict[str, Callable[[NewMessage], NewMessage]] = {
     "NUL in the message id": lambda message: message._replace(message=NUL),
     "NUL in the name": lambda message: message._replace(name=NUL),
     "surrogate in the message id": lambda message: message._replace(message=SURROGATE),
@@ -53,15 +55,15 @@ MESSAGES: dict[str, Callable[[Message], Message]] = {
 }
 
 
-def bad_record(**changes: Any) -> Callable[[Claimed], dict[str, Any]]:
+def bad_record(**changes: Any) -> Callable[[ClaimedRun], dict[str, Any]]:
     return lambda run: {"records": (a_record(run, 1)._replace(**changes),)}
 
 
-def bad_attachment(**attached: Any) -> Callable[[Claimed], dict[str, Any]]:
+def bad_attachment(**attached: Any) -> Callable[[ClaimedRun], dict[str, Any]]:
     return lambda run: {"records": (a_record(run, 1),), "attached": Attachments(**attached)}
 
 
-COMMITS: dict[str, Callable[[Claimed], dict[str, Any]]] = {
+COMMITS: dict[str, Callable[[ClaimedRun], dict[str, Any]]] = {
     "NUL in the identity": bad_record(identity=NUL),
     "NUL in the name": bad_record(name=NUL),
     "surrogate in the identity": bad_record(identity=SURROGATE),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
 from onward.core.lease import GONE_WORKERS_KEPT, LEASE
-from onward.store.rows import Move
+from onward.model.runs import Move
 from tests.conformance.suite.samples import (
     SUCCEEDED,
     a_message,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import LEASE, Fate
-from onward.store.rows import Move, RecordRow
+from onward.model.runs import Move
 from tests.conformance.suite.samples import (
     RELEASED,
     SUCCEEDED,
@@ -18,6 +18,7 @@ from tests.conformance.suite.samples import (
 )
 
 if TYPE_CHECKING:
+    from onward.model.records import RecordRow
     from onward.store import Store
     from tests.conformance.suite.world import World
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import MINUTE
 from onward.core.lease import Fate
+from onward.model.deliveries import HandlerState
+from onward.model.runs import Move
 from onward.store import Attachments
-from onward.store.rows import HandlerState, Move
 from tests.conformance.suite.families import each
 from tests.conformance.suite.pipeline import (
     ADD,
@@ -33,7 +34,7 @@ from tests.conformance.suite.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
     from tests.conformance.suite.world import World
 
 
@@ -53,7 +54,7 @@ def others(**given: Any) -> Written:
     return Written((), given)
 
 
-KINDS: dict[str, Callable[[Claimed], Written]] = {
+KINDS: dict[str, Callable[[ClaimedRun], Written]] = {
     "record": lambda run: records(a_record(run, 1)),
     "open record": lambda run: records(an_open_record(run, "w#1")._replace(due_in=MINUTE)),
     "close record": lambda run: records(a_record(run, 1, "opened before")),

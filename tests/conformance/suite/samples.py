@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from onward.core.inbox import MessageKind
 from onward.core.instant import SECOND
-from onward.store.rows import EffectWrite, Message, Move, NewRecord, NewRun
-from onward.store.runs.ends import child_end, to_parent
-from onward.store.runs.messages import stirring
+from onward.model.effects import EffectWrite
+from onward.model.ends import child_end, to_parent
+from onward.model.messages import NewMessage, wakes_for
+from onward.model.records import NewRecord
+from onward.model.runs import Move, NewRun
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
 
 NAME = "greet"
 QUEUE = "default"
@@ -22,13 +24,13 @@ def a_run(id: str) -> NewRun:  # noqa: A002 - it is the user's word
     return NewRun(f"uid-{id}", id, NAME, b"j[1]", "hash-of-1")
 
 
-def a_child(parent: Claimed, id: str) -> NewRun:  # noqa: A002 - it is the user's word
+def a_child(parent: ClaimedRun, id: str) -> NewRun:  # noqa: A002 - it is the user's word
     """Return a run that `parent` starts."""
     identity = f"{id}#1"
     return a_run(id)._replace(parent=parent.uid, parent_identity=identity, root=parent.uid)
 
 
-def a_record(run: Claimed, seq: int, identity: str | None = None) -> NewRecord:
+def a_record(run: ClaimedRun, seq: int, identity: str | None = None) -> NewRecord:
     """Return the record of a step that succeeded, at its position in the history."""
     name = identity or f"step#{seq}"
     return NewRecord(
@@ -36,17 +38,17 @@ def a_record(run: Claimed, seq: int, identity: str | None = None) -> NewRecord:
     )
 
 
-def an_open_record(run: Claimed, identity: str) -> NewRecord:
+def an_open_record(run: ClaimedRun, identity: str) -> NewRecord:
     """Return the record of a wait that goes on."""
     return NewRecord(run.uid, identity, 1, None, "wait", "approval", "open")
 
 
-def a_message(target: str, message: str, kind: MessageKind = MessageKind.SIGNAL) -> Message:
+def a_message(target: str, message: str, kind: MessageKind = MessageKind.SIGNAL) -> NewMessage:
     """Return a message; which pauses it ends follows from its kind."""
-    return Message(target, message, kind, "approval", b"jtrue", stirring(kind))
+    return NewMessage(target, message, kind, "approval", b"jtrue", wakes_for(kind))
 
 
-def a_child_end(child: Claimed) -> Message:
+def a_child_end(child: ClaimedRun) -> NewMessage:
     """Return what a child that ends tells its parent."""
     assert child.parent is not None
     assert child.parent_identity is not None
@@ -55,7 +57,7 @@ def a_child_end(child: Claimed) -> Message:
     )
 
 
-def an_effect(run: Claimed, version: int, state: str) -> EffectWrite:
+def an_effect(run: ClaimedRun, version: int, state: str) -> EffectWrite:
     """Return a row of the ledger; its first version is the intent to send."""
     effect = EffectWrite(
         f"key-{run.id}",

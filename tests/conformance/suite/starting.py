@@ -9,7 +9,7 @@ import pytest
 
 from onward.core.instant import MINUTE
 from onward.errors import NotFound
-from onward.store.rows import NewRun, Started
+from onward.model.runs import NewRun, Started
 from tests.conformance.suite.samples import SUCCEEDED, a_run
 
 if TYPE_CHECKING:

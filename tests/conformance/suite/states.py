@@ -6,18 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
+from onward.model.deliveries import HandlerState
 from onward.store import Attachments
-from onward.store.rows import HandlerState
 from tests.conformance.suite.pipeline import ADD, Handler, kept, publish, subscribe
 from tests.conformance.suite.samples import SUCCEEDED, a_record
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
 
-async def save(worker: Worker, run: Claimed, *states: HandlerState) -> Fate:
+async def save(worker: Worker, run: ClaimedRun, *states: HandlerState) -> Fate:
     return (await worker.commit(run, attached=Attachments(states=states))).fate
 
 

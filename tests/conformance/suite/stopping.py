@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.core.run import TERMINAL
+from onward.model.ends import read_child_end
+from onward.model.runs import Move
 from onward.store import Following, Stopped
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import Move
-from onward.store.runs.ends import read_child_end
 from tests.conformance.suite.families import each
 from tests.conformance.suite.hinting import hears
 from tests.conformance.suite.pipeline import (
@@ -34,14 +34,15 @@ from tests.conformance.suite.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.model.messages import InboxRow
+    from onward.model.runs import ClaimedRun, NewRun
     from onward.store import Store
-    from onward.store.rows import Claimed, InboxRow, NewRun
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
 FORCED: dict[str, Any] = {"state": "cancelled", "reason": "forced"}
 
-STANDINGS: dict[str, Callable[[Claimed], Move | None]] = {
+STANDINGS: dict[str, Callable[[ClaimedRun], Move | None]] = {
     "running": lambda _: None,
     "ready": lambda _: Move("ready"),
     "waiting": lambda _: Move("waiting", due_in=MINUTE),
@@ -53,7 +54,7 @@ async def inbox(store: Store, uid: str) -> list[InboxRow]:
     return (await store.look([uid]))[uid]
 
 
-async def a_family(worker: Worker, *, cancel_with_parent: bool = True) -> tuple[Claimed, NewRun]:
+async def a_family(worker: Worker, *, cancel_with_parent: bool = True) -> tuple[ClaimedRun, NewRun]:
     """Return a parent and a child that waits for its time, cancelled with it or not."""
     [parent] = await worker.owning("parent")
     child = a_child(parent, "child")._replace(
@@ -235,9 +236,9 @@ async def test_an_ear_hears_whom_a_stop_concerns(world: World) -> None:
     parent, child = await a_family(worker)
     subjects = [queue_subject("default"), run_subject(parent.uid), run_subject(child.uid)]
 
-    with worker.store.ear(subjects) as ear:
+    with worker.store.subscribe(subjects) as subscription:
         await worker.store.stop(parent.uid, **FORCED)
-        assert await hears(ear, *subjects)
+        assert await hears(subscription, *subjects)
 
 
 async def test_the_children_of_a_run_are_listed(world: World) -> None:

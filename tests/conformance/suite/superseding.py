@@ -9,8 +9,8 @@ import pytest
 from onward.core.instant import MINUTE, SECOND
 from onward.core.lease import Fate
 from onward.errors import Rejected
+from onward.model.runs import Move
 from onward.store import Followed, Following
-from onward.store.rows import Move
 from tests.conformance.suite.chains import (
     CONTINUED,
     FAILED,
@@ -39,7 +39,7 @@ async def test_an_owner_ends_its_run_and_goes_on_as_a_new_one(world: World) -> N
     await worker.commit(run, a_record(run, 1))
     world.clock.advance(SECOND)
 
-    end = Move("failed", "logic", error=b"jboom", culprit="step#1", seq=1, phase="prepared")
+    end = Move("failed", "logic", error=b"jboom", failed_call="step#1", seq=1, phase="prepared")
     followed = await worker.store.follow(owned(run, worker, "retry_of", end))
 
     assert followed.fate == "made"
@@ -47,7 +47,7 @@ async def test_an_owner_ends_its_run_and_goes_on_as_a_new_one(world: World) -> N
     assert (old.state, old.reason, old.worker, old.fence) == ("failed", "logic", None, run.fence)
     assert (old.newest, old.seq, old.phase) == (0, 1, "prepared")
     assert (old.finished_at, old.crashes) == (world.clock.wall(), 0)
-    assert (kept.error, kept.culprit, kept.follower) == (b"jboom", "step#1", "uid-next")
+    assert (kept.error, kept.failed_call, kept.follower) == (b"jboom", "step#1", "uid-next")
     assert (await worker.commit(run, a_record(run, 2))).fate is Fate.LOST
 
 

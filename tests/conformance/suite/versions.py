@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE
+from onward.model.runs import Move
+from onward.model.worker_offer import WorkerOffer
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import Move
-from onward.store.runs.serving import Server
 from tests.conformance.suite.hinting import hears
 from tests.conformance.suite.samples import SUCCEEDED, a_run
 
@@ -81,7 +81,7 @@ async def test_a_parked_run_that_the_worker_would_not_take_stays_parked(world: W
     for run in runs:
         await worker.commit(run, move=parked_by("old"))
     await world.sql("UPDATE onward_run SET version = 'v1' WHERE id = 'pinned'")
-    server = Server(frozenset({"default"}), frozenset({"greet"}), "v2", frozenset())
+    server = WorkerOffer(frozenset({"default"}), frozenset({"greet"}), "v2", frozenset())
 
     assert await worker.store.unpark({"greet": "new"}, server) == 1
 
@@ -93,9 +93,9 @@ async def test_an_ear_hears_that_a_run_was_unparked(world: World) -> None:
     [run] = await worker.owning("a")
     await worker.commit(run, move=parked_by("old"))
 
-    with worker.store.ear([queue_subject("default"), run_subject(run.uid)]) as ear:
+    with worker.store.subscribe([queue_subject("default"), run_subject(run.uid)]) as subscription:
         await worker.store.unpark({"greet": "new"})
-        assert await hears(ear, queue_subject("default"), run_subject(run.uid))
+        assert await hears(subscription, queue_subject("default"), run_subject(run.uid))
 
 
 # --- runs that nobody takes -----------------------------------------------------------------------

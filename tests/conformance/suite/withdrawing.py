@@ -12,15 +12,16 @@ from onward.core.inbox import MessageKind
 from onward.core.lease import Fate
 from onward.core.replay import CANCEL_IDENTITY
 from onward.errors import LeaseLost
+from onward.model.effects import Ruling
+from onward.model.runs import Move, RunOwner
 from onward.store import Attachments, Following
-from onward.store.rows import Move, Owner
-from onward.store.runs.ledger import Ruling, effect, judge, withdraw_own
+from onward.store.runs.ledger import effect, judge, withdraw_own
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import a_message, a_record, an_effect
 
 if TYPE_CHECKING:
+    from onward.model.runs import ClaimedRun
     from onward.store import Store
-    from onward.store.rows import Claimed
     from tests.conformance.suite.worker import Worker
     from tests.conformance.suite.world import World
 
@@ -28,7 +29,7 @@ ROUNDS = 10
 """How often two that happen at once are tried."""
 
 
-async def a_plan(worker: Worker, run: Claimed, asked: int = 0) -> None:
+async def a_plan(worker: Worker, run: ClaimedRun, asked: int = 0) -> None:
     """Write an effect that waits for approval, called at a position of its run's history."""
     planned = an_effect(run, 1, "planned")._replace(attempt=0, approved=0, start_by_in=None)
     planned = planned._replace(asked=asked)
@@ -67,12 +68,15 @@ async def test_only_an_owner_withdraws_what_its_run_planned(world: World) -> Non
     worker = await world.worker()
     [run] = await worker.owning("a")
     await a_plan(worker, run)
-    for lost in (Owner(worker.name, run.uid, run.fence - 1), Owner("other", run.uid, run.fence)):
+    for lost in (
+        RunOwner(worker.name, run.uid, run.fence - 1),
+        RunOwner("other", run.uid, run.fence),
+    ):
         with pytest.raises(LeaseLost):
             await worker.store.write(partial(withdraw_own, owner=lost))
     assert await standing(worker.store) == ("planned", 1)
 
-    owner = Owner(worker.name, run.uid, run.fence)
+    owner = RunOwner(worker.name, run.uid, run.fence)
     await worker.store.write(partial(withdraw_own, owner=owner))
 
     assert await standing(worker.store) == ("withdrawn", 2)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onward.core.run import CRASHES_MOST, TOGETHER
+from onward.core.run import MAX_CRASHES, TOGETHER
+from onward.model.commits import NOTHING_ATTACHED
 from onward.store import Commit, Wanted
-from onward.store.writing.commit import NOTHING_ATTACHED
 from tests.conformance.suite.samples import NAME, QUEUE, a_run
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
-    from onward.store import Attachments, Outcome, Store
-    from onward.store.rows import Claimed, Message, Move, NewRecord, NewRun
+    from onward.model.messages import NewMessage
+    from onward.model.records import NewRecord
+    from onward.model.runs import ClaimedRun, Move, NewRun
+    from onward.store import Attachments, CommitOutcome, Store
 
 
 @dataclass(frozen=True)
@@ -33,19 +35,19 @@ class Worker:
         tags: tuple[str, ...] = (),
         suspects: int = 1,
         limited: bool = False,
-    ) -> list[Claimed]:
+    ) -> list[ClaimedRun]:
         """Claim what there is of the suite's usual runs, or of others."""
-        rooms = tuple((crashes, suspects) for crashes in (CRASHES_MOST, *TOGETHER))
+        rooms = tuple((crashes, suspects) for crashes in (MAX_CRASHES, *TOGETHER))
         return await self.store.claim(
             Wanted(self.name, queues, names, limit, version, tags, rooms, limited)
         )
 
-    async def adopt(self, limit: int = 10, *, suspects: int = 1) -> list[Claimed]:
+    async def adopt(self, limit: int = 10, *, suspects: int = 1) -> list[ClaimedRun]:
         """Claim twice: one claim may end a lease that ran out, and only the next see its runs."""
         first = await self.claim(limit, suspects=suspects)
         return first or await self.claim(limit, suspects=suspects)
 
-    async def given(self, *runs: NewRun) -> list[Claimed]:
+    async def given(self, *runs: NewRun) -> list[ClaimedRun]:
         """Start runs and claim them, in the order given."""
         for run in runs:
             assert (await self.store.start(run)).created
@@ -53,19 +55,19 @@ class Worker:
         assert set(claimed) == {run.uid for run in runs}, "other runs were there to be claimed"
         return [claimed[run.uid] for run in runs]
 
-    async def owning(self, *ids: str) -> list[Claimed]:
+    async def owning(self, *ids: str) -> list[ClaimedRun]:
         """Start plain runs of these ids and claim them."""
         return await self.given(*map(a_run, ids))
 
     async def commit(
         self,
-        run: Claimed,
+        run: ClaimedRun,
         *records: NewRecord,
         move: Move | None = None,
-        messages: tuple[Message, ...] = (),
+        messages: tuple[NewMessage, ...] = (),
         starts: tuple[NewRun, ...] = (),
         attached: Attachments = NOTHING_ATTACHED,
-    ) -> Outcome:
+    ) -> CommitOutcome:
         """Commit for a run under the fence with which it was claimed."""
         writer = self.store.writer(self.name)
         return await writer.commit(

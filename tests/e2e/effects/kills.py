@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward import App
-from onward.core.run import CRASHES_MOST
+from onward.core.run import MAX_CRASHES
 from onward.errors import RunFailed, VerdictRefused
 from onward.store import open_store
 from tests.e2e.effects.orders import three_orders
@@ -30,7 +30,7 @@ LATER = {"commit.before": 5, "commit.after": 5}
 """The first writes of a worker are its lease and its registration; these are for its run."""
 
 UNCERTAIN = ("in_flight", "needs_reconcile", "indeterminate")
-HITS_MOST = 4
+MAX_HITS = 4
 AT_A_TIME = 5
 PAUSE_SECONDS = 0.15
 
@@ -121,7 +121,7 @@ class Siege:
             # Five workers in a row died with it before it had got on: nobody tries a sixth time.
             if failed.reason != "crashed":
                 raise
-            assert (await self._store.newest(run.id)).crashes >= CRASHES_MOST
+            assert (await self._store.newest(run.id)).crashes >= MAX_CRASHES
             await self._retry(run)
 
     async def _retry(self, run: Run[Any]) -> None:
@@ -221,14 +221,14 @@ async def die_at_every_point(crew: Crew, sink: Sink, kind: str) -> Tally:
 
 async def die_at_random_points(crew: Crew, sink: Sink, kind: str, kills: int, seed: int) -> Tally:
     """Let so many workers die, some at a time, each at a point that the seed decides."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     async with open_store(crew.url) as store, App(crew.url) as app:
         siege = Siege(crew, sink, store, app, kind)
         for left in range(kills, 0, -AT_A_TIME):
             doomed = []
             for _ in range(min(left, AT_A_TIME)):
-                point = chance.choice(POINTS)
-                hit = LATER.get(point, 1) + chance.randrange(HITS_MOST)
+                point = randomness.choice(POINTS)
+                hit = LATER.get(point, 1) + randomness.randrange(MAX_HITS)
                 doomed.append((siege.launch(point, hit, "--slots", "3"), point))
             async with asyncio.timeout(3 * PATIENCE_SECONDS):
                 while not all(worker.is_over for worker, _ in doomed):

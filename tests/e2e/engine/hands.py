@@ -11,7 +11,7 @@ from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Ports
 from onward.runtime.worker.supervisor import Supervisor
 from onward.sdk import step, workflow
-from onward.store.clock import SystemChance, SystemClock, spawn_thread
+from onward.store.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.store.store import open_store
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ async def working(url: str, options: Options) -> AsyncIterator[Supervisor]:
     """Work on every workflow and step that was defined in this process, while the body runs."""
     definitions = [known for same_name in workflow.registered.values() for known in same_name]
     steps = [known for same_name in step.registered.values() for known in same_name]
-    ports = Ports(SystemClock(), SystemChance(), spawn_thread, lambda: open_store(url))
+    ports = Ports(SystemClock(), SystemRandomness(), spawn_thread, lambda: open_store(url))
     async with open_store(url) as store:
         worker = Supervisor(store, Registry(definitions, steps), options, Limits(), ports)
         try:

@@ -47,7 +47,7 @@ class Campaign:
         self._crew = crew
         self._store = store
         self._app = app
-        self._chance = random.Random(seed)
+        self._randomness = random.Random(seed)
         self._witness = Witness(store)
         self._workers: list[Process] = []
         self._unsignalled: list[Run[Any]] = []
@@ -61,8 +61,8 @@ class Campaign:
             victims = await self._choose()
             while len(self._runs) * kills < runs * (killed + 1):
                 await self._start()
-            await self._signal(self._chance.randrange(3))
-            await asyncio.sleep(self._chance.uniform(*PAUSES_SECONDS))
+            await self._signal(self._randomness.randrange(3))
+            await asyncio.sleep(self._randomness.uniform(*PAUSES_SECONDS))
             await self._kill(victims)
             killed += len(victims)
         while len(self._runs) < runs:
@@ -86,10 +86,10 @@ class Campaign:
 
     async def _choose(self) -> list[int]:
         """Choose who is to die next, and mostly see to it that it has begun to work by then."""
-        victims = [self._chance.randrange(WORKERS)]
-        if self._chance.random() < ALL_AT_ONCE:
+        victims = [self._randomness.randrange(WORKERS)]
+        if self._randomness.random() < ALL_AT_ONCE:
             victims = list(range(WORKERS))
-        if self._chance.random() >= UNREADY:
+        if self._randomness.random() >= UNREADY:
             for victim in victims:
                 await self._workers[victim].up()
         return victims

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onward.store import Store
     from tests.e2e.engine.supervisor import Crew
 
-LIVES_MOST = 12
+MAX_LIVES = 12
 
 
 async def recorded(store: Store, witness: Witness) -> set[tuple[str, str, int]]:
@@ -38,7 +38,7 @@ async def die_again_and_again(
 ) -> int:
     """Let one worker after another die at a point, until the run is over; count the dead."""
     witness = Witness(store)
-    for life, hit in zip(range(LIVES_MOST), itertools.cycle(times), strict=False):
+    for life, hit in zip(range(MAX_LIVES), itertools.cycle(times), strict=False):
         before = await recorded(store, witness)
         worker = crew.launch(*SHORT_LEASE, "--slots", "2", failpoints=f"{point}=kill@{hit}")
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App
-from onward.core.run import CRASHES_MOST
+from onward.core.run import MAX_CRASHES
 from onward.store import open_store
 from tests.e2e.engine.gates import aborting, innocent, stumbling
 from tests.e2e.engine.outside import deeds
@@ -35,7 +35,7 @@ async def test_a_crasher_among_99_innocents_is_the_only_one_that_ends_badly(crew
         assert ends == {"succeeded": INNOCENTS}
         end = await store.run(crasher.uid)
         assert (end.state, end.reason) == ("failed", "crashed")
-        assert len([deed for deed in deeds(crew.log) if deed.run == crasher.uid]) == CRASHES_MOST
+        assert len([deed for deed in deeds(crew.log) if deed.run == crasher.uid]) == MAX_CRASHES
         await Witness(store).look()
         await all_results_are_right(others)
 
@@ -45,11 +45,11 @@ async def test_a_run_that_gets_on_between_crashes_may_crash_more_often_than_that
     crew: Crew,
 ) -> None:
     async with App(crew.url) as app:
-        run = await app.start(stumbling, CRASHES_MOST + 1)
+        run = await app.start(stumbling, MAX_CRASHES + 1)
 
         await restart_until_all_are_over(crew, app)
 
-        assert await run.result() == CRASHES_MOST + 1
+        assert await run.result() == MAX_CRASHES + 1
 
 
 async def restart_until_all_are_over(crew: Crew, app: App) -> None:

@@ -11,7 +11,7 @@ from onward.store.invariants import check
 if TYPE_CHECKING:
     from typing import Any
 
-    from onward.store.rows import RecordRow
+    from onward.model.records import RecordRow
     from onward.store.store import Store
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.core.run import rooms_beside
+from onward.model.runs import Move
 from onward.store import Commit, Store, Wanted, open_store
-from onward.store.rows import Move
 from tests.e2e.store.notes import Notes
 from tests.postgres.builders import a_record
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
 
 RUNS_EACH = 5
 
@@ -31,7 +31,7 @@ def is_there(file: str) -> bool:
     return Path(file).exists()
 
 
-async def append(store: Store, worker: str, run: Claimed, notes: Notes, stop: str) -> None:
+async def append(store: Store, worker: str, run: ClaimedRun, notes: Notes, stop: str) -> None:
     writer = store.writer(worker)
     await writer.commit(Commit(run.uid, run.fence, move=Move("running")))  # it got on: no suspect
     seq = len((await store.history([run.uid]))[run.uid])

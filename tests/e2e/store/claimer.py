@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.core.run import rooms_beside
+from onward.model.runs import Move
 from onward.store import Commit, Store, Wanted, open_store
-from onward.store.rows import Move
 from tests.e2e.store.notes import Notes
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
 
 BATCH = 7
 LEAVES = 0.05  # how often a claimer goes away with runs in its name
@@ -38,7 +38,7 @@ class Claimer:
         self._store = store
         self._notes = notes
         self._name = name
-        self._chance = random.Random(name)
+        self._randomness = random.Random(name)
         self._generation = 0
 
     @property
@@ -57,26 +57,26 @@ class Claimer:
                 self._note("claim", run)
             if not runs and await self._store.counts() == {"succeeded": count}:
                 return
-            if runs and self._chance.random() < LEAVES:
+            if runs and self._randomness.random() < LEAVES:
                 await self._leave(runs)
             else:
                 await asyncio.gather(*map(self._let_go, runs))
 
-    async def _leave(self, runs: list[Claimed]) -> None:
+    async def _leave(self, runs: list[ClaimedRun]) -> None:
         for run in runs:
             self._note("end", run)
         await self._store.drop_lease(self.worker)
         self._generation += 1
         await self._store.take_lease(self.worker, 3600 * SECOND)
 
-    async def _let_go(self, run: Claimed) -> None:
-        state = "ready" if self._chance.random() < GIVES_BACK else "succeeded"
+    async def _let_go(self, run: ClaimedRun) -> None:
+        state = "ready" if self._randomness.random() < GIVES_BACK else "succeeded"
         self._note("end", run)
         commit = Commit(run.uid, run.fence, move=Move(state))
         outcome = await self._store.writer(self.worker).commit(commit)
         assert outcome.fate is Fate.DONE, (run, outcome)
 
-    def _note(self, word: str, run: Claimed) -> None:
+    def _note(self, word: str, run: ClaimedRun) -> None:
         self._notes.add(word, run.uid, run.fence, time.monotonic_ns())
 
 

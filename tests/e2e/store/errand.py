@@ -15,8 +15,8 @@ from pathlib import Path
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
 from onward.core.run import rooms_beside
+from onward.model.runs import Move
 from onward.store import Commit, Store, open_store
-from onward.store.rows import Move
 from tests.e2e.store.notes import Notes
 from tests.postgres.builders import a_message, a_record, a_run, wanted
 

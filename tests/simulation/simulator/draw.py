@@ -1,11 +1,11 @@
-"""Drawing lots: everything that a simulated world leaves to chance, from one seed."""
+"""Drawing lots: everything that a simulated world leaves to randomness, from one seed."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from onward.testing.chance import SeededChance
+from onward.testing.randomness import SeededRandomness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Draw(SeededChance):
+class Draw(SeededRandomness):
     """A seeded source that draws the shapes a world needs.
 
     Args:

@@ -169,7 +169,7 @@ async def doom() -> list[str]:
 
 @workflow(name="simulated clock watcher")
 async def clock_watcher() -> list[str]:
-    """Give steps and children what the run holds to be the time, its chance and its ids."""
+    """Give steps and children what the run holds to be the time, its randomness and its ids."""
     found = []
     for number in range(4):
         found.append(await fetch(f"{now().isoformat()} {random().random()}"))

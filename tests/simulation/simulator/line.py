@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.errors import StoreUnusable, Unavailable
 from onward.store.address import SqliteAddress
-from onward.store.hints import Exchange
+from onward.store.hints import HintBus
 from onward.store.sqlite.database import File, SqliteDatabase
 from onward.store.store import Store
 from tests.simulation.simulator.times import ServerTime
@@ -24,7 +24,7 @@ from tests.simulation.simulator.times import ServerTime
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onward.core.ports import Chance, Clock
+    from onward.core.ports import Clock, Randomness
     from onward.store.sqlite.clock import FileClock
     from onward.store.sqlite.threads import Work
     from onward.testing.clock import VirtualClock
@@ -78,12 +78,12 @@ class Memory:
         self._witness = witness
         self._lines: list[Line] = []
 
-    def store(self, process: Process, clock: Clock, chance: Chance) -> Store:
+    def store(self, process: Process, clock: Clock, randomness: Randomness) -> Store:
         """Return a store in a process, with a line of its own."""
         line = Line(self, process)
         self._lines.append(line)
         database = SqliteDatabase(SqliteAddress(None), NAMESPACE, clock, None, line)
-        return Store(database, NAMESPACE, clock, chance)
+        return Store(database, NAMESPACE, clock, randomness)
 
     def line_of(self, process: Process) -> Line:
         """Return the line of a process."""
@@ -152,7 +152,7 @@ class Line(File):
         self.where = shared.where
         self.pid = shared.pid
         self.users = 1  # never closed by a process: the database outlives them all
-        self.rumours = self.exchange = Rumours(memory)
+        self.rumours = self.hints = Rumours(memory)
         self.time = shared.time
         self.locks = None
         self.statements = shared.statements
@@ -191,7 +191,7 @@ class Line(File):
         """Do nothing: others use it too."""
 
 
-class Rumours(Exchange):
+class Rumours(HintBus):
     """Where the hints of one process come from and go to."""
 
     def __init__(self, memory: Memory) -> None:
@@ -204,7 +204,7 @@ class Rumours(Exchange):
 
     def hear(self, subjects: Iterable[str]) -> None:
         """Tell those who listen in this process."""
-        super().ring(subjects)
+        super().publish(subjects)
 
 
 def _absence() -> Unavailable:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from onward.engine.results import Results
-    from onward.store.runs.following import Followed
+    from onward.model.following import Followed
     from onward.store.store import Store
     from tests.simulation.simulator.draw import Draw
     from tests.simulation.simulator.witness import Witness

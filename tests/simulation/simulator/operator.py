@@ -17,7 +17,7 @@ from tests.simulation.simulator.purchases import shop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.store.rows import EffectRow
+    from onward.model.effects import EffectRow
     from onward.store.store import Store
     from tests.simulation.simulator.draw import Draw
     from tests.simulation.simulator.witness import Witness

@@ -13,7 +13,7 @@ from tests.simulation.simulator.line import Weather
 SEATS = 2
 """How many workers there are at a time."""
 
-TURNS_MOST = 1000
+MAX_TURNS = 1000
 """About how many turns a worker has while there is something to do."""
 
 TROUBLE_SECONDS = 60.0
@@ -114,11 +114,11 @@ def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
 
 
 def _crash(draw: Draw) -> Crash:
-    return Crash(draw.below(SEATS), draw.magnitude(TURNS_MOST), draw.happens(0.5), draw.upto(20))
+    return Crash(draw.below(SEATS), draw.magnitude(MAX_TURNS), draw.happens(0.5), draw.upto(20))
 
 
 def _stop(draw: Draw) -> Stop:
-    return Stop(draw.below(SEATS), draw.magnitude(TURNS_MOST), draw.one_of((2, 14, 16, 40)))
+    return Stop(draw.below(SEATS), draw.magnitude(MAX_TURNS), draw.one_of((2, 14, 16, 40)))
 
 
 def _outage(draw: Draw) -> Outage:

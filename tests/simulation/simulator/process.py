@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
-SPIN_MOST = 20_000
+MAX_SPIN = 20_000
 """So many turns without any time passing are no work any more, but a loop without end."""
 
 THREAD_SECONDS = 2.0
@@ -102,7 +102,7 @@ def hang() -> None:
     _hung.append(True)
 
 
-class Turns:
+class LoopMonitor:
     """What is ready to run: a queue per process. Stands where asyncio keeps its one queue."""
 
     def __init__(self, draw: Draw) -> None:
@@ -138,7 +138,7 @@ class Turns:
             self.taken += 1
             self.taken_now += 1
             handle = self._queues[process].popleft()
-            if self.taken_now == SPIN_MOST:
+            if self.taken_now == MAX_SPIN:
                 self.on_spin(f"{process} spins: no time passes, and the next turn is {handle}")
             return handle
         return self._none()
@@ -174,7 +174,7 @@ class SeededLoop(VirtualLoop):
     def __init__(self, clock: VirtualClock, draw: Draw) -> None:
         super().__init__(clock)
         self._draw = draw
-        self.turns = self._ready = Turns(draw)
+        self.turns = self._ready = LoopMonitor(draw)
 
     def pass_time(self, seconds: float) -> None:
         """Let the clock go on."""

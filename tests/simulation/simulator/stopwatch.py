@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.testing.clock import VirtualClock
 
-LATE_MOST: Duration = 2 * SECOND
+MAX_LATE: Duration = 2 * SECOND
 """How long after a body was handed its last record its wait may be asked for and still count from
 that record. Answers take that long on slow lines."""
 
@@ -61,6 +61,6 @@ class Stopwatch:
         if asked is None:
             return
         took = self._clock.monotonic() - asked.at
-        allowed = asked.length - LATE_MOST - (self._forward() - asked.forward)
+        allowed = asked.length - MAX_LATE - (self._forward() - asked.forward)
         if took < allowed:
             self._accuse(f"{wait}: {asked.length / SECOND} s took {took / SECOND} s")

@@ -15,14 +15,14 @@ from tests.simulation.simulator.process import hang
 if TYPE_CHECKING:
     from onward.sdk.workflow import Workflow
 
-SWALLOWED_MOST = 3
+MAX_SWALLOWED = 3
 
 
 @step(name="simulated stubborn", retry=Retry(attempts=1))
 async def stubborn() -> str:
     """Take no notice of being cancelled, some times."""
     outside().begin()
-    for _ in range(SWALLOWED_MOST):
+    for _ in range(MAX_SWALLOWED):
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
@@ -41,7 +41,7 @@ def hanging() -> str:
 @workflow(name="simulated swallower")
 async def swallower() -> list[str]:
     """Take no notice of being cancelled."""
-    for _ in range(SWALLOWED_MOST):
+    for _ in range(MAX_SWALLOWED):
         try:
             await stubborn()
         except asyncio.CancelledError:

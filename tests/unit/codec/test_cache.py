@@ -18,7 +18,7 @@ def test_an_annotation_has_one_shape() -> None:
 
 
 def test_the_number_of_shapes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "SHAPES_MOST", 10)
+    monkeypatch.setattr(compiler, "MAX_SHAPES", 10)
     monkeypatch.setattr(compiler, "_shapes", {})
 
     for n in range(35):

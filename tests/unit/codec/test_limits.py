@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.codec import PAYLOAD_MOST, encode, signature_of
+from onward.codec import MAX_PAYLOAD, encode, signature_of
 from onward.errors import PayloadTooLarge
 
 
@@ -13,17 +13,17 @@ def greet(name: str) -> str:
 
 
 def test_two_mebibytes_is_the_default() -> None:
-    assert PAYLOAD_MOST == 2 * 1024 * 1024
+    assert MAX_PAYLOAD == 2 * 1024 * 1024
 
 
 def test_the_default_limit_is_exact() -> None:
-    text = "x" * (PAYLOAD_MOST - 2)  # and two quotes
+    text = "x" * (MAX_PAYLOAD - 2)  # and two quotes
 
-    assert len(encode(text).data) == PAYLOAD_MOST
+    assert len(encode(text).data) == MAX_PAYLOAD
     with pytest.raises(PayloadTooLarge) as caught:
         encode(text + "x")
-    assert caught.value.size_bytes == PAYLOAD_MOST + 1
-    assert caught.value.most_bytes == PAYLOAD_MOST
+    assert caught.value.size_bytes == MAX_PAYLOAD + 1
+    assert caught.value.most_bytes == MAX_PAYLOAD
 
 
 def test_a_limit_counts_bytes_and_not_characters() -> None:

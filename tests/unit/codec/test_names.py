@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward.codec import ID_BYTES_MOST, check_id
+from onward.codec import MAX_ID_BYTES, check_id
 from onward.errors import BadInput
 
 
@@ -28,8 +28,8 @@ class Name(StrEnum):
         "größe",
         "\U0001f600",
         "\u2028",
-        "x" * ID_BYTES_MOST,
-        "é" * (ID_BYTES_MOST // 2),
+        "x" * MAX_ID_BYTES,
+        "é" * (MAX_ID_BYTES // 2),
     ],
 )
 def test_an_id_is_returned_as_it_is(text: str) -> None:

@@ -141,7 +141,7 @@ def identities(records: tuple[Record, ...]) -> set[tuple[str, int]]:
 
 
 def test_a_retry_begins_at_the_call_that_ended_the_run() -> None:
-    assert retry_cut(HISTORY, culprit="a") == 1
+    assert retry_cut(HISTORY, failed_call="a") == 1
 
 
 def test_a_retry_of_a_run_that_no_call_has_ended_copies_everything_that_is_closed() -> None:

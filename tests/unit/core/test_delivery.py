@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.delivery import (
+    MAX_RELEASES,
     NEXT,
     PREPARE,
-    RELEASES_MOST,
     Consumed,
     Delivery,
     DeliveryState,
@@ -97,21 +97,21 @@ def test_every_fact_about_every_delivery_is_decided(delivery: str, fact: str) ->
 
 def test_an_event_released_five_times_is_quarantined() -> None:
     delivery = PENDING
-    for _ in range(RELEASES_MOST):
+    for _ in range(MAX_RELEASES):
         delivery = to(advance(delivery, Reserved("me")))
         delivery = to(advance(delivery, Released("me")))
 
     assert (delivery.state, delivery.reason) == (DeliveryState.SKIPPED, SkipReason.QUARANTINED)
-    assert delivery.releases == RELEASES_MOST
+    assert delivery.releases == MAX_RELEASES
 
 
 def test_releases_that_are_not_its_fault_do_not_quarantine_an_event() -> None:
     delivery = PENDING
-    for _ in range(3 * RELEASES_MOST):
+    for _ in range(3 * MAX_RELEASES):
         delivery = to(advance(delivery, Reserved("me")))
         delivery = to(advance(delivery, Released("me", blamed=False)))
 
-    assert delivery == Delivery(attempt=1 + 3 * RELEASES_MOST)
+    assert delivery == Delivery(attempt=1 + 3 * MAX_RELEASES)
 
 
 def to(decision: Decision[Delivery]) -> Delivery:

@@ -166,7 +166,7 @@ def test_an_uncertain_send_is_made_again_after_the_waits_of_its_policy() -> None
     effect, now, waits = planned(), NOW, []
     while True:
         effect = moved(effect, Sent(), terms, now=now)
-        effect = moved(effect, Lost(chance=1.0), terms, now=now)
+        effect = moved(effect, Lost(randomness=1.0), terms, now=now)
         if effect.due is None:
             break
         assert effect.state is EffectState.NEEDS_RECONCILE

@@ -142,12 +142,12 @@ def test_a_retry_begins_at_the_first_of_the_failures_that_ended_the_run(shape: S
     others = [bad("limit", 1, 3)]
     blamed = [each for each in (*shape.outcomes, *others) if each.identity in shape.blamed]
 
-    culprit = culprit_of(shape.outcomes, blamed)
+    failed_call = culprit_of(shape.outcomes, blamed)
 
-    assert culprit is not None
-    assert culprit.identity == shape.origin
+    assert failed_call is not None
+    assert failed_call.identity == shape.origin
     if shape.beside:
-        assert culprit.beside == shape.beside
+        assert failed_call.beside == shape.beside
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.about)
@@ -155,10 +155,10 @@ def test_no_failed_outcome_is_kept(shape: Shape) -> None:
     blamed = [each for each in shape.outcomes if each.identity in shape.blamed]
     failed = {each.identity for each in shape.outcomes if not (each.is_good or each.seq is None)}
 
-    culprit = culprit_of(shape.outcomes, blamed)
+    failed_call = culprit_of(shape.outcomes, blamed)
 
-    assert culprit is not None
-    assert not failed & set(culprit.beside)
+    assert failed_call is not None
+    assert not failed & set(failed_call.beside)
 
 
 def test_what_was_requested_before_an_error_and_finished_after_it_is_kept() -> None:
@@ -202,9 +202,9 @@ def test_a_retry_of_what_was_stopped_begins_at_the_stop_if_failures_were_dealt_w
 
 @pytest.mark.parametrize("beside", [(), ("one",), ("0:a#1", "key=1", '\x1f\n"')])
 def test_a_culprit_is_read_as_it_was_kept(beside: tuple[str, ...]) -> None:
-    culprit = Culprit("b#1", beside)
+    failed_call = Culprit("b#1", beside)
 
-    assert read_culprit(culprit.kept()) == culprit
+    assert read_culprit(failed_call.kept()) == failed_call
 
 
 def test_nobody_is_read_as_nobody() -> None:
@@ -221,8 +221,8 @@ def test_the_origin_is_found_in_a_long_history_at_once() -> None:
     ]
     began = time.process_time()
 
-    culprit = culprit_of(pool, pool[-1:])
+    failed_call = culprit_of(pool, pool[-1:])
 
-    assert culprit is not None
-    assert culprit.identity == "1"
+    assert failed_call is not None
+    assert failed_call.identity == "1"
     assert time.process_time() - began < 2

@@ -15,8 +15,8 @@ from onward.core.inbox import (
     TimedOut,
     Wait,
     settle,
-    stirs,
     wake,
+    wakes,
 )
 from onward.core.run import PAUSES, REASONS, TERMINAL, Reason, RunState
 
@@ -32,7 +32,7 @@ def test_every_message_to_every_run_is_decided(
 
     after = wake(state, reason, kind)
 
-    if state is RunState.WAITING or (state is RunState.PAUSED and reason in stirs(kind)):
+    if state is RunState.WAITING or (state is RunState.PAUSED and reason in wakes(kind)):
         assert after is RunState.READY
     else:
         assert after is state
@@ -67,7 +67,7 @@ def test_no_message_changes_a_run_that_has_ended() -> None:
 def test_a_message_stirs_the_pauses_that_it_can_end(
     kind: MessageKind, reasons: frozenset[Reason]
 ) -> None:
-    assert stirs(kind) == reasons
+    assert wakes(kind) == reasons
 
 
 def test_messages_of_a_name_go_to_the_oldest_wait_in_inbox_order() -> None:

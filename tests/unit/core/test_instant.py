@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from onward.core.instant import (
     DAY,
-    DURATION_MOST,
     HOUR,
+    MAX_DURATION,
     MINUTE,
     SECOND,
     DurationLike,
@@ -93,8 +93,8 @@ def test_what_is_no_duration_at_all_is_refused_by_its_type() -> None:
         duration(None)  # type: ignore[arg-type]  # what a caller without types may pass
 
 
-@given(st.integers(0, DURATION_MOST))
-@example(DURATION_MOST)
+@given(st.integers(0, MAX_DURATION))
+@example(MAX_DURATION)
 @example(1)
 def test_a_shown_duration_reads_back_as_itself(length: int) -> None:
     assert duration(show(length)) == length

@@ -9,10 +9,10 @@ import pytest
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.instant import DAY, SECOND
 from onward.core.lease import (
-    AHEAD_MOST,
     GAPS_A_LEASE,
     LEASE,
-    LOOP_STALL_MOST,
+    MAX_AHEAD,
+    MAX_LOOP_STALL,
     RENEW_EVERY,
     Fact,
     Fate,
@@ -92,7 +92,7 @@ def test_of_two_lengths_the_longer_counts(other: int) -> None:
 
 def test_a_lease_that_a_clock_ahead_has_renewed_counts_from_now() -> None:
     assert clipped(Lease(NOW + DAY, NOW + DAY), now=NOW) == taken(now=NOW)
-    assert clipped(Lease(NOW + AHEAD_MOST, 0), now=NOW) == Lease(NOW + AHEAD_MOST, 0)
+    assert clipped(Lease(NOW + MAX_AHEAD, 0), now=NOW) == Lease(NOW + MAX_AHEAD, 0)
 
 
 def test_a_refused_takeover_succeeds_at_the_instant_it_names() -> None:
@@ -113,8 +113,8 @@ def test_a_worker_renews_in_time_though_the_database_was_away_for_a_gap_that_nob
 
 
 def test_a_worker_stops_renewing_for_a_loop_that_stands_still() -> None:
-    assert may_renew(last_tick=NOW, now=NOW + LOOP_STALL_MOST - 1)
-    assert not may_renew(last_tick=NOW, now=NOW + LOOP_STALL_MOST)
+    assert may_renew(last_tick=NOW, now=NOW + MAX_LOOP_STALL - 1)
+    assert not may_renew(last_tick=NOW, now=NOW + MAX_LOOP_STALL)
 
 
 def test_an_audit_releases_what_the_worker_does_not_know() -> None:

@@ -12,8 +12,8 @@ from itertools import product
 import pytest
 
 from onward.core.lease import (
-    AHEAD_MOST,
     LEASE,
+    MAX_AHEAD,
     RENEW_EVERY,
     Lease,
     clipped,
@@ -171,4 +171,4 @@ def test_a_worker_that_died_in_an_outage_or_as_the_clock_stepped_is_taken_over_s
         world = World([survivor, replace(victim, dies=FAULT_FROM)], fault)
         back = FAULT_FROM + length
         world.run(back + 3 * LENGTH)
-        assert world.ended["two"] <= back + LENGTH + EVERY + AHEAD_MOST // UNIT + 1, f"{fault}"
+        assert world.ended["two"] <= back + LENGTH + EVERY + MAX_AHEAD // UNIT + 1, f"{fault}"

@@ -41,45 +41,51 @@ class Rare(Flaky):
     ("attempt", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (10_000, 60)]
 )
 def test_the_wait_grows_by_its_factor_up_to_the_most(attempt: int, seconds: int) -> None:
-    assert STEPS.delay_after(attempt, chance=0.0) == seconds * SECOND
+    assert STEPS.delay_after(attempt, randomness=0.0) == seconds * SECOND
 
 
 def test_a_factor_of_one_waits_equally_long() -> None:
     policy = Retry(delay="5s", factor=1)
 
-    assert policy.delay_after(1, chance=0.0) == policy.delay_after(10_000, chance=0.0) == 5 * SECOND
+    assert (
+        policy.delay_after(1, randomness=0.0)
+        == policy.delay_after(10_000, randomness=0.0)
+        == 5 * SECOND
+    )
 
 
 def test_no_first_wait_is_no_wait() -> None:
-    assert Retry(delay=0).delay_after(7, chance=1.0) == 0
+    assert Retry(delay=0).delay_after(7, randomness=1.0) == 0
 
 
 def test_first_and_most_may_be_equal() -> None:
-    assert Retry(delay="1m", max_delay="1m").delay_after(1, chance=0.0) == MINUTE
+    assert Retry(delay="1m", max_delay="1m").delay_after(1, randomness=0.0) == MINUTE
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1))
 def test_jitter_only_lengthens_and_by_no_more_than_it_says(
-    attempt: int, chance: float, factor: float, jitter: float
+    attempt: int, randomness: float, factor: float, jitter: float
 ) -> None:
     policy = Retry(attempts=None, factor=factor, jitter=jitter)
-    exact = policy.delay_after(attempt, chance=0.0)
+    exact = policy.delay_after(attempt, randomness=0.0)
 
     assert SECOND <= exact <= MINUTE
-    assert exact <= policy.delay_after(attempt, chance=chance) <= exact + exact * jitter
+    assert exact <= policy.delay_after(attempt, randomness=randomness) <= exact + exact * jitter
 
 
 @given(st.integers(1, 500), st.floats(1, 100))
 def test_a_later_attempt_never_waits_less(attempt: int, factor: float) -> None:
     policy = Retry(factor=factor)
 
-    assert policy.delay_after(attempt, chance=0.0) <= policy.delay_after(attempt + 1, chance=0.0)
+    assert policy.delay_after(attempt, randomness=0.0) <= policy.delay_after(
+        attempt + 1, randomness=0.0
+    )
 
 
-@pytest.mark.parametrize(("attempt", "chance"), [(0, 0.0), (1, -0.1), (1, 1.1)])
-def test_a_wait_that_cannot_be_asked_for_is_a_bug(attempt: int, chance: float) -> None:
+@pytest.mark.parametrize(("attempt", "randomness"), [(0, 0.0), (1, -0.1), (1, 1.1)])
+def test_a_wait_that_cannot_be_asked_for_is_a_bug(attempt: int, randomness: float) -> None:
     with pytest.raises(InvariantBroken):
-        STEPS.delay_after(attempt, chance=chance)
+        STEPS.delay_after(attempt, randomness=randomness)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +129,7 @@ def test_policies_are_equal_when_they_decide_alike() -> None:
 
 
 def test_a_policy_changed_in_one_thing_keeps_its_waits() -> None:
-    assert replace(Retry(delay=5), attempts=9).delay_after(1, chance=0.0) == 5 * SECOND
+    assert replace(Retry(delay=5), attempts=9).delay_after(1, randomness=0.0) == 5 * SECOND
 
 
 def test_a_policy_shows_what_was_given() -> None:
@@ -163,11 +169,11 @@ def test_errors_are_named_so_that_storage_keeps_them() -> None:
 def test_a_policy_decides_by_error_and_attempt(
     policy: Retry, attempt: int, error: Failure, answer: Again | GiveUp
 ) -> None:
-    assert decide(policy, attempt, error, chance=0.0) == answer
+    assert decide(policy, attempt, error, randomness=0.0) == answer
 
 
 def test_chance_lengthens_the_wait_that_was_decided() -> None:
-    assert decide(STEPS, 1, failure(Flaky), chance=1.0) == Again(SECOND + SECOND // 10)
+    assert decide(STEPS, 1, failure(Flaky), randomness=1.0) == Again(SECOND + SECOND // 10)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +193,12 @@ def test_an_attempt_that_would_begin_after_the_time_for_all_is_not_made(
 ) -> None:
     policy = Retry(attempts=None, within="10s")
 
-    assert decide(policy, 1, error, chance=0.0, elapsed=elapsed) == answer
+    assert decide(policy, 1, error, randomness=0.0, elapsed=elapsed) == answer
 
 
 @given(st.integers(1, 50), st.floats(0, 1), st.integers(0, 100 * SECOND))
-def test_what_is_tried_again_begins_in_time(attempt: int, chance: float, elapsed: int) -> None:
-    answer = decide(Retry(attempts=None, within="50s"), attempt, Failure(), chance, elapsed)
+def test_what_is_tried_again_begins_in_time(attempt: int, randomness: float, elapsed: int) -> None:
+    answer = decide(Retry(attempts=None, within="50s"), attempt, Failure(), randomness, elapsed)
 
     if isinstance(answer, Again):
         assert elapsed + answer.after < 50 * SECOND
@@ -208,6 +214,6 @@ def test_what_is_tried_again_begins_in_time(attempt: int, chance: float, elapsed
     ],
 )
 def test_a_preset_waits_as_the_design_says(policy: Retry, waits: list[int]) -> None:
-    answers = [decide(policy, n, Failure(), chance=0.0) for n in range(1, len(waits) + 2)]
+    answers = [decide(policy, n, Failure(), randomness=0.0) for n in range(1, len(waits) + 2)]
 
     assert answers == [*(Again(wait * SECOND) for wait in waits), GiveUp(Why.EXHAUSTED)]

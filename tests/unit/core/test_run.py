@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from onward.core.decision import Ignored, Moved, Refused
 from onward.core.run import (
-    CRASHES_MOST,
     FAILURES,
+    MAX_CRASHES,
     OPEN,
     PAUSES,
     REASONS,
@@ -204,7 +204,7 @@ runs = st.one_of(
             st.sampled_from(sorted(REASONS[state], key=str)),
             st.none() | st.integers(0, 2 * NOW),
             st.integers(1 if state is RunState.RUNNING else 0, 5),
-            st.integers(0, CRASHES_MOST - 1),
+            st.integers(0, MAX_CRASHES - 1),
         )
         for state in RunState
     ]
@@ -241,14 +241,14 @@ def test_nobody_but_the_owner_takes_a_running_run_away_under_its_fence(
 
 def test_a_run_fails_as_crashed_when_its_fifth_worker_vanished() -> None:
     run = Run(RunState.RUNNING, fence=1)
-    for crashes in range(1, CRASHES_MOST):
+    for crashes in range(1, MAX_CRASHES):
         decision = advance(run, Claimed(vanished=True), now=NOW)
         assert isinstance(decision, Moved)
         run = decision.to
         assert (run.state, run.crashes) == (RunState.RUNNING, crashes)
 
     assert advance(run, Claimed(vanished=True), now=NOW) == Moved(
-        Run(RunState.FAILED, Reason.CRASHED, fence=CRASHES_MOST + 2, crashes=CRASHES_MOST)
+        Run(RunState.FAILED, Reason.CRASHED, fence=MAX_CRASHES + 2, crashes=MAX_CRASHES)
     )
 
 

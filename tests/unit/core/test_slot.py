@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onward.core.instant import DAY, HOUR, MINUTE, SECOND
 from onward.core.slot import (
-    CATCH_UP_MOST,
+    MAX_CATCH_UP,
     ON_TIME_WITHIN,
     CatchUp,
     Disposition,
@@ -70,7 +70,7 @@ def test_a_schedule_that_goes_back_is_a_bug() -> None:
 def test_an_outage_of_any_length_takes_bounded_memory() -> None:
     due = due_slots(iter(range(50_000)), now=49_999)
 
-    assert (due.count, due.first, len(due.newest)) == (50_000, 0, CATCH_UP_MOST + 1)
+    assert (due.count, due.first, len(due.newest)) == (50_000, 0, MAX_CATCH_UP + 1)
     assert due.newest[-1] == 49_999
 
 
@@ -138,13 +138,13 @@ def test_all_starts_the_newest_up_to_its_cap() -> None:
 def test_the_largest_cap_still_tells_how_many_were_left_out() -> None:
     due = due_slots(iter(range(5_000)), now=4_999)
 
-    made = decided(due, catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, cap=CATCH_UP_MOST, now=4_999)
+    made = decided(due, catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, cap=MAX_CATCH_UP, now=4_999)
 
     assert made.spans[0] == Span(0, 3_999, 4_000, Disposition.CAPPED)
-    assert len(made.starts) == CATCH_UP_MOST
+    assert len(made.starts) == MAX_CATCH_UP
 
 
-@pytest.mark.parametrize("cap", [0, -1, CATCH_UP_MOST + 1])
+@pytest.mark.parametrize("cap", [0, -1, MAX_CATCH_UP + 1])
 def test_a_cap_that_cannot_be_meant_is_refused(cap: int) -> None:
     with pytest.raises(BadInput, match=str(cap)):
         Rules(cap=cap)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onward.core.run import CRASHES_MOST, TOGETHER, rooms_after, rooms_beside, suspect
+from onward.core.run import MAX_CRASHES, TOGETHER, rooms_after, rooms_beside, suspect
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
@@ -19,7 +19,7 @@ CRASHER = 0
 
 
 def test_the_more_crashes_the_fewer_are_together_and_the_last_one_is_alone() -> None:
-    assert sorted(TOGETHER) == list(range(min(TOGETHER), CRASHES_MOST))
+    assert sorted(TOGETHER) == list(range(min(TOGETHER), MAX_CRASHES))
     together = [TOGETHER[crashes] for crashes in sorted(TOGETHER)]
     assert together == sorted(together, reverse=True)
     assert together[-1] == 1
@@ -29,7 +29,7 @@ def test_the_more_crashes_the_fewer_are_together_and_the_last_one_is_alone() -> 
 def test_whatever_is_taken_no_more_are_together_than_the_one_with_most_crashes_allows(
     count: int,
 ) -> None:
-    for held in combinations_with_replacement(range(CRASHES_MOST), count):
+    for held in combinations_with_replacement(range(MAX_CRASHES), count):
         for crashes, room in rooms_beside(held, SLOTS)[1:]:
             if room:
                 suspects = [each for each in (*held, *[crashes] * room) if suspect(each)]
@@ -37,8 +37,8 @@ def test_whatever_is_taken_no_more_are_together_than_the_one_with_most_crashes_a
 
 
 def test_a_worker_without_suspects_may_take_some_of_each() -> None:
-    assert dict(rooms_beside([0, 1], SLOTS)) == {CRASHES_MOST: SLOTS, **TOGETHER}
-    assert dict(rooms_beside([0, 1], 3)) == {CRASHES_MOST: 3, 2: 3, 3: 3, 4: 1}
+    assert dict(rooms_beside([0, 1], SLOTS)) == {MAX_CRASHES: SLOTS, **TOGETHER}
+    assert dict(rooms_beside([0, 1], 3)) == {MAX_CRASHES: 3, 2: 3, 3: 3, 4: 1}
 
 
 def test_beside_one_with_four_crashes_no_suspect_is_taken() -> None:
@@ -76,7 +76,7 @@ class Fleet:
         for uid in chosen[:free]:
             self.crashes[uid] = self._after(uid)
             self.orphaned.discard(uid)
-            (self.over if self.crashes[uid] >= CRASHES_MOST else hands).add(uid)
+            (self.over if self.crashes[uid] >= MAX_CRASHES else hands).add(uid)
 
     def _after(self, uid: int) -> int:
         """Return the crashes that a run will have once it is claimed."""
@@ -103,9 +103,9 @@ def test_a_crasher_among_innocents_that_never_get_on_in_time_is_the_only_one_tha
         fleet.claim(0)
         fleet.execute(0, set() if CRASHER in fleet.hands[0] else set(fleet.crashes))
 
-    assert fleet.deaths == CRASHES_MOST
+    assert fleet.deaths == MAX_CRASHES
     innocent = [crashes for uid, crashes in fleet.crashes.items() if uid != CRASHER]
-    assert max(innocent, default=0) < CRASHES_MOST
+    assert max(innocent, default=0) < MAX_CRASHES
 
 
 @settings(max_examples=300, deadline=None)
@@ -121,5 +121,5 @@ def test_whatever_the_order_one_crasher_never_brings_an_innocent_to_five(
         quick = data.draw(st.sets(st.sampled_from(held))) if held else set()
         fleet.execute(worker, quick)
 
-    assert fleet.deaths <= CRASHES_MOST
-    assert all(crashes < CRASHES_MOST for uid, crashes in fleet.crashes.items() if uid != CRASHER)
+    assert fleet.deaths <= MAX_CRASHES
+    assert all(crashes < MAX_CRASHES for uid, crashes in fleet.crashes.items() if uid != CRASHER)

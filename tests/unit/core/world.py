@@ -95,7 +95,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.replay = Replay(self.history.values(), policy=self.policy)
-        self.chance = Random(self.seed)
+        self.randomness = Random(self.seed)
         self.ready: deque[tuple[Task, str, int | None]] = deque()
         self.futures: dict[str, list[tuple[Task, str]]] = {}
         self.joins: dict[Task, Join] = {}
@@ -210,8 +210,8 @@ class World:
         if self.writes >= self.writes_most:
             return False
         assert self.under_way, "the body waits for something that nobody does"
-        identity = self.under_way.pop(self.chance.randrange(len(self.under_way)))
-        if self.fails and self.chance.random() < 0.3:
+        identity = self.under_way.pop(self.randomness.randrange(len(self.under_way)))
+        if self.fails and self.randomness.random() < 0.3:
             self.write(identity, RecordState.FAILED, closes=False)
             self.under_way.append(identity)
         else:
@@ -233,7 +233,7 @@ class World:
             ask.name,
             state,
             ask.args_hash,
-            payload=self.chance.randrange(100) if closes else None,
+            payload=self.randomness.randrange(100) if closes else None,
         )
         self.history[identity, attempt] = record
         self.writes += 1

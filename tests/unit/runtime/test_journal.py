@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
 from onward.core.replay import LateStart, Replay
+from onward.model.commits import CommitOutcome
+from onward.model.runs import ClaimedRun
 from onward.runtime.body.clock import ClockCall
 from onward.runtime.execution.journal import Journal
-from onward.store.rows import Claimed
-from onward.store.writing.writer import Outcome
 
 if TYPE_CHECKING:
-    from onward.store.writing.commit import Commit
+    from onward.model.commits import Commit
 
 
-CLAIMED = Claimed(
+CLAIMED = ClaimedRun(
     "uid-a", "a", "workflow", "body", None, "default", 1, 0, 0, 0, None, None, None, None, 0, None,
     None, 1, None, None, None, 0, 0, 0, 0, "", "", b"", "hash", None, None, None, None,
 )  # fmt: skip
@@ -26,13 +26,13 @@ class Desk:
     """Takes commits, and answers when it is told to."""
 
     def __init__(self) -> None:
-        self.answers: list[asyncio.Future[Outcome]] = []
+        self.answers: list[asyncio.Future[CommitOutcome]] = []
         self.moves: list[str | None] = []
         self.told: list[str] = []
         lost, broken = (lambda: self.told.append("lost")), (lambda _: self.told.append("broken"))
         self.journal = Journal(CLAIMED, 0, Replay(), self._write, lost, broken, None)
 
-    def _write(self, commit: Commit) -> asyncio.Future[Outcome]:
+    def _write(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
         self.moves.append(None if commit.move is None else commit.move.state)
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
@@ -41,7 +41,7 @@ class Desk:
         self.journal.note(self.journal.note_row("note", b""), lambda: None)
 
     async def answer(self, fate: Fate = Fate.DONE) -> None:
-        self.answers.pop(0).set_result(Outcome(fate, 7))
+        self.answers.pop(0).set_result(CommitOutcome(fate, 7))
         await asyncio.sleep(0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from onward.errors import NotFound, StoreUnusable, Unavailable
 from onward.runtime.worker.outage import TRYING, Outage
-from onward.store.clock import SystemChance
+from onward.store.clock import SystemRandomness
 from onward.telemetry.observer import SILENT, Observer
 
 
@@ -31,7 +31,7 @@ REFUSED = StoreUnusable("the database", "refused the password", "Check it")
 
 
 def outage(observer: Observer = SILENT) -> Outage:
-    return Outage("worker-1", SystemChance(), observer)
+    return Outage("worker-1", SystemRandomness(), observer)
 
 
 async def test_it_is_tried_again_until_the_store_is_back() -> None:

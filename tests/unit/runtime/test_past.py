@@ -12,11 +12,11 @@ from onward.codec import encode
 from onward.core.failure_origin import read_culprit
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import pack
-from onward.runtime.body.blame import Blame
+from onward.model.records import RecordRow
 from onward.runtime.body.calls import StepCall
+from onward.runtime.body.failure_origin import Blame
 from onward.runtime.execution.journal import Kept
-from onward.runtime.execution.past import NO_PAST, read_past
-from onward.store.rows import RecordRow
+from onward.runtime.execution.loaded_history import NO_PAST, read_past
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_a_call_that_was_read_out_of_its_turn_can_be_to_blame(call: StepCall) ->
     blame = Blame()
     blame.note(call, record)
 
-    kept = read_culprit(blame.culprit(RuntimeError("an error of its own"), ()))
+    kept = read_culprit(blame.failed_call(RuntimeError("an error of its own"), ()))
 
     assert kept is not None
     assert kept.identity == ":weigh#1"

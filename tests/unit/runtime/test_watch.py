@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward.core.instant import SECOND
-from onward.runtime.execution.turns import Turns
-from onward.runtime.worker.watch import LOOKS, STUCK, Watch, line_of
+from onward.runtime.execution.loop_monitor import LoopMonitor
+from onward.runtime.worker.loop_watch import LOOKS, STUCK, Watch, line_of
 from onward.telemetry.observer import Observer
 from onward.telemetry.scope import RunScope
 from onward.testing.clock import VirtualClock
@@ -38,7 +38,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.turns = Turns()
+        self.turns = LoopMonitor()
         self.observer = Told()
         self.watch = Watch(self.turns, self.clock, self.observer)
 

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from onward.store.rows import (
-    DeliveryMove,
-    EffectWrite,
-    HandlerState,
-    Message,
-    Move,
-    NewRecord,
-    NewRun,
-    Publish,
-)
-from onward.store.writing.commit import (
-    BYTES_MOST,
-    NOTHING_ATTACHED,
-    ROWS_MOST,
-    Attachments,
-    Commit,
-    fold,
-)
+from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.effects import EffectWrite
+from onward.model.messages import NewMessage
+from onward.model.records import NewRecord
+from onward.model.runs import Move, NewRun
+from onward.store.writing.batch import MAX_BYTES, MAX_ROWS, fold
 
 DONE = Move("succeeded")
 
@@ -33,7 +22,7 @@ def recording(run: str, *identities: str, fence: int = 1) -> Commit:
 
 
 def telling(run: str, *targets: str, move: Move | None = None) -> Commit:
-    return Commit(run, 1, (), move, tuple(Message(target, run, "child") for target in targets))
+    return Commit(run, 1, (), move, tuple(NewMessage(target, run, "child") for target in targets))
 
 
 def effect(key: str) -> EffectWrite:
@@ -57,8 +46,8 @@ def test_a_run_has_one_place_in_a_batch_however_many_commits_it_made() -> None:
 
 def test_everything_of_two_commits_is_in_the_one_they_become() -> None:
     child, other = (NewRun(f"uid-{n}", n, "n", b"", "") for n in ("c", "d"))
-    first = Commit("a", 1, (record("a", "1"),), None, (Message("t", "m1", "signal"),), (child,))
-    last = Commit("a", 1, (record("a", "2"),), DONE, (Message("t", "m2", "signal"),), (other,))
+    first = Commit("a", 1, (record("a", "1"),), None, (NewMessage("t", "m1", "signal"),), (child,))
+    last = Commit("a", 1, (record("a", "2"),), DONE, (NewMessage("t", "m2", "signal"),), (other,))
 
     batch, _ = fold([first, last])
 
@@ -157,20 +146,20 @@ def test_two_runs_may_attach_to_different_things_in_one_batch() -> None:
 
 
 def test_a_batch_has_a_bounded_number_of_rows() -> None:
-    commits = [recording(f"run-{number}", "1") for number in range(ROWS_MOST + 5)]
+    commits = [recording(f"run-{number}", "1") for number in range(MAX_ROWS + 5)]
 
-    assert taken(*commits).count(True) == ROWS_MOST
+    assert taken(*commits).count(True) == MAX_ROWS
 
 
 def test_a_batch_has_a_bounded_size() -> None:
-    big = b"x" * (BYTES_MOST // 2)
+    big = b"x" * (MAX_BYTES // 2)
     commits = [Commit(run, 1, (record(run, "1")._replace(payload=big),)) for run in ("a", "b", "c")]
 
     assert taken(*commits) == [True, True, False]
 
 
 def test_every_kind_of_payload_counts_towards_the_size() -> None:
-    half = b"x" * (BYTES_MOST // 2 + 1)
+    half = b"x" * (MAX_BYTES // 2 + 1)
     started = NewRun("uid-c", "c", "n", half, "")
     published = Attachments(published=(Publish("e", "t", "m", half),))
     kinds = [
@@ -178,7 +167,7 @@ def test_every_kind_of_payload_counts_towards_the_size() -> None:
         Commit("a", 1, (record("a", "1")._replace(error=half),)),
         Commit("a", 1, move=Move("succeeded", result=half)),
         Commit("a", 1, move=Move("failed", error=half)),
-        Commit("a", 1, messages=(Message("t", "m", "signal", payload=half),)),
+        Commit("a", 1, messages=(NewMessage("t", "m", "signal", payload=half),)),
         Commit("a", 1, starts=(started,)),
         Commit("a", 1, attached=published),
     ]
@@ -189,7 +178,7 @@ def test_every_kind_of_payload_counts_towards_the_size() -> None:
 
 
 def test_a_commit_that_is_too_big_for_any_batch_goes_alone() -> None:
-    huge = Commit("a", 1, (record("a", "1")._replace(payload=b"x" * (BYTES_MOST + 1)),))
+    huge = Commit("a", 1, (record("a", "1")._replace(payload=b"x" * (MAX_BYTES + 1)),))
 
     assert taken(huge, recording("b", "1")) == [True, False]
     assert taken(recording("b", "1"), huge) == [True, False]

@@ -6,8 +6,8 @@ import pytest
 
 from onward.core.inbox import MessageKind
 from onward.core.run import PAUSES
-from onward.store.runs.ends import child_end, read_child_end, to_children, to_overdue, to_parent
-from onward.store.runs.messages import UNSTARTED, stirring
+from onward.model.ends import child_end, read_child_end, to_children, to_overdue, to_parent
+from onward.model.messages import UNSTARTED, wakes_for
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_children_and_overdue_runs_are_told_to_stop() -> None:
 
     assert child[:5] == ("child", "cancel", "cancel", "parent", None)
     assert to_overdue("late")[:5] == ("late", "deadline", "cancel", "deadline", None)
-    assert child.stirs == to_overdue("late").stirs == stirring(MessageKind.CANCEL)
+    assert child.wakes == to_overdue("late").wakes == wakes_for(MessageKind.CANCEL)
 
 
 def test_a_cancel_stirs_every_pause_and_what_never_began() -> None:
-    text = stirring(MessageKind.CANCEL)
+    text = wakes_for(MessageKind.CANCEL)
 
     assert all(f",{reason}," in text for reason in PAUSES)
     assert UNSTARTED in text
-    assert not any(UNSTARTED in stirring(kind) for kind in set(MessageKind) - {MessageKind.CANCEL})
-    assert stirring(MessageKind.SIGNAL) == ""
+    assert not any(UNSTARTED in wakes_for(kind) for kind in set(MessageKind) - {MessageKind.CANCEL})
+    assert wakes_for(MessageKind.SIGNAL) == ""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import Rejected
-from onward.store.rows import EffectWrite, HandlerState, Message, Move, NewRecord, NewRun, Publish
-from onward.store.writing.commit import Attachments, Commit
-from onward.store.writing.fitness import KEY_BYTES_MOST, check_commit, check_message, check_run
+from onward.model.commits import Attachments, Commit
+from onward.model.deliveries import HandlerState, Publish
+from onward.model.effects import EffectWrite
+from onward.model.messages import NewMessage
+from onward.model.records import NewRecord
+from onward.model.runs import Move, NewRun
+from onward.store.writing.text_limits import MAX_KEY_BYTES, check_commit, check_message, check_run
 
 RUN = NewRun("uid", "id", "name", b"\0", "hash")
-MESSAGE = Message("target", "m", "signal", "name", b"\0")
+MESSAGE = NewMessage("target", "m", "signal", "name", b"\0")
 RECORD = NewRecord("uid", "step#1", 1, 1, "step", "step", "succeeded", payload=b"\0")
 
 
@@ -25,8 +29,8 @@ def test_what_every_database_takes_passes() -> None:
     [
         ("a\0b", "id holds a NUL"),
         ("a\udc80b", "id holds half of a surrogate pair"),
-        ("x" * (KEY_BYTES_MOST + 1), "id has 1,001 bytes"),
-        ("é" * (KEY_BYTES_MOST // 2 + 1), "id has 1,002 bytes"),
+        ("x" * (MAX_KEY_BYTES + 1), "id has 1,001 bytes"),
+        ("é" * (MAX_KEY_BYTES // 2 + 1), "id has 1,002 bytes"),
     ],
 )
 def test_a_bad_text_is_named_but_not_quoted(bad: str, fact: str) -> None:
@@ -37,8 +41,8 @@ def test_a_bad_text_is_named_but_not_quoted(bad: str, fact: str) -> None:
 
 
 def test_a_key_of_the_longest_length_passes() -> None:
-    check_run(RUN._replace(id="x" * KEY_BYTES_MOST))
-    check_run(RUN._replace(id="é" * (KEY_BYTES_MOST // 2)))
+    check_run(RUN._replace(id="x" * MAX_KEY_BYTES))
+    check_run(RUN._replace(id="é" * (MAX_KEY_BYTES // 2)))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,7 @@ def test_a_key_of_the_longest_length_passes() -> None:
         Commit("uid", 1, (RECORD._replace(version="\0"),)),
         Commit("uid", 1, (RECORD, RECORD._replace(identity="x" * 1001))),
         Commit("uid", 1, move=Move("failed", "\0")),
-        Commit("uid", 1, messages=(MESSAGE._replace(stirs="\0"),)),
+        Commit("uid", 1, messages=(MESSAGE._replace(wakes="\0"),)),
         Commit("uid", 1, starts=(RUN._replace(parent="\0"),)),
         Commit(
             "uid",

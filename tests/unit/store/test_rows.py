@@ -6,21 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onward.store.rows import (
-    Claimed,
-    DeliveryMove,
-    EffectWrite,
-    HandlerState,
-    InboxRow,
-    Message,
-    Move,
-    NewRecord,
-    NewRun,
-    Publish,
-    RecordRow,
-    RunEnd,
-    RunRow,
-)
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.effects import EffectWrite
+from onward.model.messages import InboxRow, NewMessage
+from onward.model.records import NewRecord, RecordRow
+from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunRow
 from onward.store.sqlite.connection import DIALECT, connect, migrate
 
 if TYPE_CHECKING:
@@ -39,7 +29,7 @@ READ: dict[str, tuple[str, ...]] = {
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,
     "look": InboxRow._fields,
-    "claimed_runs": Claimed._fields,
+    "claimed_runs": ClaimedRun._fields,
 }
 
 # What follows the fields of a row is added by whoever writes it.
@@ -80,8 +70,8 @@ def test_a_row_gives_the_parameters_of_the_statement_that_writes_it(name: str) -
 
 def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be() -> None:
     assert STATEMENTS["move_run"].parameters[:8] == Move._fields[:8]
-    assert Move._fields[8:] == ("result", "error", "culprit")
-    assert STATEMENTS["add_message"].parameters[3:7] == Message._fields[1:5]
+    assert Move._fields[8:] == ("result", "error", "failed_call")
+    assert STATEMENTS["add_message"].parameters[3:7] == NewMessage._fields[1:5]
     assert STATEMENTS["insert_run_data"].parameters == (
         "uid", "input", "args_hash", "trace", "retry", "attributes", "delay_in", "due", "namespace",
     )  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from onward.store.clock import SystemChance, SystemClock, Uids
-from onward.testing.chance import SeededChance
+from onward.store.clock import SystemClock, SystemRandomness, Uids
+from onward.testing.randomness import SeededRandomness
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 
 
 def test_ids_of_one_millisecond_sort_in_the_order_in_which_they_were_made() -> None:
-    uids = Uids(Clock(), SeededChance(1))
+    uids = Uids(Clock(), SeededRandomness(1))
 
     made = [uids.new() for _ in range(200)]
 
@@ -32,7 +32,7 @@ def test_ids_of_one_millisecond_sort_in_the_order_in_which_they_were_made() -> N
 
 def test_an_id_made_after_the_clock_was_set_back_sorts_last() -> None:
     clock = Clock()
-    uids = Uids(clock, SeededChance(1))
+    uids = Uids(clock, SeededRandomness(1))
     before = uids.new()
     clock.now -= 3_600_000_000
 
@@ -41,7 +41,7 @@ def test_an_id_made_after_the_clock_was_set_back_sorts_last() -> None:
 
 def test_an_id_of_a_later_millisecond_is_drawn_by_chance() -> None:
     clock = Clock()
-    uids = Uids(clock, SeededChance(1))
+    uids = Uids(clock, SeededRandomness(1))
     first = uids.new()
     clock.now += 1000
 
@@ -49,7 +49,7 @@ def test_an_id_of_a_later_millisecond_is_drawn_by_chance() -> None:
 
 
 def test_threads_that_make_ids_together_make_no_id_twice() -> None:
-    uids = Uids(SystemClock(), SystemChance())
+    uids = Uids(SystemClock(), SystemRandomness())
     made: list[str] = []
     threads = [
         threading.Thread(target=lambda: made.extend([uids.new() for _ in range(2000)]))

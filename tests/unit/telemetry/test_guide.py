@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onward.core.run import RunState
-from onward.telemetry.attention import CALLING, WAITING_MOST
+from onward.telemetry.attention import CALLING, MAX_WAITING
 from onward.telemetry.events import EVENTS
 from onward.telemetry.metrics import METRICS, Metrics
 
@@ -44,7 +44,7 @@ def test_the_guide_names_what_a_human_is_called_for() -> None:
     wanted = {reason.value for reasons in CALLING.values() for reason in reasons}
     assert wanted <= named
     assert not named & {"transient", "operator", "logic"}
-    assert f"{WAITING_MOST:,}" in section
+    assert f"{MAX_WAITING:,}" in section
 
 
 def test_the_guide_says_how_a_run_that_waits_for_a_human_is_found() -> None:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MESSAGE_CHARS_MOST: Final = 8 * 1024
-TRACEBACK_CHARS_MOST: Final = 16 * 1024
-NOTE_CHARS_MOST: Final = 1024
-NOTES_MOST: Final = 20
-CHAIN_MOST: Final = 10
-FAILURES_MOST: Final = 50
-FRAMES_MOST: Final = 400
-ERROR_BYTES_MOST: Final = 512 * 1024
+MAX_MESSAGE_CHARS: Final = 8 * 1024
+MAX_TRACEBACK_CHARS: Final = 16 * 1024
+MAX_NOTE_CHARS: Final = 1024
+MAX_NOTES: Final = 20
+MAX_CHAIN: Final = 10
+MAX_FAILURES: Final = 50
+MAX_FRAMES: Final = 400
+MAX_ERROR_BYTES: Final = 512 * 1024
 
 _UNREADABLE: Final = Failure("an exception", "<it could not be read>")
 
@@ -42,9 +42,9 @@ def encode_error(error: BaseException) -> Payload:
 
     Never fails because of the exception, and never gives more than 512 KiB.
     """
-    failure = _safely(lambda: _Teller().tell(error, CHAIN_MOST), _UNREADABLE)
+    failure = _safely(lambda: _Teller().tell(error, MAX_CHAIN), _UNREADABLE)
     data = _write(failure)
-    if len(data) > ERROR_BYTES_MOST:
+    if len(data) > MAX_ERROR_BYTES:
         data = _write(msgspec.structs.replace(failure, cause=None, context=None, members=()))
     return Payload(JSON, data)
 
@@ -71,7 +71,7 @@ def decode_error(payload: Payload) -> BaseException:
     Raises:
         Undecodable: the payload is no stored exception.
     """
-    return _revive(read_error(payload), CHAIN_MOST)
+    return _revive(read_error(payload), MAX_CHAIN)
 
 
 class _Teller:
@@ -89,9 +89,9 @@ class _Teller:
         context = None if hidden else _safely(lambda: error.__context__, None)
         members, left_out = self._members(error, deep)
         return Failure(
-            type=_clip(kind, MESSAGE_CHARS_MOST),
-            message=_clip(message, MESSAGE_CHARS_MOST),
-            traceback=_clip(frames, TRACEBACK_CHARS_MOST),
+            type=_clip(kind, MAX_MESSAGE_CHARS),
+            message=_clip(message, MAX_MESSAGE_CHARS),
+            traceback=_clip(frames, MAX_TRACEBACK_CHARS),
             notes=(*_notes(error), *left_out),
             name=name,
             data=data,
@@ -103,7 +103,7 @@ class _Teller:
     def _next(self, error: object, deep: int) -> Failure | None:
         if not isinstance(error, BaseException) or id(error) in self._seen:
             return None
-        if deep <= 1 or len(self._seen) >= FAILURES_MOST:
+        if deep <= 1 or len(self._seen) >= MAX_FAILURES:
             return None
         return self.tell(error, deep - 1)
 
@@ -135,15 +135,15 @@ def _message(error: BaseException) -> str:
 
 def _frames(error: BaseException) -> str:
     frames = list(traceback.walk_tb(error.__traceback__))
-    if len(frames) > FRAMES_MOST:
-        frames = frames[: FRAMES_MOST // 2] + frames[-FRAMES_MOST // 2 :]
+    if len(frames) > MAX_FRAMES:
+        frames = frames[: MAX_FRAMES // 2] + frames[-MAX_FRAMES // 2 :]
     return "".join(traceback.StackSummary.extract(iter(frames)).format())
 
 
 def _notes(error: BaseException) -> tuple[str, ...]:
     notes: list[Any] = _safely(lambda: list(getattr(error, "__notes__", ())), [])
-    texts = [note for note in notes[:NOTES_MOST] if isinstance(note, str)]
-    return tuple(_clip(text, NOTE_CHARS_MOST) for text in texts)
+    texts = [note for note in notes[:MAX_NOTES] if isinstance(note, str)]
+    return tuple(_clip(text, MAX_NOTE_CHARS) for text in texts)
 
 
 _NO_DATA: Final = object()

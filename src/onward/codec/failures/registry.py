@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=BaseException)
 
-DATA_BYTES_MOST: Final = 64 * 1024
+MAX_DATA_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Registered:
         """
         data = shape_of(Any).lower(self.to_data(error), 0)
         written = document.write(data)
-        if len(written) > DATA_BYTES_MOST:
+        if len(written) > MAX_DATA_BYTES:
             raise ValueError("too large to be kept with every failure")
         self.rebuild(document.read(written))
         return data

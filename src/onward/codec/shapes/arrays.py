@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from onward.codec import document
 from onward.codec.shapes.refusal import (
-    DEPTH_MOST,
+    MAX_DEPTH,
     Misfit,
     Refused,
     TooDeep,
@@ -32,7 +32,7 @@ class Array(Shape):
         """Return the lowered items."""
         if type(value) is not self._kind:
             raise mismatch(value, self.name)
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         lower, depth = self._item.lower, depth + 1
         lowered: list[Any] = []
@@ -76,7 +76,7 @@ class Unordered(Shape):
         """Return the lowered items, sorted."""
         if type(value) is not self._kind:
             raise mismatch(value, self.name)
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         try:
             lowered = [self._item.lower(item, depth + 1) for item in value]
@@ -116,7 +116,7 @@ class Fixed(Shape):
                 f"has {len(value)} items, but the annotation there is {self.name}",
                 "Pass exactly what the annotation says, or change the annotation.",
             )
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         lowered: list[Any] = []
         try:

@@ -48,7 +48,7 @@ from onward.codec.shapes.text import TEXT_SHAPES
 from onward.codec.shapes.union import Union as UnionShape
 from onward.codec.shapes.union import label_in
 
-SHAPES_MOST: Final = 4096
+MAX_SHAPES: Final = 4096
 
 _shapes: dict[Any, Shape] = {}
 
@@ -60,7 +60,7 @@ def shape_of(annotation: Any) -> Shape:
     except TypeError:  # no hash
         return _Compiler().shape(annotation)
     if found is None:
-        if len(_shapes) >= SHAPES_MOST:
+        if len(_shapes) >= MAX_SHAPES:
             _shapes.clear()  # classes made at run time would pile up
         found = _shapes[annotation] = _Compiler().shape(annotation)
     return found

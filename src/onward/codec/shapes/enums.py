@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, Flag
 from typing import Any
 
-from onward.codec.shapes.plain import INT_LEAST, INT_MOST
+from onward.codec.shapes.plain import INT_LEAST, MAX_INT
 from onward.codec.shapes.refusal import Misfit, Refused, mismatch
 from onward.codec.shapes.shape import KIND_OF, Kind, Shape
 
@@ -20,7 +20,7 @@ def enum_shape(kind: type[Enum]) -> Shape:
         return Flags(kind)
     values = [member.value for member in kind]
     by_value = all(
-        type(value) is str or (type(value) is int and INT_LEAST <= value <= INT_MOST)
+        type(value) is str or (type(value) is int and INT_LEAST <= value <= MAX_INT)
         for value in values
     )
     return ByValue(kind) if by_value else ByName(kind)
@@ -87,7 +87,7 @@ class Flags(Shape):
         """Return the flags as a number."""
         if type(value) is not self._enum:
             raise mismatch(value, self.name)
-        if not INT_LEAST <= value.value <= INT_MOST:
+        if not INT_LEAST <= value.value <= MAX_INT:
             raise Refused("has flags beyond 64 bits", "Use fewer flags, or a set of enum members.")
         return value.value
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onward.codec import document
 from onward.codec.shapes.refusal import (
-    DEPTH_MOST,
+    MAX_DEPTH,
     Misfit,
     Refused,
     TooDeep,
@@ -43,7 +43,7 @@ class Dict(Shape):
         """Return an object with keys made text."""
         if type(value) is not dict:
             raise mismatch(value, self.name)
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         lower, depth = self._item.lower, depth + 1
         lowered: dict[str, Any] = {}
@@ -106,7 +106,7 @@ class NamedKeys(Shape):
         """Return an object with the same keys."""
         if type(value) is not dict:
             raise mismatch(value, self.name)
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         self._check_keys(value)
         lowered: dict[str, Any] = {}

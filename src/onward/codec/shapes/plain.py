@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from onward.codec.shapes.refusal import (
-    DEPTH_MOST,
+    MAX_DEPTH,
     Misfit,
     Refused,
     TooDeep,
@@ -28,7 +28,7 @@ from onward.codec.shapes.refusal import (
 from onward.codec.shapes.shape import ALL_KINDS, KIND_OF, Shape
 
 INT_LEAST: Final = -(2**63)
-INT_MOST: Final = 2**63 - 1
+MAX_INT: Final = 2**63 - 1
 
 _EASY: Final = frozenset({str, bool, NoneType})
 _TEXT_KEYS: Final = frozenset({str})
@@ -48,7 +48,7 @@ _CODE: Final = (
 def check_number(value: float) -> None:
     """Refuse an int or float that JSON or a 64-bit reader would change."""
     if type(value) is int:
-        if not INT_LEAST <= value <= INT_MOST:
+        if not INT_LEAST <= value <= MAX_INT:
             raise Refused(
                 "is an int that does not fit 64 bits (-2**63 to 2**63 - 1)",
                 "Pass it as text.",
@@ -93,7 +93,7 @@ class Anything(Shape):
         return data
 
     def _check_dict(self, value: dict[Any, Any], depth: int) -> None:
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         if not _TEXT_KEYS.issuperset(map(type, value)):
             raise self._key_refusal(value)
@@ -109,7 +109,7 @@ class Anything(Shape):
             raise refused.under(key_step(list(value)[at], at), value) from None
 
     def _check_list(self, value: list[Any], depth: int) -> None:
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         if _EASY.issuperset(map(type, value)):
             return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from onward.codec.shapes.refusal import (
-    DEPTH_MOST,
+    MAX_DEPTH,
     Misfit,
     Refused,
     TooDeep,
@@ -76,7 +76,7 @@ class Record(Shape):
         """Return an object with the lowered fields."""
         if type(value) is not self._kind:
             raise mismatch(value, self.name)
-        if depth >= DEPTH_MOST:
+        if depth >= MAX_DEPTH:
             raise TooDeep
         depth += 1
         lowered: dict[str, Any] = {}

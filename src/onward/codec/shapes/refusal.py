@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-DEPTH_MOST: Final = 64
-STEPS_SHOWN_MOST: Final = 12
-KEY_CHARS_MOST: Final = 40
+MAX_DEPTH: Final = 64
+MAX_STEPS_SHOWN: Final = 12
+MAX_KEY_CHARS: Final = 40
 
 
 class _Located(Exception):  # never leaves the room
@@ -26,8 +26,8 @@ class _Located(Exception):  # never leaves the room
     def place(self, start: str) -> str:
         """Return where it happened, as an expression that begins with `start`."""
         steps = self.steps[::-1]
-        if len(steps) > STEPS_SHOWN_MOST:
-            steps = [*steps[: STEPS_SHOWN_MOST - 4], "…", *steps[-4:]]
+        if len(steps) > MAX_STEPS_SHOWN:
+            steps = [*steps[: MAX_STEPS_SHOWN - 4], "…", *steps[-4:]]
         return start + "".join(steps)
 
 
@@ -50,7 +50,7 @@ class TooDeep(Refused):
 
     def __init__(self) -> None:
         super().__init__(
-            f"is nested more than {DEPTH_MOST} levels deep",
+            f"is nested more than {MAX_DEPTH} levels deep",
             "Flatten it, or keep the data elsewhere and pass a reference to it.",
         )
         self._containers: set[int] = set()
@@ -75,7 +75,7 @@ class Misfit(_Located):
 
 def key_step(key: object, position: int) -> str:
     """Return the step to an item of a dict: its key if it reads like a field name."""
-    if type(key) is str and key.isidentifier() and len(key) <= KEY_CHARS_MOST and key.isascii():
+    if type(key) is str and key.isidentifier() and len(key) <= MAX_KEY_CHARS and key.isascii():
         return f".{key}"
     return f"[key {position}]"
 

@@ -57,7 +57,7 @@ class RaisedNotApplied(Value):
     """
 
     after: Duration | None = None
-    chance: float = 0.0
+    randomness: float = 0.0
     names: tuple[str, ...] = ()
     elapsed: Duration = 0
 
@@ -72,7 +72,7 @@ class Lost(Value):
     `elapsed` is the time since the first send.
     """
 
-    chance: float = 0.0
+    randomness: float = 0.0
     elapsed: Duration = 0
 
 
@@ -84,7 +84,7 @@ class Reconciled(Value):
     """The reconciler answered; raising counts as `unknown`."""
 
     answer: Answer
-    chance: float = 0.0
+    randomness: float = 0.0
 
 
 class Judged(Value):

@@ -152,7 +152,7 @@ def _uncertain(
         return changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
     # That nobody knows has no type by which a policy could go, but it has a time.
     error = Failure(retryable=True, after=after)
-    again = decide(terms.retry, effect.attempt, error, fact.chance, fact.elapsed)
+    again = decide(terms.retry, effect.attempt, error, fact.randomness, fact.elapsed)
     # Where the wait is too long for the key, an operator may still be in time for it.
     if isinstance(again, Again) and _is_known(effect, terms, now + again.after):
         return changed(effect, state=EffectState.NEEDS_RECONCILE, due=now + again.after)
@@ -169,7 +169,7 @@ def _is_known(effect: Effect, terms: Terms, at: Instant) -> bool:
 def _failed(effect: Effect, fact: RaisedNotApplied, terms: Terms, now: Instant) -> Effect:
     # Who says when to come again has decided that it is tried again.
     error = Failure(fact.names, retryable=fact.after is not None, after=fact.after)
-    again = decide(terms.retry, effect.attempt, error, fact.chance, fact.elapsed)
+    again = decide(terms.retry, effect.attempt, error, fact.randomness, fact.elapsed)
     due = now + again.after if isinstance(again, Again) else None
     return changed(effect, state=EffectState.FAILED, due=due)
 
@@ -210,7 +210,7 @@ def _reconciled(effect: Effect, fact: Reconciled, terms: Terms, now: Instant) ->
         # Too early to be proof, but no sign that the reconciler cannot know: it is not counted.
         return Moved(changed(effect, due=opens))
     asked = changed(effect, asks=effect.asks + 1)
-    again = decide(RECONCILING, asked.asks, Failure(), chance=fact.chance)
+    again = decide(RECONCILING, asked.asks, Failure(), randomness=fact.randomness)
     if isinstance(again, Again):
         return Moved(changed(asked, due=now + again.after))
     return Moved(changed(asked, state=EffectState.INDETERMINATE, due=None))

@@ -40,7 +40,7 @@ from onward.core.replay.identity import (
 from onward.core.replay.machine import Policy, Replay
 from onward.core.replay.record import (
     GRAVE,
-    RECORDS_MOST,
+    MAX_RECORDS,
     RECORDS_WARN,
     Record,
     RecordKind,
@@ -51,7 +51,7 @@ __all__ = [
     "CANCEL_IDENTITY",
     "GRAVE",
     "LATE_MAX",
-    "RECORDS_MOST",
+    "MAX_RECORDS",
     "RECORDS_WARN",
     "ROOT",
     "Answer",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 RECORDS_WARN = 10_000
-RECORDS_MOST = 50_000
+MAX_RECORDS = 50_000
 
 
 class RecordKind(StrEnum):

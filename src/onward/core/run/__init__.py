@@ -37,7 +37,7 @@ from onward.core.run.state import (
     RunState,
 )
 from onward.core.run.suspects import (
-    CRASHES_MOST,
+    MAX_CRASHES,
     ONE,
     SUSPECT_AT,
     TOGETHER,
@@ -49,8 +49,8 @@ from onward.core.run.suspects import (
 
 __all__ = [
     "CANCELS",
-    "CRASHES_MOST",
     "FAILURES",
+    "MAX_CRASHES",
     "ONE",
     "OPEN",
     "PAUSES",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.run.state import CANCELS, FAILURES, PAUSES, TERMINAL, Reason, RunState
-from onward.core.run.suspects import CRASHES_MOST
+from onward.core.run.suspects import MAX_CRASHES
 from onward.core.value import Value, changed
 from onward.errors import InvariantBroken
 
@@ -84,12 +84,12 @@ class Disowned(Value):
 
 
 class Woken(Value):
-    """A message arrived; it ends any wait, and a pause for one of the reasons in `stirs`.
+    """A message arrived; it ends any wait, and a pause for one of the reasons in `wakes`.
 
     `unstarted`: it also ends the wait of a run that was never claimed.
     """
 
-    stirs: frozenset[Reason] = frozenset()
+    wakes: frozenset[Reason] = frozenset()
     unstarted: bool = False
 
 
@@ -168,7 +168,7 @@ def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
             return Refused("its worker is alive")
         case RunState.RUNNING:
             taken = _taken(changed(run, crashes=run.crashes + 1))
-            is_poison = taken.crashes >= CRASHES_MOST  # the worker that claims it ends it at once
+            is_poison = taken.crashes >= MAX_CRASHES  # the worker that claims it ends it at once
             return Moved(_ended(taken, RunState.FAILED, Reason.CRASHED) if is_poison else taken)
         case RunState.PAUSED if run.reason is Reason.DIVERGENCE and fact.other_code:
             return Moved(_taken(run))
@@ -186,7 +186,7 @@ def _woken(run: Run, fact: Woken, now: Instant) -> Decision[Run]:
     # A delayed start is kept: few messages are worth beginning a run before its time.
     if run.fence == 0 and not fact.unstarted:
         return Ignored("it has not started and will find the message")
-    if run.state is RunState.WAITING or (run.state is RunState.PAUSED and run.reason in fact.stirs):
+    if run.state is RunState.WAITING or (run.state is RunState.PAUSED and run.reason in fact.wakes):
         return Moved(_put(run, RunState.READY, due=now))
     return Ignored(f"it is {run.state} and will find the message")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CRASHES_MOST = 5
+MAX_CRASHES = 5
 """A run fails with this many crashes."""
 
 TOGETHER = {2: 16, 3: 4, 4: 1}
@@ -45,12 +45,12 @@ def rooms_beside(held: Iterable[int], limit: int) -> Rooms:
         (crashes, max(0, min(limit, min(most, together) - len(suspects))))
         for crashes, together in sorted(TOGETHER.items())
     ]
-    return ((CRASHES_MOST, limit), *rooms)
+    return ((MAX_CRASHES, limit), *rooms)
 
 
 def rooms_after(rooms: Rooms, taken: Iterable[int]) -> Rooms:
     """Return what is left of the rooms once runs with so many crashes were taken."""
-    suspects = [min(crashes, CRASHES_MOST) for crashes in taken if suspect(crashes)]
+    suspects = [min(crashes, MAX_CRASHES) for crashes in taken if suspect(crashes)]
     if not suspects:
         return rooms
     return tuple(

@@ -10,8 +10,8 @@ from onward.runtime.body.notes import Noted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onward.model.runs import ClaimedRun
     from onward.runtime.running import Running
-    from onward.store.rows import Claimed
     from onward.telemetry.scope import StepScope
 
 
@@ -36,7 +36,7 @@ class Attempt:
 
     def __init__(
         self,
-        run: Claimed,
+        run: ClaimedRun,
         name: str,
         identity: str,
         number: int,

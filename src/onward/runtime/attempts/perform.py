@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
-    from onward.core.ports import Chance
+    from onward.core.ports import Randomness
     from onward.core.retry import Failure, Retry
     from onward.runtime.attempts.threads import StepThreads
     from onward.runtime.body.calls import StepCall
@@ -57,14 +57,14 @@ class Performer:
         self,
         loop: asyncio.AbstractEventLoop,
         threads: StepThreads | None,
-        chance: Chance,
+        randomness: Randomness,
         limits: Limits,
         now: Callable[[], Instant],
         observer: Observer,
     ) -> None:
         self._loop = loop
         self._threads = threads
-        self._chance = chance
+        self._randomness = randomness
         self._limits = limits
         self._now = now
         self._observer = observer
@@ -237,7 +237,7 @@ class Performer:
             self._policy(execution, call),
             call.attempt,
             facts,
-            chance=self._chance.random(),
+            randomness=self._randomness.random(),
             elapsed=self._elapsed(call),
         )
         written = pack(encode_error(error))

@@ -30,7 +30,6 @@ from onward.core.replay import (
 )
 from onward.engine.payloads import pack
 from onward.errors import BadInput
-from onward.runtime.body.blame import Blame
 from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
 from onward.runtime.body.children import (
     ChildCall,
@@ -44,6 +43,7 @@ from onward.runtime.body.clock import Clock
 from onward.runtime.body.divergence import Place, hand_over, place_now, place_of_wait
 from onward.runtime.body.draws import Draws, beginning_of_body
 from onward.runtime.body.effects import EffectCall
+from onward.runtime.body.failure_origin import Blame
 from onward.runtime.body.history_limit import HistoryLimit
 from onward.runtime.body.routing import step_run
 from onward.runtime.body.runloop import Exited, RunLoop, Stuck, branch_now
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
     from onward.core.replay import Replay
     from onward.core.retry import Retry
     from onward.errors import Undecodable
+    from onward.model.runs import ClaimedRun, NewRun
+    from onward.runtime.body.call_sink import CallSink
     from onward.runtime.body.calls import Call, Decoder
     from onward.runtime.body.children import MapPart
     from onward.runtime.body.effects import EffectDefinition
     from onward.runtime.body.handle import Handle
     from onward.runtime.body.notes import Notes
-    from onward.runtime.body.owner import Owner
     from onward.runtime.definition import StepDefinition
-    from onward.store.rows import Claimed, NewRun
     from onward.telemetry.scope import RunScope
 
 
@@ -92,10 +92,10 @@ class Body:
 
     def __init__(
         self,
-        run: Claimed,
+        run: ClaimedRun,
         replay: Replay,
         notes: Notes,
-        owner: Owner,
+        owner: CallSink,
         scope: RunScope,
         retry: Retry | None = None,
     ) -> None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from onward.codec import Payload
     from onward.core.instant import Instant
-    from onward.store.rows import Claimed, NewRun
-    from onward.store.runs.ends import ChildEnd
+    from onward.model.ends import ChildEnd
+    from onward.model.runs import ClaimedRun, NewRun
 
     Decoder = Callable[[Payload], Any]
 
@@ -106,7 +106,7 @@ class ChildCall(Awaited):
         if self._start is not None and self._start.kind == RunKind.MAP:
             self._start = reminded(self._start, kept)
 
-    def start_row(self, parent: Claimed) -> NewRun | None:
+    def start_row(self, parent: ClaimedRun) -> NewRun | None:
         """Return the run to be started, or None if it was started before."""
         if self._start is None:
             return None
@@ -247,7 +247,7 @@ class StartCall(Awaited):
         """Say whether the user chose the id, so that it may be taken."""
         return bool(self._start.id)
 
-    def start_row(self, parent: Claimed) -> NewRun:
+    def start_row(self, parent: ClaimedRun) -> NewRun:
         """Return the run to be started."""
         return born(self._start, parent, self.identity, self._asked_at)
 
@@ -272,7 +272,7 @@ def bound_child(kept: bytes) -> str | None:
     return uid if child["cancel_with_parent"] else None
 
 
-def born(start: NewRun, parent: Claimed, identity: str, asked_at: Instant) -> NewRun:
+def born(start: NewRun, parent: ClaimedRun, identity: str, asked_at: Instant) -> NewRun:
     """Return the row of a run that a body starts."""
     uid = child_uid(parent.uid, identity, asked_at)
     # One that outlives its parent is nobody's work but its own.

@@ -25,39 +25,39 @@ from onward.engine.payloads import pack, unpack
 from onward.engine.policies import read_limits, write_limits, write_policy
 from onward.engine.starting import StartOptions, new_run
 from onward.errors import BadInput, Undecodable
+from onward.model.runs import NewRun
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Route, StepDefinition, run_name
-from onward.store.rows import NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from onward.codec import CallShape
     from onward.core.retry import Retry
+    from onward.model.runs import ClaimedRun
     from onward.runtime.body.body import Body
     from onward.runtime.definition import WorkflowDefinition
-    from onward.store.rows import Claimed
 
 Caller: TypeAlias = "Callable[[Body, tuple[Any, ...], dict[str, Any], str], asyncio.Future[Any]]"
 """Calls what is mapped for one item, in the body of a chunk, under a key."""
 
-ITEMS_MOST = 500
+MAX_ITEMS = 500
 """How many items one chunk may have."""
 
-OPEN_MOST = 4
+MAX_OPEN = 4
 """How many chunks of a map are worked on at a time; they share its limit."""
 
-KEY_BYTES_MOST = 300
+MAX_KEY_BYTES = 300
 """How long the key of an item may be before a digest stands for it."""
 
 JSON = "json"
 
 
-BYTES_MOST = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """How large the items of one chunk may be together, and from when on it begins no more of them."""
 
 
-BYTES_AHEAD = 4 * BYTES_MOST
+BYTES_AHEAD = 4 * MAX_BYTES
 """How large the results may become of calls that are under way when a chunk begins no more."""
 
 
@@ -217,7 +217,7 @@ async def work_through(
 
     async def one_after_another() -> None:
         nonlocal size
-        while size < BYTES_MOST and (index := next(left, None)) is not None:
+        while size < MAX_BYTES and (index := next(left, None)) is not None:
             args, kwargs = calls[index]
             key = str(index) if keys is None else _fitting(keys[index])
             try:
@@ -243,7 +243,7 @@ def reminded(start: NewRun, kept: bytes) -> NewRun:
 
 def _fitting(key: str) -> str:
     """Return a key that fits into an identity, which databases take only up to some length."""
-    return key if len(escaped(key).encode()) <= KEY_BYTES_MOST else f"long {digest(key)}"
+    return key if len(escaped(key).encode()) <= MAX_KEY_BYTES else f"long {digest(key)}"
 
 
 def _caller(mapped: StepDefinition | WorkflowDefinition, how: How) -> Caller:
@@ -333,7 +333,7 @@ def chunk_run(
     items: Sequence[Item],
     limit: int,
     how: How,
-    parent: Claimed,
+    parent: ClaimedRun,
 ) -> NewRun:
     """Return the run that works through these items; it ends with the run that needs it."""
     input = pack(ChunkShape(mapped).encode(items, limit, how))  # noqa: A001 - the run's word

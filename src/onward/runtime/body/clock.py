@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
-    from onward.runtime.body.owner import Owner
+    from onward.runtime.body.call_sink import CallSink
 
 
 class ClockCall(Call):
@@ -48,7 +48,7 @@ class Clock:
         is_replayed: Whether the body does again what was done before, so that it is late by now.
     """
 
-    def __init__(self, owner: Owner, *, is_replayed: bool) -> None:
+    def __init__(self, owner: CallSink, *, is_replayed: bool) -> None:
         self._owner = owner
         self._held: list[TimedCall] = []
         self._is_replayed = is_replayed

@@ -8,10 +8,10 @@ from onward.core.beginning import Beginning, read_beginning
 from onward.runtime.body.runloop import branch_now
 
 if TYPE_CHECKING:
-    from onward.store.rows import Claimed
+    from onward.model.runs import ClaimedRun
 
 
-def beginning_of_body(run: Claimed) -> Beginning:
+def beginning_of_body(run: ClaimedRun) -> Beginning:
     """Return how the body of a run is told that it began."""
     if run.beginning is not None:
         return read_beginning(run.beginning)

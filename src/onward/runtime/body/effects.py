@@ -17,8 +17,8 @@ from onward.core.retry import STEPS, check_retry
 from onward.core.value import changed
 from onward.engine.payloads import pack, unpack
 from onward.errors import TooLate, UnreadableRow
+from onward.model.effects import EffectWrite
 from onward.runtime.body.calls import Awaited
-from onward.store.rows import EffectWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.core.replay import Record
     from onward.core.retry import Retry
+    from onward.model.effects import EffectRow
+    from onward.model.runs import ClaimedRun
     from onward.runtime.body.notes import Noted
     from onward.runtime.running import Running
-    from onward.store.rows import Claimed, EffectRow
 
 T = TypeVar("T")
 
@@ -183,7 +184,7 @@ class EffectCall(Awaited):
             later = self.effect.settle_until + self._put_off - before
             self.effect = changed(self.effect, settle_until=later)
 
-    def key(self, run: Claimed) -> str:
+    def key(self, run: ClaimedRun) -> str:
         """Return the key under which it is sent: the same in every attempt and retry."""
         return key_of(run.origin or run.uid, self.identity)
 
@@ -209,7 +210,7 @@ class EffectCall(Awaited):
         """When something can be done about it."""
         return max(self.effect.due or 0, self.turn or 0)
 
-    def take_up_row(self, row: EffectRow, effect: Effect, run: Claimed) -> None:
+    def take_up_row(self, row: EffectRow, effect: Effect, run: ClaimedRun) -> None:
         """Go on from what the ledger says; what is sent is what it has, byte for byte.
 
         Raises:
@@ -235,7 +236,7 @@ class EffectCall(Awaited):
 
     def written(
         self,
-        run: Claimed,
+        run: ClaimedRun,
         effect: Effect,
         now: Instant,
         *,

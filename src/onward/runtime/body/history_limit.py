@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.replay import RECORDS_MOST, RECORDS_WARN
+from onward.core.replay import MAX_RECORDS, RECORDS_WARN
 from onward.errors import BadInput
 from onward.telemetry.events import emit
 
@@ -29,10 +29,10 @@ class HistoryLimit:
         length = replay.length + under_way
         if length < RECORDS_WARN or not replay.live:
             return
-        if length >= RECORDS_MOST:
+        if length >= MAX_RECORDS:
             raise BadInput(
                 f"run {self._scope.run}",
-                f"has {RECORDS_MOST:,} records, and a history can have no more",
+                f"has {MAX_RECORDS:,} records, and a history can have no more",
                 "Use map for many items, or go on as a new run with onward.continue_as_new",
             )
         if not self._has_warned:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from onward.core.run import RunKind
 from onward.engine.payloads import pack
 from onward.engine.policies import write_limits
+from onward.model.runs import NewRun
 from onward.runtime.definition import run_name
-from onward.store.rows import NewRun
 
 if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.retry import Retry
+    from onward.model.runs import ClaimedRun
     from onward.runtime.definition import Route, StepDefinition
-    from onward.store.rows import Claimed
 
 
 def step_run(
-    definition: StepDefinition, arguments: Arguments, parent: Claimed, retry: Retry | None
+    definition: StepDefinition, arguments: Arguments, parent: ClaimedRun, retry: Retry | None
 ) -> NewRun:
     """Return the run of a step that is sent elsewhere; it ends with the run that needs it.
 

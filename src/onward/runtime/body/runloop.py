@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DRAIN_MOST = 1_000_000
+MAX_DRAIN = 1_000_000
 """How many callbacks one drain may run; a body that needs more is spinning."""
 
 branch_now: ContextVar[str] = ContextVar("onward_branch", default=ROOT)
@@ -131,7 +131,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         sys.set_asyncgen_hooks(None, None)
         self._draining = True
         ready = self._ready
-        left = DRAIN_MOST
+        left = MAX_DRAIN
         try:
             while ready:
                 try:

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
+    from onward.model.messages import InboxRow
+    from onward.model.runs import ClaimedRun
     from onward.runtime.body.calls import Call
-    from onward.store.rows import Claimed, InboxRow
 
 
 _KINDS = frozenset(map(str, MessageKind))
 
-LOAD_MOST = 8
+MAX_LOAD = 8
 """How many payloads that a read has left out are read at a time."""
 
 
@@ -35,7 +36,12 @@ class Mailbox:
     """What has arrived for a run, and what of it nobody has taken."""
 
     def __init__(
-        self, run: Claimed, rows: Iterable[InboxRow], taken: set[int], *, is_stopping: bool = False
+        self,
+        run: ClaimedRun,
+        rows: Iterable[InboxRow],
+        taken: set[int],
+        *,
+        is_stopping: bool = False,
     ) -> None:
         self.seen = run.inbox
         self.signals: dict[int, InboxRow] = {}
@@ -54,7 +60,7 @@ class Mailbox:
             if row.seq not in taken:
                 self._sort_in(row)
 
-    def own(self, run: Claimed) -> None:
+    def own(self, run: ClaimedRun) -> None:
         """Take over what holds the run as it is claimed: messages up to then count no more."""
         self._run = run.id
         self.held_by = read_sources(run.held_by)
@@ -89,7 +95,7 @@ class Mailbox:
 
     def is_ready(self, row: InboxRow) -> bool:
         """Return whether a message has its payload; otherwise it is to be read."""
-        if row.is_omitted and len(self.wanted) < LOAD_MOST:
+        if row.is_omitted and len(self.wanted) < MAX_LOAD:
             self.wanted.append(row.seq)
         return not row.is_omitted
 

@@ -10,9 +10,9 @@ from onward.core.replay import LATE_MAX, LateStart
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack, unpack
 from onward.errors import BadInput, Undecodable
+from onward.model.ends import child_end, to_parent
+from onward.model.runs import Move
 from onward.runtime.body.effects import EffectCall
-from onward.store.rows import Move
-from onward.store.runs.ends import child_end, to_parent
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
+    from onward.model.messages import InboxRow, NewMessage
+    from onward.model.runs import ClaimedRun
     from onward.runtime.body.body import Body
     from onward.runtime.body.waits import Mailbox
     from onward.runtime.definition import Shape
-    from onward.runtime.execution.past import Past
-    from onward.store.rows import Claimed, InboxRow, Message
+    from onward.runtime.execution.loaded_history import LoadedHistory
 
 GRACE: Duration = MINUTE
 """How long a body that was cancelled may take to clean up."""
@@ -102,7 +103,7 @@ def grace_ends(record: Record) -> Instant:
     return at + recalled(record).grace
 
 
-def late_cleanup(run: Claimed, past: Past) -> LateStart | None:
+def late_cleanup(run: ClaimedRun, past: LoadedHistory) -> LateStart | None:
     """Return since when no worker had a run that was cleaning up, if that was long."""
     if not past.is_stopping:
         return None
@@ -118,7 +119,7 @@ def end_by_force(body: Body) -> Move:
 
 
 def _stopped(body: Body, stop: Stop) -> Move:
-    return stop.move._replace(culprit=body.blame.stopped_culprit(body.calls.values()))
+    return stop.move._replace(failed_call=body.blame.stopped_culprit(body.calls.values()))
 
 
 def end_of(body: Body, shape: Shape) -> Move:
@@ -148,11 +149,11 @@ def failure(body: Body, error: BaseException) -> Move:
         RunState.FAILED,
         Reason.LOGIC,
         error=pack(encode_error(error)),
-        culprit=body.blame.culprit(error, body.calls.values()),
+        failed_call=body.blame.failed_call(error, body.calls.values()),
     )
 
 
-def farewell(run: Claimed, move: Move) -> tuple[Message, ...]:
+def farewell(run: ClaimedRun, move: Move) -> tuple[NewMessage, ...]:
     """Return what is sent when a run ends: to its parent, if it has one."""
     if run.parent is None or run.parent_identity is None:
         return ()

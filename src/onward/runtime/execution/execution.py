@@ -11,15 +11,11 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onward.core.replay import (
-    CANCEL_IDENTITY,
-    Policy,
-    RecordState,
-    Replay,
-)
+from onward.core.replay import CANCEL_IDENTITY, Policy, RecordState, Replay
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import unpack
 from onward.errors import Undecodable
+from onward.model.runs import Move
 from onward.runtime.body.body import Body
 from onward.runtime.body.calls import CancelCall, StepCall
 from onward.runtime.body.children import ChildCall
@@ -28,19 +24,18 @@ from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
 from onward.runtime.body.waits import Mailbox, Waits
-from onward.runtime.execution import doing, endings
+from onward.runtime.execution import dispatch, endings
 from onward.runtime.execution.alarm import Alarm
+from onward.runtime.execution.children import Children
 from onward.runtime.execution.exits import Exits
 from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.journal import Journal
-from onward.runtime.execution.kin import Kin
 from onward.runtime.execution.ledger import Ledger
-from onward.runtime.execution.past import NO_PAST, read_past
+from onward.runtime.execution.loaded_history import NO_PAST, read_past
 from onward.runtime.execution.replies import take_payloads
+from onward.runtime.execution.reporting import report_unread, scope_of
 from onward.runtime.execution.steps import Steps
-from onward.runtime.execution.telling import scope_of, tell_unread
 from onward.runtime.reading import reading
-from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -48,10 +43,12 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.replay import Record
+    from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
+    from onward.model.runs import ClaimedRun
     from onward.runtime.body.calls import Call
     from onward.runtime.definition import Program
     from onward.runtime.execution.host import Host
-    from onward.store.rows import Claimed, InboxRow, RecordRow
 
 
 class End(StrEnum):
@@ -68,7 +65,7 @@ class Execution:
 
     def __init__(
         self,
-        claimed: Claimed,
+        claimed: ClaimedRun,
         program: Program,
         host: Host,
         history: Sequence[RecordRow] = (),
@@ -109,7 +106,7 @@ class Execution:
         self._is_stopping = past.is_stopping
         self._is_new = not history
         self._steps: Steps | None = None
-        self._kin: Kin | None = None
+        self._kin: Children | None = None
         self._ledger: Ledger | None = None
         self._exits: Exits | None = None
 
@@ -123,10 +120,10 @@ class Execution:
         return self._steps
 
     @property
-    def kin(self) -> Kin:
+    def kin(self) -> Children:
         """Starts other runs, and ends them."""
         if self._kin is None:
-            self._kin = Kin(self, self.journal, self._host, self._past.bound)
+            self._kin = Children(self, self.journal, self._host, self._past.bound)
         return self._kin
 
     @property
@@ -157,10 +154,10 @@ class Execution:
         """Return whether the run may end with effects that were planned and never sent."""
         return endings.leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
 
-    def tell_forsaken(self) -> None:
+    def report_abandoned(self) -> None:
         """Tell of effects that the run, which is over, leaves behind."""
         if self._ledger is not None and not self.is_gone:
-            self._ledger.tell_forsaken(self.body.calls.values())
+            self._ledger.report_abandoned(self.body.calls.values())
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -193,7 +190,7 @@ class Execution:
     def _wanted_stop(self) -> tuple[endings.Stop, int | None] | None:
         return endings.wanted_stop(self.mail, self.claimed.deadline, self._host.now())
 
-    def resume(self, claimed: Claimed, inbox: Sequence[InboxRow] = ()) -> None:
+    def resume(self, claimed: ClaimedRun, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
         self.claimed, self.fence = claimed, claimed.fence
         self.journal.own_again(claimed)
@@ -263,7 +260,7 @@ class Execution:
 
     def do(self, call: Call) -> None:
         """Do what a call asks for: run a step, start a run, or wait."""
-        doing.do(self, call, self._past)
+        dispatch.do(self, call, self._past)
 
     def later(self, write: Callable[[], None]) -> None:
         """Write something when the body has come to rest."""
@@ -346,7 +343,7 @@ class Execution:
     def report(self, left: Sequence[Record] = ()) -> None:
         """Tell, once a stay, that the run goes on though code and history are not the same."""
         if not self._reported:
-            self._reported = tell_unread(self.scope, [*self.body.out_of_turn(), *left])
+            self._reported = report_unread(self.scope, [*self.body.out_of_turn(), *left])
 
     @property
     def _is_barred(self) -> bool:
@@ -376,7 +373,7 @@ class Execution:
         if self.waits and not (self._is_barred or self.is_loading):
             for call, letter in self.waits.come(self.mail, self._host.now()):
                 self.waits.discard(call)
-                doing.come(self, call, letter)
+                dispatch.come(self, call, letter)
             if self.mail.wanted:
                 take_payloads(self, self._host.errands.messages(self.uid, self.mail.wanted))
 

@@ -14,12 +14,12 @@ from onward.core.lease import Fate
 from onward.core.replay import CANCEL_IDENTITY, Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
+from onward.model.runs import Move
 from onward.runtime.body.calls import TimerCall
 from onward.runtime.body.divergence import place_of, told
 from onward.runtime.execution import endings
 from onward.runtime.execution.guard import on_done
 from onward.runtime.reading import STORE_ERRORS
-from onward.store.rows import Move
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.interrupts import raise_interrupt
 
@@ -183,7 +183,7 @@ class Exits:
             end()
 
     def _ended_for_good(self) -> None:
-        self._execution.tell_forsaken()
+        self._execution.report_abandoned()
         self._ended()
 
     def _ended(self) -> None:

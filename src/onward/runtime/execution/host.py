@@ -10,15 +10,14 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
+    from onward.model.commits import Commit, CommitOutcome
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
     from onward.runtime.execution.execution import End, Execution
-    from onward.runtime.execution.turns import Turns
+    from onward.runtime.execution.loop_monitor import LoopMonitor
     from onward.runtime.registry import Names
     from onward.runtime.running import Running
-    from onward.runtime.worker.errands import Errands
-    from onward.store.writing.commit import Commit
-    from onward.store.writing.writer import Outcome
+    from onward.runtime.worker.engine_calls import EngineCalls
     from onward.telemetry.observer import Observer
 
 
@@ -29,13 +28,13 @@ class Host(Protocol):
     """Who has the run."""
     observer: Observer
     """Is told what happens."""
-    errands: Errands
+    errands: EngineCalls
     """Does what takes the store and more than a write."""
     sender: Sender
     """Makes the calls of effects."""
     names: Names
     """Whose the names of what bodies call are."""
-    turns: Turns
+    turns: LoopMonitor
     """Is told whose turn it is."""
     context: Context
     """What timers run in, so that they keep nothing else in memory."""
@@ -49,7 +48,7 @@ class Host(Protocol):
         """Return the database's time, or a little less."""
         ...
 
-    def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
+    def commit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
         """Write, together with whatever else has gathered."""
         ...
 
@@ -62,7 +61,7 @@ class Host(Protocol):
         """A clock of this machine that counts the time it was suspended."""
         ...
 
-    def chance(self) -> float:
+    def randomness(self) -> float:
         """Return a number in [0, 1)."""
         ...
 

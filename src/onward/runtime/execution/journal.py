@@ -12,8 +12,9 @@ from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import Rejected
-from onward.store.rows import Move, NewRecord
-from onward.store.writing.commit import NOTHING_ATTACHED, Attachments, Commit
+from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit
+from onward.model.records import NewRecord
+from onward.model.runs import Move
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
+    from onward.model.commits import CommitOutcome
+    from onward.model.effects import EffectWrite
+    from onward.model.messages import NewMessage
+    from onward.model.runs import ClaimedRun, NewRun
     from onward.runtime.body.calls import Call
     from onward.runtime.body.clock import ClockCall
-    from onward.store.rows import Claimed, EffectWrite, Message, NewRun
-    from onward.store.writing.writer import Outcome
 
-    Write = Callable[[Commit], asyncio.Future[Outcome]]
+    Write = Callable[[Commit], asyncio.Future[CommitOutcome]]
 
 
 class Kept(NamedTuple):
@@ -70,7 +73,7 @@ class Journal:
 
     def __init__(  # noqa: PLR0913 - it stands between all of these
         self,
-        claimed: Claimed,
+        claimed: ClaimedRun,
         last: int,
         replay: Replay,
         write: Write,
@@ -109,7 +112,7 @@ class Journal:
         else:
             then()
 
-    def own_again(self, claimed: Claimed) -> None:
+    def own_again(self, claimed: ClaimedRun) -> None:
         """Write under the fence of a new claim."""
         self._fence = claimed.fence
         self.crashes = claimed.crashes
@@ -146,11 +149,13 @@ class Journal:
         row = self._row(call, RecordState.OPEN, None, payload=payload)
         self._record(call, RecordState.OPEN, row, then, starts=starts)
 
-    def keep_effect(self, call: Call, row: EffectWrite, then: Callable[[Outcome], None]) -> None:
+    def keep_effect(
+        self, call: Call, row: EffectWrite, then: Callable[[CommitOutcome], None]
+    ) -> None:
         """Write a row of the ledger, unless somebody has changed it; the call is open from now."""
         opened = () if call.is_kept else (self._row(call, RecordState.OPEN, None),)
 
-        def written(outcome: Outcome) -> None:
+        def written(outcome: CommitOutcome) -> None:
             if opened and outcome.fate is not Fate.BUSY:
                 self._replay.recorded(as_open(opened[0], call.kind, outcome.at))
             then(outcome)
@@ -181,7 +186,9 @@ class Journal:
         move = move._replace(seq=self._last)
         self._submit(tuple(rows), lambda outcome: then(outcome.fate), move)
 
-    def end(self, move: Move, then: Callable[[], None], messages: tuple[Message, ...] = ()) -> None:
+    def end(
+        self, move: Move, then: Callable[[], None], messages: tuple[NewMessage, ...] = ()
+    ) -> None:
         """Let the run end, pause, or go back to where it is claimed from."""
         self._submit((), lambda _: then(), move._replace(seq=self._last), messages)
 
@@ -210,7 +217,7 @@ class Journal:
         beside: tuple[NewRecord, ...] = (),
         starts: tuple[NewRun, ...] = (),
     ) -> None:
-        def written(outcome: Outcome) -> None:
+        def written(outcome: CommitOutcome) -> None:
             at = outcome.at
             waiting = self._recording.pop(row.identity, ())
             due = None if row.due_in is None else at + row.due_in
@@ -242,9 +249,9 @@ class Journal:
     def _submit(
         self,
         records: tuple[NewRecord, ...],
-        then: Callable[[Outcome], None],
+        then: Callable[[CommitOutcome], None],
         move: Move | None = None,
-        messages: tuple[Message, ...] = (),
+        messages: tuple[NewMessage, ...] = (),
         starts: tuple[NewRun, ...] = (),
         attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
@@ -257,7 +264,9 @@ class Journal:
         written = self._commit(commit)
         written.add_done_callback(lambda done: self._answered(done, then))
 
-    def _answered(self, done: asyncio.Future[Outcome], then: Callable[[Outcome], None]) -> None:
+    def _answered(
+        self, done: asyncio.Future[CommitOutcome], then: Callable[[CommitOutcome], None]
+    ) -> None:
         self.writing -= 1
         error = None if done.cancelled() else done.exception()
         if isinstance(error, Rejected):  # trying again would not help: only this run suffers

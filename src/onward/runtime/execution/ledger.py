@@ -39,10 +39,10 @@ from onward.engine.effects import as_effect
 from onward.engine.payloads import pack, unpack
 from onward.errors import EffectSkipped, NotApplied
 from onward.runtime.body.effects import Drop, EffectCall
+from onward.runtime.execution.children import look_at
 from onward.runtime.execution.guard import on_done
-from onward.runtime.execution.kin import look_at
 from onward.runtime.execution.replies import is_away
-from onward.runtime.execution.telling import FORSAKEN, tell_effect, tell_forsaken
+from onward.runtime.execution.reporting import ABANDONED, report_abandoned, report_effect
 from onward.runtime.reading import reading
 from onward.telemetry.failpoints import failpoint
 
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 
     from onward.core.effect import Fact
     from onward.core.instant import Duration, Instant
+    from onward.model.commits import CommitOutcome
+    from onward.model.effects import EffectRow, EffectWrite
     from onward.runtime.body.calls import Call
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
     from onward.runtime.running import Running
-    from onward.store.rows import EffectRow, EffectWrite
-    from onward.store.writing.writer import Outcome
 
 
 class Ledger:
@@ -197,7 +197,7 @@ class Ledger:
         if self._is_asked(call, effect) and call.next_at <= self._host.now():
             self._ask(call)  # that takes no time of ours, and may settle it
         elif effect.state in UNCERTAIN:
-            if effect.state in FORSAKEN:
+            if effect.state in ABANDONED:
                 self._tell_forsaken(call)
             self._close_dropped(call, Drop.UNCERTAIN)
         elif effect.version == 0:
@@ -236,15 +236,15 @@ class Ledger:
                     self._execution.waits.discard(call)
                     self.look(call)
 
-    def tell_forsaken(self, calls: Iterable[Call]) -> None:
+    def report_abandoned(self, calls: Iterable[Call]) -> None:
         """Tell of effects of which nobody will ask any more what became of them."""
         for call in calls:
-            if isinstance(call, EffectCall) and call.effect.state in FORSAKEN:
+            if isinstance(call, EffectCall) and call.effect.state in ABANDONED:
                 self._tell_forsaken(call)
 
     def _tell_forsaken(self, call: EffectCall) -> None:
         key, now = call.key(self._execution.claimed), self._host.now()
-        tell_forsaken(self._host.observer, self._execution.scope, call.name, key, now)
+        report_abandoned(self._host.observer, self._execution.scope, call.name, key, now)
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class Ledger:
         self, call: EffectCall, after: Duration | None, names: tuple[str, ...], error: bytes
     ) -> Duration | None:
         """Take note that a call did nothing, and return how long until it is made again."""
-        fact = RaisedNotApplied(after, self._host.chance(), names, self._elapsed(call))
+        fact = RaisedNotApplied(after, self._host.randomness(), names, self._elapsed(call))
         # If a call before this one may have happened, that is why nobody knows, and not this.
         return self._again_in(call, fact, None if call.effect.in_doubt else error)
 
@@ -334,7 +334,7 @@ class Ledger:
         Returns:
             How long until it is sent again, if it is; not until somebody is asked.
         """
-        return self._again_in(call, Lost(self._host.chance(), self._elapsed(call)), error)
+        return self._again_in(call, Lost(self._host.randomness(), self._elapsed(call)), error)
 
     def _elapsed(self, call: EffectCall) -> Duration:
         return 0 if call.since is None else max(0, self._host.now() - call.since)
@@ -359,7 +359,7 @@ class Ledger:
 
         What it looked at may have changed before its answer came.
         """
-        fact = Reconciled(answer, chance=self._host.chance())
+        fact = Reconciled(answer, randomness=self._host.randomness())
         self._move(call, fact, result=result, at=call.asked_at)
 
     # --- the ledger is written -------------------------------------------------------------------
@@ -420,7 +420,7 @@ class Ledger:
             self._execution.claimed, to, self._host.now(), result=result, error=error
         )
 
-        def written(outcome: Outcome) -> None:
+        def written(outcome: CommitOutcome) -> None:
             if self._execution.is_stopped:
                 return  # the run has ended or left: nothing more is sent or written for it
             if outcome.fate is Fate.BUSY:
@@ -429,7 +429,7 @@ class Ledger:
             call.effect = _kept(to, row, max(outcome.at, self._host.now()))
             call.is_kept = True
             if call.waits_for_somebody:
-                tell_effect(self._host.observer, self._execution.scope, row, self._host.now())
+                report_effect(self._host.observer, self._execution.scope, row, self._host.now())
             then()
             self._execution.pump()
 

@@ -10,8 +10,8 @@ from onward.runtime.reading import STORE_ERRORS
 if TYPE_CHECKING:
     import asyncio
 
+    from onward.model.messages import InboxRow
     from onward.runtime.execution.execution import Execution
-    from onward.store.rows import InboxRow
 
 
 def is_away(done: asyncio.Future[Any]) -> bool:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
+    from onward.model.records import NewRecord
     from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.body.notes import Noted
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
     from onward.runtime.running import Running
-    from onward.store.rows import NewRecord
 
 
 class Steps:

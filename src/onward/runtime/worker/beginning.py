@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from onward.codec import encode_error
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate
-from onward.core.run import CRASHES_MOST, Reason, RunState
+from onward.core.run import MAX_CRASHES, Reason, RunState
 from onward.engine.payloads import pack
 from onward.errors import OnwardError, Undecodable
+from onward.model.commits import Commit
+from onward.model.runs import Move
 from onward.runtime.body.divergence import told
 from onward.runtime.execution.endings import read_stop
 from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.guard import guarded
-from onward.runtime.execution.telling import scope_of, tell_claimed, tell_crasher, tell_left
+from onward.runtime.execution.reporting import report_claimed, report_crasher, report_left, scope_of
 from onward.runtime.reading import STORE_ERRORS, read_each, unreadable
-from onward.runtime.worker.postman import INBOX_BYTES
-from onward.store.rows import Move
-from onward.store.writing.commit import Commit
+from onward.runtime.worker.inbox_reader import INBOX_BYTES
 from onward.telemetry.events import emit, name_of
 from onward.telemetry.interrupts import raise_interrupt
 
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from onward.model.commits import CommitOutcome
+    from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
+    from onward.model.runs import ClaimedRun
     from onward.runtime.worker.worker import Worker
-    from onward.store.rows import Claimed, InboxRow, RecordRow
     from onward.store.store import Store
-    from onward.store.writing.writer import Outcome
 
 
 def last_taken(history: Sequence[RecordRow]) -> int:
@@ -53,15 +55,15 @@ class Beginnings:
         self._worker = worker
         self._store = store
 
-    async def begin(self, claimed: Sequence[Claimed]) -> None:
+    async def begin(self, claimed: Sequence[ClaimedRun]) -> None:
         """Begin runs that were just claimed."""
         runs = []
         for run in claimed:
-            if run.crashes < CRASHES_MOST:
+            if run.crashes < MAX_CRASHES:
                 runs.append(run)
             else:
                 await self._end(run, Move(RunState.FAILED, Reason.CRASHED))
-                tell_crasher(self._worker.observer, run, self._worker.id, self._worker.now())
+                report_crasher(self._worker.observer, run, self._worker.id, self._worker.now())
         warm = self._worker.take_warm(runs)
         try:
             await self._begin(runs, warm)
@@ -69,7 +71,7 @@ class Beginnings:
             for kept in warm.values():  # those that were not begun
                 kept.forget()
 
-    async def _begin(self, runs: Sequence[Claimed], warm: dict[str, Execution]) -> None:
+    async def _begin(self, runs: Sequence[ClaimedRun], warm: dict[str, Execution]) -> None:
         # A run that follows another begins with a part of its history.
         old = (run.uid for run in runs if run.fence > 1 or run.follows is not None)
         histories, lost = await read_each(
@@ -90,12 +92,12 @@ class Beginnings:
             else:
                 await self._start(run, histories.get(run.uid, ()), inbox)
 
-    def _resume(self, kept: Execution, run: Claimed, inbox: Sequence[InboxRow]) -> None:
+    def _resume(self, kept: Execution, run: ClaimedRun, inbox: Sequence[InboxRow]) -> None:
         self._worker.own(kept, run)
         guarded(kept, partial(kept.resume, run, inbox))
 
     async def _start(
-        self, run: Claimed, history: Sequence[RecordRow], inbox: Sequence[InboxRow]
+        self, run: ClaimedRun, history: Sequence[RecordRow], inbox: Sequence[InboxRow]
     ) -> None:
         worker = self._worker
         try:
@@ -110,7 +112,9 @@ class Beginnings:
 
     # --- runs that cannot begin ------------------------------------------------------------------
 
-    async def _refuse(self, run: Claimed, inbox: Sequence[InboxRow], error: BaseException) -> None:
+    async def _refuse(
+        self, run: ClaimedRun, inbox: Sequence[InboxRow], error: BaseException
+    ) -> None:
         """Park a run that newer code may read, and end another; what says why names the row."""
         cancel = next((row for row in inbox if row.kind == MessageKind.CANCEL), None)
         if not isinstance(error, OnwardError) and isinstance(error, Exception):
@@ -131,10 +135,10 @@ class Beginnings:
         else:
             self._tell(run, move)
 
-    async def _end(self, run: Claimed, move: Move) -> None:
+    async def _end(self, run: ClaimedRun, move: Move) -> None:
         await self._store.give_up(self._worker.id, run, move)
 
-    def _park(self, run: Claimed, error: Undecodable) -> None:
+    def _park(self, run: ClaimedRun, error: Undecodable) -> None:
         move = Move(
             RunState.PAUSED,
             Reason.DIVERGENCE,
@@ -146,7 +150,7 @@ class Beginnings:
         written = self._worker.commit(Commit(run.uid, run.fence, move=move))
         written.add_done_callback(partial(self._parked, run, move))
 
-    def _parked(self, run: Claimed, move: Move, done: asyncio.Future[Outcome]) -> None:
+    def _parked(self, run: ClaimedRun, move: Move, done: asyncio.Future[CommitOutcome]) -> None:
         if done.cancelled() or done.exception() is not None:
             return  # an audit finds it
         if done.result().fate is Fate.BUSY:  # a message came: the next claim reads that as well
@@ -154,8 +158,8 @@ class Beginnings:
         else:
             self._tell(run, move)
 
-    def _tell(self, run: Claimed, move: Move) -> None:
+    def _tell(self, run: ClaimedRun, move: Move) -> None:
         worker = self._worker
         scope = scope_of(run, worker.id)
-        tell_claimed(worker.observer, scope, run)
-        tell_left(worker.observer, scope, move, worker.now())
+        report_claimed(worker.observer, scope, run)
+        report_left(worker.observer, scope, move, worker.now())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration
-    from onward.core.ports import Chance, Clock, Spawn
+    from onward.core.ports import Clock, Randomness, Spawn
     from onward.store.store import Store
     from onward.telemetry.observer import Observer
 
@@ -51,7 +51,7 @@ class Ports:
     """How a worker reaches the machine, and where it is; a simulation brings its own."""
 
     clock: Clock
-    chance: Chance
+    randomness: Randomness
     spawn: Spawn | None
     open_store: Callable[[], Store]
     host: str = field(default_factory=socket.gethostname)

@@ -12,7 +12,7 @@ from onward.errors import StoreUnusable, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onward.core.ports import Chance
+    from onward.core.ports import Randomness
     from onward.telemetry.observer import Observer
 
 T = TypeVar("T")
@@ -32,13 +32,13 @@ class Outage:
 
     Args:
         worker: Its id.
-        chance: Spreads the tries of many workers.
+        randomness: Spreads the tries of many workers.
         observer: Is told when the store is away, and when it is back.
     """
 
-    def __init__(self, worker: str, chance: Chance, observer: Observer) -> None:
+    def __init__(self, worker: str, randomness: Randomness, observer: Observer) -> None:
         self._worker = worker
-        self._chance = chance
+        self._randomness = randomness
         self._observer = observer
         self._given_up = asyncio.Event()
         self._tries = 0
@@ -84,4 +84,4 @@ class Outage:
         self._given_up.set()
 
     def _delay(self, tries: int) -> float:
-        return TRYING.delay_after(tries, self._chance.random()) / 1_000_000
+        return TRYING.delay_after(tries, self._randomness.random()) / 1_000_000

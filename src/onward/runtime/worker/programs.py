@@ -15,9 +15,9 @@ from onward.runtime.reading import newer, reading
 from onward.runtime.worker.code import code_mark
 
 if TYPE_CHECKING:
+    from onward.model.runs import ClaimedRun
     from onward.runtime.definition import StepDefinition, WorkflowDefinition
     from onward.runtime.registry import Registry
-    from onward.store.rows import Claimed
 
 
 _ELSEWHERE = frozenset({RunKind.MAP, RunKind.STEP})
@@ -53,7 +53,7 @@ class Programs:
     def _mark(self, definition: StepDefinition | WorkflowDefinition) -> str:
         return code_mark(definition.fn, self._version)
 
-    def of(self, run: Claimed) -> Program:
+    def of(self, run: ClaimedRun) -> Program:
         """Return what a run executes.
 
         Raises:
@@ -79,7 +79,7 @@ class Programs:
             program = self._workflows[run.name] = self._workflow(workflow)
         return program
 
-    def mark_of(self, run: Claimed) -> str | None:
+    def mark_of(self, run: ClaimedRun) -> str | None:
         """Return the mark of the code that a run by this name would execute here."""
         return self.codes.get(run.name)
 

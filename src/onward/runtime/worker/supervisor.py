@@ -40,7 +40,7 @@ class Supervisor:
     ) -> None:
         self._make = partial(Worker, store, registry, options, limits, ports)
         self._clock = ports.clock
-        self._chance = ports.chance
+        self._randomness = ports.randomness
         self._long = options.lease
         self.worker = self._make()
         """The worker of now."""
@@ -83,7 +83,7 @@ class Supervisor:
 
     async def _pause(self, short_lives: int) -> None:
         if short_lives:
-            seconds = REJOINING.delay_after(short_lives, self._chance.random()) / 1_000_000
+            seconds = REJOINING.delay_after(short_lives, self._randomness.random()) / 1_000_000
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._stopped.wait()

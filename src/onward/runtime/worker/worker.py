@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING
 
 from onward.core.run import rooms_beside
 from onward.errors import LeaseLost, OnwardError
+from onward.model.claims import Wanted
+from onward.model.worker_offer import WorkerOffer
 from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.tasks import contained_tasks
 from onward.runtime.attempts.threads import StepThreads
 from onward.runtime.execution.execution import End
-from onward.runtime.execution.telling import tell_claimed, tell_left
-from onward.runtime.execution.turns import Turns
+from onward.runtime.execution.loop_monitor import LoopMonitor
+from onward.runtime.execution.reporting import report_claimed, report_left
 from onward.runtime.registry import Names
 from onward.runtime.worker.beginning import Beginnings
-from onward.runtime.worker.chores import Chores
+from onward.runtime.worker.body_cache import BodyCache
 from onward.runtime.worker.database_time import DatabaseTime
-from onward.runtime.worker.errands import Errands
-from onward.runtime.worker.keeper import Keeper
+from onward.runtime.worker.engine_calls import EngineCalls
+from onward.runtime.worker.inbox_reader import InboxReader
+from onward.runtime.worker.lease_renewer import LeaseRenewer
+from onward.runtime.worker.loop_watch import Watch
+from onward.runtime.worker.maintenance import Chores
 from onward.runtime.worker.options import LEASE_ALONE
 from onward.runtime.worker.outage import AWAY, Outage
-from onward.runtime.worker.postman import Postman
 from onward.runtime.worker.programs import Programs
 from onward.runtime.worker.progress import ProgressBoard
-from onward.runtime.worker.warm import WarmBodies
-from onward.runtime.worker.watch import Watch
-from onward.store.database import Wanted
 from onward.store.hints import queue_subject, run_subject
-from onward.store.runs.serving import Server
 from onward.telemetry.events import emit
 from onward.telemetry.interrupts import traceable_interrupts
 
@@ -42,25 +42,24 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
+    from onward.model.commits import Commit, CommitOutcome
+    from onward.model.runs import ClaimedRun
     from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits
     from onward.runtime.execution.execution import Execution
     from onward.runtime.registry import Registry
     from onward.runtime.running import Running
     from onward.runtime.worker.options import Options, Ports
-    from onward.store.hints import Ear
-    from onward.store.rows import Claimed
+    from onward.store.hints import Subscription
     from onward.store.store import Store
-    from onward.store.writing.commit import Commit
-    from onward.store.writing.writer import Outcome
 
 POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
 
-DOUBLED_MOST = 30
+MAX_DOUBLED = 30
 """How often that is doubled at most by a worker that finds nothing, where hints are not lost."""
 
-CLAIM_MOST = 500
+MAX_CLAIM = 500
 
 LEAVE_SECONDS = 1.0
 """How long a worker that leaves waits at least for the store to take its runs back."""
@@ -72,24 +71,24 @@ class Worker:
     def __init__(
         self, store: Store, registry: Registry, options: Options, limits: Limits, ports: Ports
     ) -> None:
-        self.id = f"{ports.host}-{ports.pid}-{ports.chance.token()[:12]}"
+        self.id = f"{ports.host}-{ports.pid}-{ports.randomness.token()[:12]}"
         self.observer = ports.observer
         self.running: dict[str, Execution] = {}
-        self._warm = WarmBodies(options.warm)
-        self.outage = Outage(self.id, ports.chance, ports.observer)
-        self._postman = Postman(store, self.id, self.outage)
+        self._warm = BodyCache(options.warm)
+        self.outage = Outage(self.id, ports.randomness, ports.observer)
+        self._postman = InboxReader(store, self.id, self.outage)
         self._store = store
         self._registry = registry
         self._options = options
         self._limits = limits
         self._clock = ports.clock
-        self._chance = ports.chance
+        self._randomness = ports.randomness
         self._spawn = ports.spawn
         self._place = ports.host, ports.pid
         # A database in memory cannot be reached from a second store, nor taken by anyone else.
         self._has_thread = ports.spawn is not None and not store.database.is_private
         self._lease = LEASE_ALONE if options.is_alone else options.lease
-        self._keeper = Keeper(
+        self._keeper = LeaseRenewer(
             self.id,
             self._lease,
             ports.open_store,
@@ -103,16 +102,16 @@ class Worker:
         self._time = DatabaseTime(ports.clock, self._clock_stepped)
         self._chores = Chores(store, self.id, ports.clock, self._time, self.programs)
         self.names = Names(registry)
-        self.turns = Turns()
+        self.turns = LoopMonitor()
         self.context = copy_context()
-        self.errands = Errands(store, self.id, ports.chance, self.outage)
+        self.errands = EngineCalls(store, self.id, ports.randomness, self.outage)
         self._writer = store.writer(self.id)
         self._writer.on_written = self._time.learn
         self._writer.through = self.outage.through
         self._writer.observer = ports.observer
         self._stopping = self._is_cancelled = False
         self.ready = asyncio.Event()
-        self._ear: Ear | None = None
+        self._ear: Subscription | None = None
         self._failure: Exception | None = None
         self.held: dict[str, int] = {}
         """The runs that it lost, or may have lost, with its lease, each with its fence."""
@@ -132,7 +131,7 @@ class Worker:
         """Return the database's time, or a little less."""
         return self._time.now()
 
-    def commit(self, commit: Commit) -> asyncio.Future[Outcome]:
+    def commit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
         """Write, together with whatever else has gathered."""
         return self._writer.submit(commit)
 
@@ -145,9 +144,9 @@ class Worker:
         """A clock of this machine that counts the time it was suspended."""
         return self._clock
 
-    def chance(self) -> float:
+    def randomness(self) -> float:
         """Return a number in [0, 1)."""
-        return self._chance.random()
+        return self._randomness.random()
 
     def progress(self, execution: Execution, value: bytes) -> None:
         """Let others see how far a run is; from any thread."""
@@ -161,7 +160,7 @@ class Worker:
         """Take note that a run left this worker's hands."""
         current = self.running.get(execution.uid)
         if current is not None:
-            tell_left(self.observer, execution.scope, execution.move, self.now())
+            report_left(self.observer, execution.scope, execution.move, self.now())
         if current is not execution:  # it came back to us before we heard that it had left
             execution.forget()
             return
@@ -175,7 +174,7 @@ class Worker:
             self._warm.keep(execution)
         elif end is End.PARKED:
             execution.forget()
-        self._ear.poke()
+        self._ear.wake()
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -206,7 +205,7 @@ class Worker:
         spawn = self._spawn
         threads = None if spawn is None else StepThreads(self._options.threads, spawn)
         self._performer = Performer(
-            self._loop, threads, self._chance, self._limits, self.now, self.observer
+            self._loop, threads, self._randomness, self._limits, self.now, self.observer
         )
         self.sender = Sender(self._loop, threads, self._clock, self.observer)
         self._board = ProgressBoard(self._store, self.id, self._loop)
@@ -223,8 +222,10 @@ class Worker:
         if spawn is not None:
             watch.start(spawn, f"onward-watch-{self.id}")
         try:
-            with self._store.ear(queue_subject(queue) for queue in self._options.queues) as ear:
-                self._ear = ear
+            with self._store.subscribe(
+                queue_subject(queue) for queue in self._options.queues
+            ) as subscription:
+                self._ear = subscription
                 self.ready.set()
                 self.observer.worker_ready(self.id)
                 await self._work_unless_cancelled()
@@ -251,7 +252,7 @@ class Worker:
         if self._ear is None:
             self.outage.give_up()  # it has not even begun
         else:
-            self._ear.poke()
+            self._ear.wake()
 
     async def _work_unless_cancelled(self) -> None:
         """Work; cancelled, finish the claim under way and give everything back at once.
@@ -325,7 +326,7 @@ class Worker:
                 self.id,
                 self._options.queues,
                 self._registry.names,
-                min(free, CLAIM_MOST),
+                min(free, MAX_CLAIM),
                 self._options.version,
                 self._options.tags,
                 suspects=rooms_beside((run.crashes for run in self.running.values()), free),
@@ -340,21 +341,21 @@ class Worker:
         self._hear_early(claimed, self._ear)
         return len(claimed)
 
-    def _hear_early(self, claimed: Sequence[Claimed], ear: Ear) -> None:
+    def _hear_early(self, claimed: Sequence[ClaimedRun], subscription: Subscription) -> None:
         """Look at runs that something was sent to after they were claimed and before we knew."""
-        others, ear.others = ear.others or set(), None
+        others, subscription.others = subscription.others or set(), None
         early = others & {run_subject(run.uid) for run in claimed}
         if early:
             self._postman.go_round(self.running, early)
 
-    def take_warm(self, runs: Sequence[Claimed]) -> dict[str, Execution]:
+    def take_warm(self, runs: Sequence[ClaimedRun]) -> dict[str, Execution]:
         """Return the bodies of these runs that are still in memory."""
         return {run.uid: kept for run in runs if (kept := self._warm.take(run)) is not None}
 
-    def own(self, execution: Execution, run: Claimed) -> None:
+    def own(self, execution: Execution, run: ClaimedRun) -> None:
         """Take a run into this worker's hands."""
         self.running[execution.uid] = execution
-        tell_claimed(self.observer, execution.scope, run)
+        report_claimed(self.observer, execution.scope, run)
         assert self._ear is not None
         self._ear.subjects.add(run_subject(execution.uid))
 
@@ -380,7 +381,7 @@ class Worker:
         if not self._options.is_alone or self._chores.limited:
             return POLL_SECONDS
         # A test may put the clock forward: then what is due comes sooner than the timer for it.
-        return math.inf if due is None else POLL_SECONDS * 2 ** min(self._idled, DOUBLED_MOST)
+        return math.inf if due is None else POLL_SECONDS * 2 ** min(self._idled, MAX_DOUBLED)
 
     async def _next_due(self) -> Instant | None:
         # What was due when we claimed and is still there is not for us to take, or not now: a
@@ -419,7 +420,7 @@ class Worker:
         for execution in list(self.running.values()):
             self.held[execution.uid] = execution.fence
             execution.forget()
-            tell_left(self.observer, execution.scope, None, self.now())
+            report_left(self.observer, execution.scope, None, self.now())
         self.running.clear()
         self._warm.clear()
         self._postman.stop()
@@ -436,7 +437,7 @@ class Worker:
     def _keeper_failed(self, failure: Exception) -> None:
         self._failure = failure
         if self._ear is not None:
-            self._loop.call_soon_threadsafe(self._ear.poke)
+            self._loop.call_soon_threadsafe(self._ear.wake)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -460,7 +461,7 @@ class Worker:
         """Let others know what this worker takes."""
         names, options = self._registry.names, self._options
         queues, tags = frozenset(options.queues), frozenset(options.tags)
-        self._chores.serves = Server(queues, frozenset(names), options.version, tags)
+        self._chores.serves = WorkerOffer(queues, frozenset(names), options.version, tags)
         await self._store.register(self._registration())
         self._registered = names
 

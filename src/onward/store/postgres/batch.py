@@ -7,40 +7,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
 
-from onward.core.lease import AHEAD_MOST, GAPS_A_LEASE, Fate, Row, Write, fate
-from onward.core.run import CRASHES_MOST, SUSPECT_AT, TERMINAL, RunState, rooms_after
+from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD, Fate, Row, Write, fate
+from onward.core.run import MAX_CRASHES, SUSPECT_AT, TERMINAL, RunState, rooms_after
 from onward.errors import LeaseLost, Unavailable
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.effects import EffectWrite
+from onward.model.messages import NewMessage, SentMessage
+from onward.model.records import NewRecord
+from onward.model.runs import ClaimedRun, Move, NewRun, RunOwner, Started
 from onward.store.database import Written
-from onward.store.rows import (
-    Claimed,
-    DeliveryMove,
-    EffectWrite,
-    HandlerState,
-    Message,
-    Move,
-    NewRecord,
-    NewRun,
-    Owner,
-    Publish,
-    Sent,
-    Started,
-)
 from onward.store.writing.repeats import recorded_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onward.core.instant import Instant
-    from onward.store.database import RecordKey, Wanted
+    from onward.model.claims import Wanted
+    from onward.model.commits import Commit
+    from onward.model.runs import Start
+    from onward.store.database import RecordKey
     from onward.store.postgres.transaction import PostgresTx
-    from onward.store.rows import Start
     from onward.store.runs.flow import Candidate
-    from onward.store.writing.commit import Batch, Commit
+    from onward.store.writing.batch import Batch
 
 _TRIES = 5
 _NO_MOVE = (None,) * len(Move._fields)
-_NO_OWNER = (None,) * len(Owner._fields)
-_STARTED = (*NewRun._fields, *(f"owner_{field}" for field in Owner._fields))
+_NO_OWNER = (None,) * len(RunOwner._fields)
+_STARTED = (*NewRun._fields, *(f"owner_{field}" for field in RunOwner._fields))
 
 
 def _columns(
@@ -69,7 +62,7 @@ class _Owned(NamedTuple):
         )
 
 
-_MESSAGES = _Owned("m_", Message._fields)
+_MESSAGES = _Owned("m_", NewMessage._fields)
 _CHILDREN = _Owned("c_", NewRun._fields)
 _DELIVERIES = _Owned("d_", DeliveryMove._fields)
 _PUBLISHED = _Owned("p_", Publish._fields)
@@ -193,15 +186,15 @@ async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | Lease
     raise Unavailable(tx.where, "keeps changing under a batch of starts")
 
 
-async def send(tx: PostgresTx, messages: Sequence[Message]) -> list[Sent]:
+async def send(tx: PostgresTx, messages: Sequence[NewMessage]) -> list[SentMessage]:
     """Put messages into the inboxes of runs."""
     answers, _ = await _send(tx, messages, in_turn=False)
     return [answers[place] for place in range(len(messages))]
 
 
 async def send_in_turn(
-    tx: PostgresTx, messages: Sequence[Message]
-) -> tuple[list[Sent | None], frozenset[str]]:
+    tx: PostgresTx, messages: Sequence[NewMessage]
+) -> tuple[list[SentMessage | None], frozenset[str]]:
     """Put messages into the inboxes of runs, unless the outbox holds others for the same runs.
 
     Returns:
@@ -213,13 +206,13 @@ async def send_in_turn(
 
 
 async def _send(
-    tx: PostgresTx, messages: Sequence[Message], *, in_turn: bool
-) -> tuple[dict[int, Sent], frozenset[str]]:
-    answers: dict[int, Sent] = {}
+    tx: PostgresTx, messages: Sequence[NewMessage], *, in_turn: bool
+) -> tuple[dict[int, SentMessage], frozenset[str]]:
+    answers: dict[int, SentMessage] = {}
     behind: dict[int, str] = {}
     asked = list(enumerate(messages))
     for _ in range(_TRIES):
-        columns = _columns("", Message._fields, [message for _, message in asked])
+        columns = _columns("", NewMessage._fields, [message for _, message in asked])
         rows = await tx.fetch("send", in_turn=int(in_turn), **columns)
         for (place, _), row in zip(asked, rows, strict=True):
             if row[7] is not None:
@@ -237,30 +230,30 @@ async def _send(
 
 def _sent(
     uid: str | None, state: str | None, new: int | None, there: int | None, queue: str | None
-) -> Sent | None:
+) -> SentMessage | None:
     if uid is None:
-        return Sent(None, None, "", "absent")
+        return SentMessage(None, None, "", "absent")
     if new is not None:
-        return Sent(uid, new, queue or "", "delivered")
+        return SentMessage(uid, new, queue or "", "delivered")
     if there is not None:
-        return Sent(uid, there, "", "duplicate")
+        return SentMessage(uid, there, "", "duplicate")
     if state in TERMINAL:
-        return Sent(uid, None, "", "ended")
+        return SentMessage(uid, None, "", "ended")
     return None  # the same message was sent twice at once, and is there now
 
 
-async def sweep(tx: PostgresTx, most: int) -> list[Sent]:
+async def sweep(tx: PostgresTx, most: int) -> list[SentMessage]:
     """Deliver messages that callers wrote in transactions of their own, oldest first."""
     return await _sweep(tx, await tx.fetch("oldest_outbox", limit=most))
 
 
-async def sweep_runs(tx: PostgresTx, ids: Iterable[str], most: int) -> list[Sent]:
+async def sweep_runs(tx: PostgresTx, ids: Iterable[str], most: int) -> list[SentMessage]:
     """Deliver all that callers wrote for these runs in transactions of their own.
 
     The first rows of all of them are locked before any run is, and never one before those: so
     nobody who moves others waits for this while this waits for them.
     """
-    sent: list[Sent] = []
+    sent: list[SentMessage] = []
     after = dict.fromkeys(sorted(ids), 0)
     while after:
         given = {"targets": list(after), "after": list(after.values()), "limit": most}
@@ -271,15 +264,15 @@ async def sweep_runs(tx: PostgresTx, ids: Iterable[str], most: int) -> list[Sent
     return sent
 
 
-async def _sweep(tx: PostgresTx, rows: Sequence[Sequence[Any]]) -> list[Sent]:
+async def _sweep(tx: PostgresTx, rows: Sequence[Sequence[Any]]) -> list[SentMessage]:
     if not rows:
         return []
-    sent = await send(tx, [Message(*row[1:]) for row in rows])
+    sent = await send(tx, [NewMessage(*row[1:]) for row in rows])
     await tx.fetch("drop_outbox_rows", seqs=[row[0] for row in rows])
     return sent
 
 
-async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) -> list[Claimed]:
+async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) -> list[ClaimedRun]:
     """Make runs the worker's own; those of `flow` this transaction has locked already."""
     suspects = rooms_after(wanted.suspects, (run.crashes for run in flow))
     rows = await tx.fetch(
@@ -291,13 +284,13 @@ async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) 
         version=wanted.version,
         limit=wanted.limit,
         suspect_at=SUSPECT_AT,
-        crashes_most=CRASHES_MOST,
+        crashes_most=MAX_CRASHES,
         crashes=[crashes for crashes, _ in suspects],
         rooms=[room for _, room in suspects],
         gaps=GAPS_A_LEASE,
-        ahead=AHEAD_MOST,
+        ahead=MAX_AHEAD,
         flow_uid=[run.uid for run in flow],
         flow_priority=[run.priority for run in flow],
         flow_due=[run.due for run in flow],
     )
-    return [Claimed._make(row) for row in rows]
+    return [ClaimedRun._make(row) for row in rows]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import StoreUnusable, Unavailable
 from onward.store.database import Capabilities
-from onward.store.hints import Exchange
+from onward.store.hints import HintBus
 from onward.store.migrations import missing
 from onward.store.postgres import batch, flow
 from onward.store.postgres import pool as pools
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.errors import LeaseLost
+    from onward.model.claims import Wanted
+    from onward.model.messages import NewMessage, SentMessage
+    from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.address import PostgresAddress
-    from onward.store.database import Tx, Wanted, Written
+    from onward.store.database import Tx, Written
     from onward.store.hints import Carrier
-    from onward.store.rows import Claimed, Message, Sent, Start, Started
-    from onward.store.writing.commit import Batch
+    from onward.store.writing.batch import Batch
 
 T = TypeVar("T")
 
 # What workers and clients do all the time, and what may take long: neither waits for the other.
-HOT_MOST = 6
-SLOW_MOST = 4
-SWEEP_MOST = 500
+MAX_HOT = 6
+MAX_SLOW = 4
+MAX_SWEEP = 500
 _MIGRATION_LOCK = 7_166_273_214  # any number, the same everywhere
 
 
@@ -53,7 +55,7 @@ class PostgresDatabase:
         self.is_private = False
         self.lanes = 2
         self.capabilities = Capabilities(listen=not address.pooled, prepared=not address.pooled)
-        self.exchange = Exchange()
+        self.hints = HintBus()
         self.carrier: Carrier | None = None
         self.where = str(address)
         self._address = address
@@ -61,8 +63,8 @@ class PostgresDatabase:
         self._clock = clock
         self._dialect = Dialect(postgres=True, schema=address.schema, database_time=clock is None)
         self._statements = self._dialect.statements()
-        self._hot = Pool(address, HOT_MOST)
-        self._slow = Pool(address, SLOW_MOST)
+        self._hot = Pool(address, MAX_HOT)
+        self._slow = Pool(address, MAX_SLOW)
         self._renewals = Pool(address, 1)
         self._listener: Listener | None = None
         self._place: Place | None = None
@@ -79,7 +81,7 @@ class PostgresDatabase:
         for pool in (self._hot, self._slow, self._renewals):
             pool.is_proven = True
         if self.capabilities.listen:
-            self._listener = Listener(self._address, self._namespace, self.exchange)
+            self._listener = Listener(self._address, self._namespace, self.hints)
             self._listener.start()
 
     async def close(self) -> None:
@@ -127,7 +129,7 @@ class PostgresDatabase:
         """Start runs that are not there yet; an owner that lost its run starts nothing."""
         return await self._single(lambda tx: batch.start(tx, starts), splits=True)
 
-    async def send(self, messages: Sequence[Message]) -> Sequence[Sent | None]:
+    async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage | None]:
         """Put messages into the inboxes of runs, after what callers sent to the same runs."""
         answers, behind = await self._single(
             lambda tx: batch.send_in_turn(tx, messages), splits=True
@@ -136,7 +138,7 @@ class PostgresDatabase:
             return answers
         try:
             swept = await self._transact(
-                lambda tx: batch.sweep_runs(tx, behind, SWEEP_MOST), self._hot, splits=True
+                lambda tx: batch.sweep_runs(tx, behind, MAX_SWEEP), self._hot, splits=True
             )
             self.tell(heard(swept))
             left = [message for message, sent in zip(messages, answers, strict=True) if not sent]
@@ -147,15 +149,15 @@ class PostgresDatabase:
             return answers  # what was sent is answered, the others are tried by themselves
         return [sent or next(rest) for sent in answers]
 
-    async def sweep(self, most: int) -> Sequence[Sent]:
+    async def sweep(self, most: int) -> Sequence[SentMessage]:
         """Deliver messages that callers wrote in transactions of their own."""
         return await self._transact(lambda tx: batch.sweep(tx, most), self._hot)
 
-    async def claim(self, wanted: Wanted) -> list[Claimed]:
+    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
         """Make runs the worker's own."""
         tries = 0
 
-        async def claim(tx: PostgresTx) -> list[Claimed]:
+        async def claim(tx: PostgresTx) -> list[ClaimedRun]:
             nonlocal tries
             tries += 1
             if tries > 1:
@@ -221,7 +223,7 @@ class PostgresDatabase:
     def tell(self, subjects: Iterable[str]) -> None:
         """Ring hints here and, where LISTEN works, in other processes."""
         rung = frozenset(subjects)
-        self.exchange.ring(rung)
+        self.hints.publish(rung)
         for carrier in (self._listener, self.carrier):
             if carrier is not None:
                 carrier.tell(rung)

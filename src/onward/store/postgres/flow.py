@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.run import SUSPECT_AT, suspect
-from onward.store.runs.flow import RIPEN_MOST, Candidate, pick, pick_suspects
+from onward.store.runs.flow import MAX_RIPEN, Candidate, pick, pick_suspects
 
 if TYPE_CHECKING:
-    from onward.store.database import Wanted
+    from onward.model.claims import Wanted
     from onward.store.postgres.transaction import PostgresTx
 
 
@@ -17,7 +17,7 @@ async def choose(tx: PostgresTx, wanted: Wanted) -> list[Candidate]:
 
     They and their limits are held until the transaction ends.
     """
-    await tx.fetch("ripen", limit=RIPEN_MOST)
+    await tx.fetch("ripen", limit=MAX_RIPEN)
     limits = await tx.fetch("flow_keys", queues=wanted.queues)
     if not limits:
         return []

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onward.store.address import PostgresAddress
-    from onward.store.hints import Exchange
+    from onward.store.hints import HintBus
 
-_PAYLOAD_MOST = 7000  # Postgres takes less than 8000 bytes
+_MAX_PAYLOAD = 7000  # Postgres takes less than 8000 bytes
 _RECONNECT_SECONDS = 1.0
 _QUIET_SECONDS = 30.0
 """How often the server is asked whether it is there."""
@@ -41,10 +41,10 @@ def channel_of(address: PostgresAddress, namespace: str) -> str:
 class Listener:
     """Carries hints from and to other processes, as long as the server is there."""
 
-    def __init__(self, address: PostgresAddress, namespace: str, exchange: Exchange) -> None:
+    def __init__(self, address: PostgresAddress, namespace: str, hints: HintBus) -> None:
         self._channel = channel_of(address, namespace)
         self._address = address
-        self._exchange = exchange
+        self._hints = hints
         self._pool = Pool(address, 1)
         self._out: Lane[frozenset[str], bool] = Lane(self._notify, name="onward hints")
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +85,7 @@ class Listener:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(self._channel, self._heard)
             # Whatever happened while nobody listened was missed.
-            self._exchange.ring({ANYTHING})
+            self._hints.publish({ANYTHING})
             self.ready.set()
             while not lost.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -97,10 +97,10 @@ class Listener:
             connection.terminate()
 
     def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
-        self._exchange.ring(unpacked(payload))
+        self._hints.publish(unpacked(payload))
 
     async def _notify(self, told: list[frozenset[str]]) -> Sequence[bool]:
-        payload = packed(told, _PAYLOAD_MOST)
+        payload = packed(told, _MAX_PAYLOAD)
         with contextlib.suppress(OnwardError):  # a hint that is lost costs time, nothing else
             await self._pool.run(
                 lambda connection: connection.execute(

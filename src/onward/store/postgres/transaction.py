@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onward.core.ports import Clock
-    from onward.store.rows import Message, Sent
+    from onward.model.messages import NewMessage, SentMessage
     from onward.store.statements import Statement
 
 
@@ -54,6 +54,6 @@ class PostgresTx:
         """Say whether a worker has its lease, and let nobody take it before this ends."""
         return bool(await self.fetch("hold_lease", worker=worker))
 
-    async def send(self, messages: Sequence[Message]) -> list[Sent]:
+    async def send(self, messages: Sequence[NewMessage]) -> list[SentMessage]:
         """Put messages into the inboxes of runs."""
         return await batch.send(self, messages) if messages else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from onward.core.run import CRASHES_MOST
+from onward.core.run import MAX_CRASHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.run import Rooms
 
-RIPEN_MOST = 500
+MAX_RIPEN = 500
 """How many runs are made ready at a time that have a flow key and are due."""
 
 
@@ -37,7 +37,7 @@ def pick_suspects(
 ) -> list[Candidate]:
     """Return the suspects to claim: some of the first number of crashes that has any."""
     for crashes, room in suspects:
-        these = [run for run in candidates if min(run.crashes, CRASHES_MOST) == crashes]
+        these = [run for run in candidates if min(run.crashes, MAX_CRASHES) == crashes]
         taken = pick(these, rooms, room)
         if taken:
             return taken

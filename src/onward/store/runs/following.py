@@ -6,76 +6,27 @@ every moment exactly one run has the id.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from onward.core.beginning import Beginning, beginning_of, read_beginning
 from onward.core.chain import Carried, Link, carried, is_same_start, origin
 from onward.core.chain import follow as decide
 from onward.core.decision import Moved, Refused
 from onward.core.run import TERMINAL, Reason, Run, RunState
+from onward.model.following import Followed, Following
+from onward.model.runs import RunRow
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import RunRow
 from onward.store.runs.stopping import bound_children, end_children, keep_end
 from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:
     from onward.core.decision import Decision
-    from onward.core.instant import Duration
+    from onward.model.records import NewRecord
     from onward.store.database import Tx
-    from onward.store.rows import Move, NewRecord
 
 
-NAMED_MOST = 3
+MAX_NAMED = 3
 """How many effects are named that a fork would send again."""
-
-
-class Following(NamedTuple):
-    """A run that is to follow the run `old`.
-
-    It begins with the calls that were handed over before the position `cut`: all for None, none for
-    0. `edited` stands at the position `cut`, in the place of what the old run has there. With
-    another `id` it is a fork beside the old run, which is left as it is. `beside` are calls from
-    the cut on whose outcomes are kept aside, for when they are asked for. `input`, `args_hash` and
-    `attributes` are the old run's unless they are given. `unheard` are the numbers of signals that
-    its records have taken, but that it was never handed: a run that goes on has them still. A fork
-    is refused that would send effects again, but for the call `named`, unless it `resends`.
-
-    The owner of a running run gives `worker`, `fence` and `end`, what becomes of it; if that says
-    what it has `seen`, nothing may have arrived since. All that it wrote before must be written.
-    """
-
-    old: str
-    new_uid: str
-    link: str
-    cut: int | None = None
-    beside: tuple[str, ...] = ()
-    id: str | None = None
-    input: bytes | None = None
-    args_hash: str | None = None
-    delay_in: Duration = 0
-    attributes: bytes | None = None
-    edited: NewRecord | None = None
-    resends: bool = False
-    named: str = ""
-    unheard: tuple[int, ...] = ()
-    worker: str | None = None
-    fence: int | None = None
-    end: Move | None = None
-
-
-class Followed(NamedTuple):
-    """The answer: the run that has the id now, its state, and whether this made it.
-
-    `made`, also when it was made before · `taken`: another run has the id · `refused`, and `why` ·
-    `resends`: it would send the effects again that `why` names · `undone`: a retry would build on
-    what the effects that `why` names may have undone ·
-    `lost`: the owner is not the owner any more · `busy`: it has not seen all messages · `absent`.
-    """
-
-    uid: str | None
-    fate: str
-    state: str = ""
-    why: str = ""
 
 
 async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
@@ -131,9 +82,9 @@ async def _refusal(tx: Tx, wish: Following, old: RunRow, *, is_leased: bool) -> 
 async def _sent_again(tx: Tx, wish: Following) -> str:
     """Return which effects a fork would send again, though they happened or may have."""
     cut = await _last(tx, wish.old) + 1 if wish.cut is None else wish.cut
-    given = {"old": wish.old, "cut": cut, "named": wish.named, "limit": NAMED_MOST + 1}
+    given = {"old": wish.old, "cut": cut, "named": wish.named, "limit": MAX_NAMED + 1}
     sent = [f"{name} ({key})" for name, key in await tx.fetch("sent_after", **given)]
-    return ", ".join([*sent[:NAMED_MOST], *["and others"][: len(sent) - NAMED_MOST]])
+    return ", ".join([*sent[:MAX_NAMED], *["and others"][: len(sent) - MAX_NAMED]])
 
 
 def _decide(wish: Following, old: RunRow) -> Decision[Run]:
@@ -158,9 +109,9 @@ async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
     else:
         given = {"state": end.state, "reason": end.reason, "phase": end.phase, "seq": end.seq}
         await tx.fetch("end_followed", uid=old.uid, **given)
-        if not (end.result is None and end.error is None and end.culprit is None):
+        if not (end.result is None and end.error is None and end.failed_call is None):
             kept = {"result": end.result, "error": end.error}
-            await keep_end(tx, old.uid, culprit=end.culprit, **kept)
+            await keep_end(tx, old.uid, failed_call=end.failed_call, **kept)
 
 
 async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[str]]:

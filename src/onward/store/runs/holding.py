@@ -7,13 +7,14 @@ no child that the walk misses and that does not know of the pause.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from onward.core.inbox import MessageKind
 from onward.core.run import TERMINAL, Reason, RunState
+from onward.model.messages import NewMessage, wakes_for
+from onward.model.runs import RunRow
+from onward.model.stopping import PauseAnswer
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import Message, RunRow
-from onward.store.runs.messages import stirring
 from onward.store.runs.stopping import heard, newest_of
 
 if TYPE_CHECKING:
@@ -25,37 +26,30 @@ if TYPE_CHECKING:
 _OPERATOR = f",{Reason.OPERATOR},"
 
 
-class Paused(NamedTuple):
-    """The answer to a pause or a resume: which run it met, and whether that could be done."""
-
-    uid: str | None
-    fate: str  # done, stopping, over, absent
-
-
-async def pause(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
+async def pause(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str]]:
     """Hold a run and all that work for it; return what hints are to be published.
 
     Owners of running ones are sent a message of this id.
     """
     top = await _open_run(tx, target)
-    if isinstance(top, Paused):
+    if isinstance(top, PauseAnswer):
         return top, set()
     [[is_stopping]] = await tx.fetch("told_to_stop", uid=top.uid)
     if is_stopping:  # it cleans up, and so do all below it
-        return Paused(top.uid, "stopping"), set()
+        return PauseAnswer(top.uid, "stopping"), set()
     uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
     held = await tx.fetch("hold_runs", uids=uids, source=top.uid)
     told = await tx.send(_to_owners(held, MessageKind.PAUSE, message, top.uid))
-    return Paused(top.uid, "done"), {run_subject(top.uid)} | heard(told)
+    return PauseAnswer(top.uid, "done"), {run_subject(top.uid)} | heard(told)
 
 
-async def resume(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
+async def resume(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str]]:
     """Let a run go on, and all that only its pause held; return what hints are to be published.
 
     The run itself is also tried again if it is paused for a reason that a resume ends.
     """
     top = await _open_run(tx, target)
-    if isinstance(top, Paused):
+    if isinstance(top, PauseAnswer):
         return top, set()
     uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
     left = await tx.fetch("let_go", uids=uids, source=top.uid)
@@ -63,22 +57,22 @@ async def resume(tx: Tx, target: str, message: str) -> tuple[Paused, set[str]]:
     messages = _to_owners(left, MessageKind.RESUME, message, top.uid)
     if top.state == RunState.PAUSED and top.reason != Reason.OPERATOR:
         kind = MessageKind.RESUME
-        stirs = stirring(kind).replace(_OPERATOR, "")
-        messages.append(Message(top.uid, message, kind, top.uid, None, stirs, 1))
+        wakes = wakes_for(kind).replace(_OPERATOR, "")
+        messages.append(NewMessage(top.uid, message, kind, top.uid, None, wakes, 1))
     subjects = {run_subject(top.uid)} | heard(await tx.send(messages))
-    return Paused(top.uid, "done"), subjects | {queue_subject(row[0]) for row in freed}
+    return PauseAnswer(top.uid, "done"), subjects | {queue_subject(row[0]) for row in freed}
 
 
-async def _open_run(tx: Tx, target: str) -> RunRow | Paused:
+async def _open_run(tx: Tx, target: str) -> RunRow | PauseAnswer:
     """Lock the newest run that a uid or an id stands for, unless it is over."""
     uid = await newest_of(tx, target, by_uid=False)
     while uid is not None:
         await tx.lock([uid])
         row = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
         if row.newest:
-            return Paused(uid, "over") if row.state in TERMINAL else row
+            return PauseAnswer(uid, "over") if row.state in TERMINAL else row
         uid = await newest_of(tx, uid, by_uid=True)
-    return Paused(None, "absent")
+    return PauseAnswer(None, "absent")
 
 
 async def _lock_below(tx: Tx, top: str) -> list[str]:
@@ -102,7 +96,7 @@ async def _children(tx: Tx, parents: list[str]) -> set[str]:
 
 def _to_owners(
     rows: Sequence[Sequence[Any]], kind: MessageKind, message: str, source: str
-) -> list[Message]:
+) -> list[NewMessage]:
     """Return what the owners of running runs are told; the rows of the others say it all."""
     running = (uid for uid, state in rows if state == RunState.RUNNING)
-    return [Message(uid, message, kind, source, by_uid=1) for uid in running]
+    return [NewMessage(uid, message, kind, source, by_uid=1) for uid in running]

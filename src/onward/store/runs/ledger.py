@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from onward.core.inbox import MessageKind
-from onward.core.lease import AHEAD_MOST
+from onward.core.lease import MAX_AHEAD
 from onward.core.run import TERMINAL
+from onward.model.effects import EffectRow, Ruling
+from onward.model.messages import NewMessage, wakes_for
 from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import EffectRow, Message
-from onward.store.runs.messages import stirring
 from onward.store.runs.owning import check_owner
 from onward.store.runs.withdrawing import withdraw
 
@@ -19,22 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
-    from onward.store.rows import Owner
+    from onward.model.runs import RunOwner
     from onward.store.store import Store
-
-
-class Ruling(NamedTuple):
-    """What an operator's word makes of a row, and who said it and why."""
-
-    state: str
-    attempt: int
-    asks: int
-    approved: int
-    due: Instant | None
-    result: bytes | None
-    verdict: str
-    decided_by: str
-    decided_why: str
 
 
 async def effect(store: Store, key: str) -> EffectRow | None:
@@ -97,7 +83,7 @@ async def judge(
             raise _ToldToStopError
         # The effect before the run: in that order every commit locks them, too.
         kind, told = MessageKind.VERDICT, f"verdict {key} {row.version + 1}"
-        [sent] = await tx.send([Message(row.run, told, kind, key, None, stirring(kind), 1)])
+        [sent] = await tx.send([NewMessage(row.run, told, kind, key, None, wakes_for(kind), 1)])
         subjects = {run_subject(row.run)}
         if sent.fate == "delivered":
             subjects.add(queue_subject(sent.queue))
@@ -128,7 +114,7 @@ async def _is_dropped(tx: Tx, row: EffectRow) -> bool:
     return state in TERMINAL or bool(was_asked_before)
 
 
-async def withdraw_own(tx: Tx, owner: Owner) -> None:
+async def withdraw_own(tx: Tx, owner: RunOwner) -> None:
     """Withdraw what a run planned and never sent.
 
     Raises:
@@ -138,7 +124,7 @@ async def withdraw_own(tx: Tx, owner: Owner) -> None:
     await check_owner(tx, owner)
 
 
-async def take_turn(store: Store, owner: Owner, key: str, interval: Duration) -> Duration:
+async def take_turn(store: Store, owner: RunOwner, key: str, interval: Duration) -> Duration:
     """Return how long to wait before something of a limited rate may be done for a run.
 
     Raises:
@@ -147,7 +133,7 @@ async def take_turn(store: Store, owner: Owner, key: str, interval: Duration) ->
 
     async def work(tx: Tx) -> int:
         await check_owner(tx, owner)
-        rows = await tx.fetch("take_turn", key=key, interval=interval, ahead=AHEAD_MOST)
+        rows = await tx.fetch("take_turn", key=key, interval=interval, ahead=MAX_AHEAD)
         return int(rows[0][0])
 
     return max(0, await store.write(work))

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import RunState
 from onward.errors import LeaseLost
-from onward.store.rows import RunRow
-from onward.store.runs.ends import to_children
+from onward.model.ends import to_children
+from onward.model.runs import RunRow
 from onward.store.runs.stopping import bound_children, heard, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from onward.model.messages import NewMessage
+    from onward.model.runs import RunOwner
+    from onward.model.stopping import ForcedEnd
     from onward.store.database import Tx
-    from onward.store.rows import Message, Owner
-    from onward.store.runs.stopping import Stop
     from onward.store.store import Store
 
 
-async def check_owner(tx: Tx, owner: Owner | None, others: Iterable[str] = ()) -> None:
+async def check_owner(tx: Tx, owner: RunOwner | None, others: Iterable[str] = ()) -> None:
     """Hold a run, together with others, for its owner until the transaction ends.
 
     Raises:
@@ -41,7 +42,7 @@ async def check_owner(tx: Tx, owner: Owner | None, others: Iterable[str] = ()) -
         raise LeaseLost(owner.run)
 
 
-async def dismiss(store: Store, owner: Owner, children: Sequence[str]) -> None:
+async def dismiss(store: Store, owner: RunOwner, children: Sequence[str]) -> None:
     """Tell children of a run to stop, or the runs that follow them by now.
 
     Raises:
@@ -55,7 +56,7 @@ async def dismiss(store: Store, owner: Owner, children: Sequence[str]) -> None:
     store.database.tell(await store.write(work))
 
 
-async def dismiss_all(store: Store, owner: Owner, children: Sequence[str]) -> None:
+async def dismiss_all(store: Store, owner: RunOwner, children: Sequence[str]) -> None:
     """Tell these children of a run to stop, and all others that are cancelled with it.
 
     Raises:
@@ -71,7 +72,7 @@ async def dismiss_all(store: Store, owner: Owner, children: Sequence[str]) -> No
 
 
 async def stop_or_cancel(
-    store: Store, uid: str, unbegun: Stop, cancel: Message, owner: Owner | None = None
+    store: Store, uid: str, unbegun: ForcedEnd, cancel: NewMessage, owner: RunOwner | None = None
 ) -> None:
     """End a run that was never claimed, or ask one to stop that was.
 

@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from onward.errors import NotFound
+from onward.model.messages import InboxRow
+from onward.model.records import RecordRow
+from onward.model.run_filter import ANY_RUN
+from onward.model.runs import NotesRow, RunEnd, RunRow
 from onward.store.abbreviation import UID, bounds
-from onward.store.rows import InboxRow, NotesRow, RecordRow, RunEnd, RunRow
-from onward.store.runs.listing import EVERY, count_started_by_runs, listed
-from onward.store.runs.serving import unserved, why_unserved
-from onward.store.runs.upkeep import chores
-from onward.store.writing.fitness import is_storable
+from onward.store.runs.listing import count_started_by_runs, listed
+from onward.store.runs.maintenance import chores
+from onward.store.runs.worker_offer import unserved, why_unserved
+from onward.store.writing.text_limits import is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Instant
+    from onward.model.maintenance import MaintenanceDue
+    from onward.model.run_filter import RunFilter
+    from onward.model.worker_offer import Unserved
     from onward.store.database import Database, Tx
-    from onward.store.runs.listing import Sought
-    from onward.store.runs.serving import Unserved
-    from onward.store.runs.upkeep import Chores
 
 T = TypeVar("T")
 
@@ -97,12 +100,12 @@ class Reads:
         return {row[0]: row[1] for row in rows}
 
     async def list_runs(
-        self, sought: Sought = EVERY, *, limit: int = 100, before: str | None = None
+        self, sought: RunFilter = ANY_RUN, *, limit: int = 100, before: str | None = None
     ) -> list[RunRow]:
         """Return runs, newest first; `before` is the uid of the last one of the page before."""
         return await self.read(lambda tx: listed(tx, sought, limit, before))
 
-    async def count_started_by_runs(self, sought: Sought, most: int) -> int:
+    async def count_started_by_runs(self, sought: RunFilter, most: int) -> int:
         """Return how many there are that other runs have started, but `most` at most."""
         return await self.read(lambda tx: count_started_by_runs(tx, sought, most))
 
@@ -203,7 +206,7 @@ class Reads:
         rows = await self.read(lambda tx: tx.fetch("next_due", since=since))
         return min((at for at in rows[0] if at is not None), default=None)
 
-    async def chores(self) -> Chores:
+    async def chores(self) -> MaintenanceDue:
         """Return what there is to do beside claiming runs; one cheap look a turn."""
         return await self.read(chores)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.chain import Link
+from onward.model.runs import Started
 from onward.store.hints import queue_subject
-from onward.store.rows import Started
 from onward.store.runs.owning import check_owner
-from onward.store.writing.fitness import check_run
+from onward.store.writing.text_limits import check_run
 
 if TYPE_CHECKING:
+    from onward.model.runs import NewRun, RunOwner
     from onward.store.database import Tx
-    from onward.store.rows import NewRun, Owner
     from onward.store.store import Store
 
 
-async def replace(store: Store, old: str, run: NewRun, owner: Owner | None = None) -> Started:
+async def replace(store: Store, old: str, run: NewRun, owner: RunOwner | None = None) -> Started:
     """Start `run` in the place of the run `old`, unless another has taken that place.
 
     Raises:

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from onward.core.run import TERMINAL, Reason, RunState
+from onward.model.ends import child_end, to_children, to_overdue, to_parent
+from onward.model.runs import RunRow
+from onward.model.stopping import ForcedEnd, Stopped
 from onward.store.hints import queue_subject, run_subject
-from onward.store.rows import RunRow
-from onward.store.runs.ends import child_end, to_children, to_overdue, to_parent
 from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from onward.model.messages import NewMessage, SentMessage
+    from onward.model.runs import ClaimedRun, Move
     from onward.store.database import Tx
-    from onward.store.rows import Claimed, Message, Move, Sent
 
 
-class Stop(NamedTuple):
-    """How a run shall end that does not end by itself."""
-
-    state: str
-    reason: str | None
-    error: bytes | None = None
-    unstarted_only: bool = False
+TIME_IS_UP = ForcedEnd(RunState.TIMED_OUT, Reason.DEADLINE, unstarted_only=True)
 
 
-class Stopped(NamedTuple):
-    """The answer to a stop: which run it met, and what became of it."""
-
-    uid: str | None
-    fate: str  # stopped, over, started, absent
-    queue: str = ""
-
-
-TIME_IS_UP = Stop(RunState.TIMED_OUT, Reason.DEADLINE, unstarted_only=True)
-
-
-async def stop(tx: Tx, target: str, how: Stop, *, by_uid: bool = False) -> tuple[Stopped, set[str]]:
+async def stop(
+    tx: Tx, target: str, how: ForcedEnd, *, by_uid: bool = False
+) -> tuple[Stopped, set[str]]:
     """End the newest run of an id, or a run by its uid; return the subjects to publish.
 
     A run that is over and followed stands for the one that follows it.
@@ -53,12 +40,12 @@ async def stop(tx: Tx, target: str, how: Stop, *, by_uid: bool = False) -> tuple
     return Stopped(None, "absent"), set()
 
 
-async def give_up(tx: Tx, worker: str, run: Claimed, move: Move) -> tuple[bool, set[str]]:
+async def give_up(tx: Tx, worker: str, run: ClaimedRun, move: Move) -> tuple[bool, set[str]]:
     """End a run under the claim of a worker, and say whether that claim still holds."""
     claim = {"uid": run.uid, "worker": worker, "fence": run.fence}
     if not (await tx.leased(worker) and await tx.fetch("is_owned", **claim)):
         return False, set()
-    _, subjects = await _stop(tx, run.uid, Stop(move.state, move.reason, move.error))
+    _, subjects = await _stop(tx, run.uid, ForcedEnd(move.state, move.reason, move.error))
     return True, subjects
 
 
@@ -89,7 +76,7 @@ async def bound_children(tx: Tx, parent: str) -> list[str]:
     return sorted(row[0] for row in await tx.fetch("bound_children", uid=parent))
 
 
-def heard(answers: Iterable[Sent]) -> set[str]:
+def heard(answers: Iterable[SentMessage]) -> set[str]:
     """Return the subjects of hints about messages that were delivered."""
     subjects: set[str] = set()
     for sent in answers:
@@ -109,7 +96,7 @@ async def newest_of(tx: Tx, target: str, *, by_uid: bool) -> str | None:
     return str(uid)
 
 
-async def _stop(tx: Tx, uid: str, how: Stop) -> tuple[Stopped, set[str]]:
+async def _stop(tx: Tx, uid: str, how: ForcedEnd) -> tuple[Stopped, set[str]]:
     """End one run, unless it is over; its parent is told, and its children are told to end."""
     run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
     family = [uid, *await bound_children(tx, uid)]
@@ -135,10 +122,10 @@ async def keep_end(
     *,
     result: bytes | None = None,
     error: bytes | None = None,
-    culprit: str | None = None,
+    failed_call: str | None = None,
 ) -> None:
     """Keep what came of a run."""
-    given = {"result": result, "error": error, "culprit": culprit, "lost": b""}
+    given = {"result": result, "error": error, "failed_call": failed_call, "lost": b""}
     await tx.fetch("keep_end", uid=uid, **given)
 
 
@@ -149,7 +136,7 @@ async def _release(tx: Tx, uid: str) -> None:
         await tx.fetch("stir", handler=handler, count=count)
 
 
-def _farewell(run: RunRow, how: Stop) -> list[Message]:
+def _farewell(run: RunRow, how: ForcedEnd) -> list[NewMessage]:
     if run.parent is None or run.parent_identity is None:
         return []
     end = child_end(how.state, how.reason, None, how.error)

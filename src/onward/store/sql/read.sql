@@ -19,7 +19,7 @@ FROM onward_run WHERE namespace = :namespace AND id = :id AND newest = 1;
 
 -- name: run_end
 -- What follows a run under its own id is the run that waiters go on with.
-SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.culprit,
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.failed_call,
        d.progress, d.attributes,
        (SELECT f.uid FROM onward_run f INDEXED BY onward_run_follows
         WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1) AS follower,

@@ -45,5 +45,5 @@ FROM (SELECT namespace, uid, name, state, 1 AS rank FROM onward_run
 ORDER BY r.rank LIMIT 1;
 
 -- name: insert_outbox
-INSERT INTO onward_outbox (namespace, target, message, kind, name, payload, stirs, created_at)
-VALUES (:namespace, :target, :message, :kind, :name, :payload, :stirs, :now);
+INSERT INTO onward_outbox (namespace, target, message, kind, name, payload, wakes, created_at)
+VALUES (:namespace, :target, :message, :kind, :name, :payload, :wakes, :now);

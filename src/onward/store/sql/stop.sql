@@ -12,10 +12,10 @@ RETURNING queue;
 
 -- name: keep_end
 -- A run whose data is lost still keeps why it ended.
-INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, culprit)
-VALUES (:namespace, :uid, :lost, '', :result, :error, :culprit)
+INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
+VALUES (:namespace, :uid, :lost, '', :result, :error, :failed_call)
 ON CONFLICT (namespace, uid) DO UPDATE
-SET result = excluded.result, error = excluded.error, culprit = excluded.culprit;
+SET result = excluded.result, error = excluded.error, failed_call = excluded.failed_call;
 
 -- name: is_owned
 -- Whether a claim still holds.

@@ -11,23 +11,26 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onward.core.inbox import MessageKind
-from onward.core.lease import AHEAD_MOST, GAPS_A_LEASE, Fate, Row, Write, fate
-from onward.core.run import CRASHES_MOST, SUSPECT_AT, RunState, rooms_after
+from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD, Fate, Row, Write, fate
+from onward.core.run import MAX_CRASHES, SUSPECT_AT, RunState, rooms_after
 from onward.errors import LeaseLost
+from onward.model.commits import NOTHING_ATTACHED
+from onward.model.messages import NewMessage, SentMessage
+from onward.model.runs import ClaimedRun, Started
 from onward.store.database import Written
-from onward.store.rows import Claimed, Message, Sent, Started
 from onward.store.sqlite import flow
-from onward.store.writing.commit import NOTHING_ATTACHED
 from onward.store.writing.repeats import recorded_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.core.instant import Instant
-    from onward.store.database import Wanted
-    from onward.store.rows import NewRun, Owner, Publish, Start
+    from onward.model.claims import Wanted
+    from onward.model.commits import Attachments, Commit
+    from onward.model.deliveries import Publish
+    from onward.model.runs import NewRun, RunOwner, Start
     from onward.store.sqlite.transaction import SqliteTx
-    from onward.store.writing.commit import Attachments, Batch, Commit
+    from onward.store.writing.batch import Batch
 
 
 async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
@@ -73,9 +76,9 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
     tx.write_rows(
         "end_run",
         [
-            (move.result, move.error, move.culprit, run, tx.namespace)
+            (move.result, move.error, move.failed_call, run, tx.namespace)
             for run, move in moving
-            if not (move.result is None and move.error is None and move.culprit is None)
+            if not (move.result is None and move.error is None and move.failed_call is None)
         ],
     )
     queues: set[str] = set()
@@ -144,7 +147,7 @@ async def start(tx: SqliteTx, starts: Sequence[Start]) -> list[Started | LeaseLo
     ]
 
 
-def _has(tx: SqliteTx, owner: Owner) -> bool:
+def _has(tx: SqliteTx, owner: RunOwner) -> bool:
     """Say whether a worker still has a run."""
     leased = bool(tx.rows("lease_here", worker=owner.worker))
     row = None
@@ -173,19 +176,21 @@ def _data_of(run: NewRun, namespace: str) -> tuple[object, ...]:
     )
 
 
-async def send(tx: SqliteTx, messages: Sequence[Message]) -> list[Sent]:
+async def send(tx: SqliteTx, messages: Sequence[NewMessage]) -> list[SentMessage]:
     """Put messages into the inboxes of runs."""
     return [_send(tx, message) for message in messages]
 
 
-async def send_in_turn(tx: SqliteTx, messages: Sequence[Message]) -> tuple[list[Sent], list[Sent]]:
+async def send_in_turn(
+    tx: SqliteTx, messages: Sequence[NewMessage]
+) -> tuple[list[SentMessage], list[SentMessage]]:
     """Put messages into the inboxes of runs, after what the outbox holds for the same runs.
 
     Returns:
         The answers to the messages, and those to what was in the outbox.
     """
-    answers: list[Sent] = []
-    swept: list[Sent] = []
+    answers: list[SentMessage] = []
+    swept: list[SentMessage] = []
     for message in messages:
         for _, run_id, *_ in tx.rows("target_seen", target=message.target, by_uid=message.by_uid):
             swept += _sweep(tx, tx.rows("outbox_of_run", target=run_id))
@@ -193,20 +198,20 @@ async def send_in_turn(tx: SqliteTx, messages: Sequence[Message]) -> tuple[list[
     return answers, swept
 
 
-async def sweep(tx: SqliteTx, most: int) -> list[Sent]:
+async def sweep(tx: SqliteTx, most: int) -> list[SentMessage]:
     """Deliver messages that callers wrote in transactions of their own, oldest first."""
     return _sweep(tx, tx.rows("oldest_outbox", limit=most))
 
 
-def _sweep(tx: SqliteTx, rows: list[Any]) -> list[Sent]:
+def _sweep(tx: SqliteTx, rows: list[Any]) -> list[SentMessage]:
     sent = []
     for seq, *message in rows:
-        sent.append(_send(tx, Message(*message)))
+        sent.append(_send(tx, NewMessage(*message)))
         tx.rows("drop_outbox_row", seq=seq)
     return sent
 
 
-def _send(tx: SqliteTx, message: Message) -> Sent:
+def _send(tx: SqliteTx, message: NewMessage) -> SentMessage:
     """Put a message into the inbox of the run that it is for, or of the one that follows it.
 
     A message to a run that is over and followed goes to the newest run of its id. A signal is
@@ -214,7 +219,7 @@ def _send(tx: SqliteTx, message: Message) -> Sent:
     """
     found = tx.rows("target_seen", target=message.target, by_uid=message.by_uid)
     if not found:
-        return Sent(None, None, "", "absent")
+        return SentMessage(None, None, "", "absent")
     meant, run_id, newest, _ = found[0]
     uid = meant
     if not newest and message.kind != MessageKind.CHILD:
@@ -223,26 +228,26 @@ def _send(tx: SqliteTx, message: Message) -> Sent:
     for run in dict.fromkeys((meant, uid)) if message.kind == MessageKind.SIGNAL else ():
         there = tx.rows("signal_seen", run=run, message=message.message)
         if there:
-            return Sent(uid, there[0][0], "", "duplicate")
+            return SentMessage(uid, there[0][0], "", "duplicate")
     return _deliver(tx, uid, message)
 
 
-def _deliver(tx: SqliteTx, uid: str, message: Message) -> Sent:
+def _deliver(tx: SqliteTx, uid: str, message: NewMessage) -> SentMessage:
     """Put a message into the inbox of a run, unless it is there already or the run is over."""
     there = tx.rows("message_seen", run=uid, message=message.message)
     if there:
-        return Sent(uid, there[0][0], "", "duplicate")
-    raised = tx.rows("raise_inbox", run=uid, stirs=message.stirs)
+        return SentMessage(uid, there[0][0], "", "duplicate")
+    raised = tx.rows("raise_inbox", run=uid, wakes=message.wakes)
     if not raised:
-        return Sent(uid, None, "", "ended")
+        return SentMessage(uid, None, "", "ended")
     seq, queue, chain = raised[0]
     tx.write_rows("add_message", [(uid, seq, chain, *message[1:5], tx.namespace, tx.now)])
-    return Sent(uid, seq, queue, "delivered")
+    return SentMessage(uid, seq, queue, "delivered")
 
 
-async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claimed]:
+async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[ClaimedRun]:
     """Make runs the worker's own; the leases of `dead` workers end here."""
-    tx.rows("clip_leases", worker=wanted.worker, ahead=AHEAD_MOST)
+    tx.rows("clip_leases", worker=wanted.worker, ahead=MAX_AHEAD)
     tx.rows("expire_leases", worker=wanted.worker, gaps=GAPS_A_LEASE)
     for worker in dead:
         tx.rows("drop_lease", worker=worker)
@@ -252,7 +257,7 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
     ours = (tx.namespace, wanted.worker, tx.now)
     tx.write_rows("claim_run", [(uid, *ours) for uid in ready_at])
     rows = tx.rows("claimed_runs", ready_at=json.dumps(ready_at))
-    return [Claimed._make(row) for row in rows]
+    return [ClaimedRun._make(row) for row in rows]
 
 
 def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:
@@ -265,7 +270,7 @@ def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:
         "version": wanted.version,
         "limit": wanted.limit,
         "suspect_at": SUSPECT_AT,
-        "crashes_most": CRASHES_MOST,
+        "crashes_most": MAX_CRASHES,
     }
     found: list[Any] = [
         row for queue in wanted.queues for row in tx.rows("ready_candidates", queue=queue, **given)

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
     from onward.errors import LeaseLost
+    from onward.model.claims import Wanted
+    from onward.model.messages import NewMessage, SentMessage
+    from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.address import SqliteAddress
-    from onward.store.database import Tx, Wanted, Written
-    from onward.store.hints import Carrier, Exchange
-    from onward.store.rows import Claimed, Message, Sent, Start, Started
+    from onward.store.database import Tx, Written
+    from onward.store.hints import Carrier, HintBus
     from onward.store.sqlite.threads import Worker
     from onward.store.sqlite.transaction import SqliteTx
-    from onward.store.writing.commit import Batch
+    from onward.store.writing.batch import Batch
 
 __all__ = ["File", "SqliteDatabase", "connect"]
 
@@ -68,9 +70,9 @@ class SqliteDatabase:
         self._next_reader = 0
 
     @property
-    def exchange(self) -> Exchange:
+    def hints(self) -> HintBus:
         """Where hints about changes are rung and heard."""
-        return self._opened().exchange
+        return self._opened().hints
 
     async def open(self) -> None:
         """Open the file, which other stores of this process may have open already."""
@@ -128,17 +130,17 @@ class SqliteDatabase:
         """Start runs that are not there yet; an owner that lost its run starts nothing."""
         return await self._do(lambda tx: batch.start(tx, starts))
 
-    async def send(self, messages: Sequence[Message]) -> Sequence[Sent]:
+    async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage]:
         """Put messages into the inboxes of runs, after what callers sent to the same runs."""
         answers, swept = await self._do(lambda tx: batch.send_in_turn(tx, messages))
         self.tell(heard(swept))
         return answers
 
-    async def sweep(self, most: int) -> Sequence[Sent]:
+    async def sweep(self, most: int) -> Sequence[SentMessage]:
         """Deliver messages that callers wrote in transactions of their own."""
         return await self._do(lambda tx: batch.sweep(tx, most))
 
-    async def claim(self, wanted: Wanted) -> list[Claimed]:
+    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
         """Make runs the worker's own. A worker whose process died loses its lease here, at once."""
         locks = self._opened().locks
         dead = locks.dead(self._namespace) if locks is not None else []
@@ -195,7 +197,7 @@ class SqliteDatabase:
         """Ring hints in this process; others see the file change."""
         rung = frozenset(subjects)
         if self._file is not None:
-            self._file.exchange.ring(rung)
+            self._file.hints.publish(rung)
         if self.carrier is not None:
             self.carrier.tell(rung)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onward.errors import Unavailable
 from onward.store.clock import SystemClock
 from onward.store.forks import forked
-from onward.store.hints import Exchange
+from onward.store.hints import HintBus
 from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, data_version, kept_time, migrate
 from onward.store.sqlite.files import Presence
@@ -44,7 +44,7 @@ class File:
         self.where = ":memory:" if path is None else str(path)
         self.pid = os.getpid()
         self.users = 0
-        self.exchange = Exchange()
+        self.hints = HintBus()
         self.time = FileClock(clock, self.where)
         self.locks = Locks(path) if path is not None else None
         self.statements = DIALECT.statements()
@@ -55,7 +55,7 @@ class File:
             self.time.learn(kept_time(self._connections[0]))
             if path is not None and self.locks is not None:
                 # Its thread waits in real time, whatever time a test makes.
-                watch = Watch(self.exchange, SystemClock(), data_version(self._connections[0]))
+                watch = Watch(self.hints, SystemClock(), data_version(self._connections[0]))
                 self._sharing = Sharing(path, self.locks, Presence(path), watch)
         except BaseException:
             self._let_go()
@@ -106,7 +106,7 @@ class File:
         watch = None if self._sharing is None else self._sharing.watch
         self.writer = writer = Threaded(self._session, spawn, "onward-writer", watch)
         if self.path is not None:
-            self.exchange.on_first_ear = writer.start_watching
+            self.hints.on_first_subscription = writer.start_watching
             self.readers = [
                 Threaded(self._read_session, spawn, f"onward-reader-{n}") for n in range(READERS)
             ]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.run import SUSPECT_AT
-from onward.store.runs.flow import RIPEN_MOST, Candidate, pick, pick_suspects
+from onward.store.runs.flow import MAX_RIPEN, Candidate, pick, pick_suspects
 
 if TYPE_CHECKING:
-    from onward.store.database import Wanted
+    from onward.model.claims import Wanted
     from onward.store.sqlite.transaction import SqliteTx
 
 
 def choose(tx: SqliteTx, wanted: Wanted) -> list[Candidate]:
     """Return runs with a flow key that may be claimed now, all of them or some."""
-    tx.rows("ripen", limit=RIPEN_MOST)
+    tx.rows("ripen", limit=MAX_RIPEN)
     given = {
         "queues": tx.texts(wanted.queues),
         "names": tx.texts(wanted.names),

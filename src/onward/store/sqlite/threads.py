@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[SqliteTx], Coroutine[Any, Any, Any]]
 
-JOBS_MOST = 256
+MAX_JOBS = 256
 
 
 class Job:
@@ -118,7 +118,7 @@ class Threaded:
         while (job := self._next(session)) is not None:
             jobs = [job]
             last = False
-            while len(jobs) < JOBS_MOST and not self._jobs.empty():
+            while len(jobs) < MAX_JOBS and not self._jobs.empty():
                 more = self._jobs.get()
                 if more is None:
                     last = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onward.core.instant import Instant
-    from onward.store.rows import Message, Sent
+    from onward.model.messages import NewMessage, SentMessage
     from onward.store.sqlite.clock import FileClock
     from onward.store.sqlite.files import Presence
     from onward.store.sqlite.locks import Locks
@@ -92,7 +92,7 @@ class SqliteTx:
         """Say whether a worker has its lease."""
         return bool(self.rows("lease_here", worker=worker))
 
-    async def send(self, messages: Sequence[Message]) -> list[Sent]:
+    async def send(self, messages: Sequence[NewMessage]) -> list[SentMessage]:
         """Put messages into the inboxes of runs."""
         return await batch.send(self, messages)
 

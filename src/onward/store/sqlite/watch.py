@@ -16,7 +16,7 @@ from onward.store.hints import ANYTHING
 if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Clock
-    from onward.store.hints import Exchange
+    from onward.store.hints import HintBus
 
 # Waking a thread costs far more than the look, so an idle process looks rarely.
 LOOK_EVERY: Duration = 25 * MILLISECOND
@@ -31,8 +31,8 @@ ACTIVE_FOR: Duration = 100 * MILLISECOND
 class Watch:
     """What the writer of a file has seen of other connections' commits."""
 
-    def __init__(self, exchange: Exchange, clock: Clock, version: int) -> None:
-        self._exchange = exchange
+    def __init__(self, hints: HintBus, clock: Clock, version: int) -> None:
+        self._hints = hints
         self._clock = clock
         self._version = version
         self._is_unpublished = False
@@ -41,7 +41,7 @@ class Watch:
     @property
     def interval(self) -> float | None:
         """Seconds until the next look; `None` while nothing waits for hints."""
-        if not self._exchange.has_ears:
+        if not self._hints.has_subscriptions:
             return None
         is_active = self._is_unpublished or self._since_published() < ACTIVE_FOR
         return (LOOK_EVERY_WHILE_ACTIVE if is_active else LOOK_EVERY) / SECOND
@@ -54,7 +54,7 @@ class Watch:
         if self._is_unpublished and self._since_published() >= LOOK_EVERY_WHILE_ACTIVE:
             self._is_unpublished = False
             self._published_at = self._clock.monotonic()
-            self._exchange.ring({ANYTHING})
+            self._hints.publish({ANYTHING})
 
     def _since_published(self) -> Duration:
         return self._clock.monotonic() - self._published_at

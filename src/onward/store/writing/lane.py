@@ -1,7 +1,7 @@
 """Group commit: whatever arrived while the last batch was under way becomes the next batch.
 
 There are no timers. A lone write goes out at once; a thousand concurrent ones go out in a few
-batches. A batch that fails because of one member is halved until the culprit is alone, so that
+batches. A batch that fails because of one member is halved until the failed_call is alone, so that
 only it is refused; one that somebody's lock holds up goes on apart, so that no other waits for it.
 What the caller of a write does meanwhile (be cancelled, go away) changes nothing about the write.
 """

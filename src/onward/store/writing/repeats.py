@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.core.instant import Instant
+    from onward.model.commits import Commit
     from onward.store.database import RecordKey, Tx
-    from onward.store.writing.commit import Commit
 
 
 async def recorded_times(tx: Tx, commits: Iterable[Commit]) -> dict[RecordKey, Instant]:

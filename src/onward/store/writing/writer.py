@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
 from onward.errors import Rejected
+from onward.model.commits import Commit, CommitOutcome
 from onward.store.hints import queue_subject, run_subject
-from onward.store.writing.commit import Commit, fold
-from onward.store.writing.fitness import check_commit
+from onward.store.writing.batch import fold
 from onward.store.writing.lane import Contended, Lane
+from onward.store.writing.text_limits import check_commit
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
@@ -19,16 +20,9 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.ports import Clock
     from onward.store.database import Database, Written
-    from onward.store.writing.commit import Batch
+    from onward.store.writing.batch import Batch
 
     Send = Callable[[], Awaitable[Written | Contended]]
-
-
-class Outcome(NamedTuple):
-    """What became of a commit, and the time that its records have in the database."""
-
-    fate: Fate
-    at: Instant
 
 
 class Writer:
@@ -48,7 +42,7 @@ class Writer:
         """Is told the database's time of every batch, and when (by a steady clock) it was sent."""
         self.through: Callable[[Send], Awaitable[Written | Contended]] = lambda send: send()
         """Sends a batch; it may do that again for as long as the database is away."""
-        self.lanes: list[Lane[Commit, Outcome]] = [
+        self.lanes: list[Lane[Commit, CommitOutcome]] = [
             Lane(self._apply, name=f"onward writer {worker} {number}", key=lambda c: c.run)
             for number in range(database.lanes)
         ]
@@ -63,22 +57,22 @@ class Writer:
         for lane in self.lanes:
             await lane.close()
 
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit: Commit) -> CommitOutcome:
         """Write a commit, together with whatever else has gathered, and say what became of it."""
         return await self.submit(commit)
 
-    def submit(self, commit: Commit) -> asyncio.Future[Outcome]:
+    def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
         """Queue a commit and return the future of its outcome."""
         try:
             check_commit(commit)
         except Rejected as refusal:
-            refused: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            refused: asyncio.Future[CommitOutcome] = asyncio.get_running_loop().create_future()
             refused.set_exception(refusal)
             return refused
         lanes = self.lanes
         return lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
 
-    async def _apply(self, commits: list[Commit]) -> list[Outcome | None]:
+    async def _apply(self, commits: list[Commit]) -> list[CommitOutcome | None]:
         batch, taken = fold(commits)
         begun = self._clock.monotonic()
         written = await self.through(lambda: self._send(batch))
@@ -88,16 +82,18 @@ class Writer:
             length = self._clock.monotonic() - begun
             self.observer.commit_took(self._worker, sum(taken), length)
         self.on_written(written.at, begun)
-        outcomes = {fate: Outcome(fate, written.at) for fate in Fate}
+        outcomes = {fate: CommitOutcome(fate, written.at) for fate in Fate}
         subjects = {queue_subject(queue) for queue in written.queues}
-        answers: list[Outcome | None] = []
+        answers: list[CommitOutcome | None] = []
         for commit, is_in in zip(commits, taken, strict=True):
             if not is_in:
                 answers.append(None)
                 continue
             fate = written.fates[commit.run]
             is_first = not written.earlier
-            answers.append(outcomes[fate] if is_first else Outcome(fate, written.time_of(commit)))
+            answers.append(
+                outcomes[fate] if is_first else CommitOutcome(fate, written.time_of(commit))
+            )
             if fate is Fate.DONE and not commit.is_plain:
                 subjects.update(_touched(commit))
         if subjects:

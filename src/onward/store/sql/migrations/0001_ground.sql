@@ -119,7 +119,7 @@ CREATE TABLE onward_flow (
 ) STRICT, WITHOUT ROWID;
 
 -- `start_hash` is the `args_hash` of the start that began the chain (null: of this run), so that the
--- start is recognised when it is repeated after the run was continued. `culprit` is the call whose
+-- start is recognised when it is repeated after the run was continued. `failed_call` is the call whose
 -- error ended the run; `attributes` are those it began with; `retry` is how it is to be retried as a
 -- whole. `beginning` is set where a run repeats calls of another: when that one started, and what its
 -- draws are made of. `delay` is how long after its creation it starts (null: at once, or at a given
@@ -132,7 +132,7 @@ CREATE TABLE onward_run_data (
     start_hash TEXT,
     result BLOB,
     error BLOB,
-    culprit TEXT,
+    failed_call TEXT,
     progress BLOB,
     attributes BLOB,
     retry TEXT,
@@ -194,7 +194,7 @@ CREATE TABLE onward_outbox (
     kind TEXT NOT NULL,
     name TEXT NOT NULL DEFAULT '',
     payload BLOB,
-    stirs TEXT NOT NULL DEFAULT '',
+    wakes TEXT NOT NULL DEFAULT '',
     created_at INTEGER NOT NULL
 ) STRICT;
 

@@ -22,9 +22,9 @@ WITH me AS MATERIALIZED (
     SELECT g.* FROM patience, unnest(
         :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
         :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :parked_by::text[],
-        :result::bytea[], :error::bytea[], :culprit::text[])
+        :result::bytea[], :error::bytea[], :failed_call::text[])
     AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
-          culprit)
+          failed_call)
 
 -- What the attachments expect, locked where it is so.
 ), effect AS (
@@ -87,7 +87,7 @@ WITH me AS MATERIALIZED (
     SELECT * FROM unnest(
         :m_target::text[], :m_message::text[], :m_kind::text[], :m_name::text[],
         :m_payload::bytea[], :m_stirs::text[], :m_run::text[]) WITH ORDINALITY
-    AS m (target, message, kind, name, payload, stirs, run, place)
+    AS m (target, message, kind, name, payload, wakes, run, place)
 ), child AS (
     SELECT * FROM unnest(
         :c_uid::text[], :c_id::text[], :c_name::text[], :c_input::bytea[], :c_args_hash::text[],
@@ -149,12 +149,12 @@ WITH me AS MATERIALIZED (
     WHERE NOT f.moves AND NOT f.refused AND coalesce(l.fence, f.fence) = f.own_fence
       AND coalesce(l.state, f.state) = 'running'
 ), ended AS (
-    INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, culprit)
-    SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.culprit
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
+    SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.failed_call
     FROM given g JOIN moved m ON m.uid = g.uid
-    WHERE g.result IS NOT NULL OR g.error IS NOT NULL OR g.culprit IS NOT NULL
+    WHERE g.result IS NOT NULL OR g.error IS NOT NULL OR g.failed_call IS NOT NULL
     ON CONFLICT (namespace, uid) DO UPDATE
-    SET result = excluded.result, error = excluded.error, culprit = excluded.culprit
+    SET result = excluded.result, error = excluded.error, failed_call = excluded.failed_call
 
 -- Their histories.
 ), record AS (
@@ -197,12 +197,12 @@ WITH me AS MATERIALIZED (
     INSERT INTO onward_run AS r (
         namespace, uid, id, kind, name, queue, state, due, inbox, held_by, created_at, updated_at)
     SELECT :namespace::text, l.uid, '', 'workflow', '', '',
-           CASE WHEN (l.fence > 0 OR strpos(p.stirs, ',unstarted,') > 0) AND (
+           CASE WHEN (l.fence > 0 OR strpos(p.wakes, ',unstarted,') > 0) AND (
                     l.state = 'waiting'
-                    OR l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0)
+                    OR l.state = 'paused' AND strpos(p.wakes, ',' || l.reason || ',') > 0)
                 THEN 'ready' ELSE 'paused' END, :now, p.n,
-           CASE WHEN strpos(p.stirs, ',unstarted,') > 0 THEN '' ELSE l.held_by END, :now, :now
-    FROM (SELECT target, count(*) AS n, string_agg(stirs, '') AS stirs FROM post GROUP BY target) p
+           CASE WHEN strpos(p.wakes, ',unstarted,') > 0 THEN '' ELSE l.held_by END, :now, :now
+    FROM (SELECT target, count(*) AS n, string_agg(wakes, '') AS wakes FROM post GROUP BY target) p
     JOIN locked l ON l.uid = p.target
     WHERE l.state IN ('ready', 'running', 'waiting', 'paused')
     ON CONFLICT (namespace, uid) DO UPDATE
@@ -232,7 +232,7 @@ WITH me AS MATERIALIZED (
          LATERAL (SELECT CASE WHEN c.cancel_with_parent = 1 THEN l.held_by ELSE '' END AS held_by) h,
          LATERAL (SELECT coalesce(c.due, :now) + c.delay_in AS due) t,
          LATERAL (SELECT count(*) AS n,
-                         coalesce(bool_or(strpos(stirs, ',unstarted,') > 0), false) AS ends
+                         coalesce(bool_or(strpos(wakes, ',unstarted,') > 0), false) AS ends
                   FROM post WHERE target = c.uid) p
     ORDER BY c.id
     ON CONFLICT DO NOTHING

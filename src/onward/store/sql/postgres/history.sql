@@ -30,7 +30,7 @@ FROM (SELECT i.*, coalesce(kind IN ('signal', 'child') AND payload IS NOT NULL
 ORDER BY run, seq;
 
 -- name: run_ends
-SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.culprit,
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.failed_call,
        d.progress, d.attributes, f.uid AS follower, f.link AS follower_link
 FROM unnest(:uids::text[]) u (uid), LATERAL (
     SELECT uid, id, state, reason FROM onward_run
@@ -39,7 +39,7 @@ LEFT JOIN LATERAL (
     SELECT uid, link FROM onward_run
     WHERE namespace = :namespace AND follows = r.uid AND id = r.id LIMIT 1) f ON true
 LEFT JOIN LATERAL (
-    SELECT input, args_hash, result, error, culprit, progress, attributes FROM onward_run_data
+    SELECT input, args_hash, result, error, failed_call, progress, attributes FROM onward_run_data
     WHERE namespace = :namespace AND uid = u.uid LIMIT 1) d ON true
 WHERE r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'paused');
 

@@ -14,8 +14,8 @@ WITH patience AS MATERIALIZED (
 ), given AS (
     SELECT g.* FROM patience, unnest(
         :target::text[], :message::text[], :kind::text[], :name::text[], :payload::bytea[],
-        :stirs::text[], :by_uid::bigint[]) WITH ORDINALITY
-    AS g (target, message, kind, name, payload, stirs, by_uid, place)
+        :wakes::text[], :by_uid::bigint[]) WITH ORDINALITY
+    AS g (target, message, kind, name, payload, wakes, by_uid, place)
 ), aimed AS (
     SELECT g.*, coalesce(t.uid, r.uid) AS uid, coalesce(t.state, r.state) AS state,
            coalesce(t.chain, r.chain) AS chain, i.seq AS there, o.target AS behind
@@ -43,7 +43,7 @@ WITH patience AS MATERIALIZED (
         LIMIT 1) o ON true
 ), fresh AS (
     SELECT DISTINCT ON (uid, message)
-           uid, chain, place, message, kind, name, payload, stirs FROM aimed
+           uid, chain, place, message, kind, name, payload, wakes FROM aimed
     WHERE there IS NULL AND behind IS NULL
     ORDER BY uid, message, place
 ), numbered AS (
@@ -59,12 +59,12 @@ WITH patience AS MATERIALIZED (
     INSERT INTO onward_run AS r (
         namespace, uid, id, kind, name, queue, state, due, inbox, held_by, created_at, updated_at)
     SELECT :namespace::text, l.uid, '', 'workflow', '', '',
-           CASE WHEN (l.fence > 0 OR strpos(p.stirs, ',unstarted,') > 0) AND (
+           CASE WHEN (l.fence > 0 OR strpos(p.wakes, ',unstarted,') > 0) AND (
                     l.state = 'waiting'
-                    OR l.state = 'paused' AND strpos(p.stirs, ',' || l.reason || ',') > 0)
+                    OR l.state = 'paused' AND strpos(p.wakes, ',' || l.reason || ',') > 0)
                 THEN 'ready' ELSE 'paused' END, :now, p.n,
-           CASE WHEN strpos(p.stirs, ',unstarted,') > 0 THEN '' ELSE l.held_by END, :now, :now
-    FROM (SELECT uid, count(*) AS n, string_agg(stirs, '') AS stirs FROM fresh GROUP BY uid) p
+           CASE WHEN strpos(p.wakes, ',unstarted,') > 0 THEN '' ELSE l.held_by END, :now, :now
+    FROM (SELECT uid, count(*) AS n, string_agg(wakes, '') AS wakes FROM fresh GROUP BY uid) p
     JOIN locked l ON l.uid = p.uid
     WHERE l.state IN ('ready', 'running', 'waiting', 'paused')
     ON CONFLICT (namespace, uid) DO UPDATE
@@ -108,14 +108,14 @@ WITH head AS MATERIALIZED (
         LIMIT 1 FOR UPDATE SKIP LOCKED) o
 )
 SELECT o.* FROM held h, LATERAL (
-    SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+    SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
     WHERE namespace = :namespace::text AND target = h.target
     ORDER BY seq LIMIT :limit::bigint FOR UPDATE) o
 ORDER BY o.seq LIMIT :limit::bigint;
 
 -- name: outbox_of_runs
 SELECT o.* FROM unnest(:targets::text[], :after::bigint[]) t (target, after), LATERAL (
-    SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+    SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
     WHERE namespace = :namespace::text AND target = t.target AND seq > t.after
     ORDER BY seq LIMIT :limit::bigint FOR UPDATE) o;
 

@@ -28,8 +28,8 @@ SET state = :state,
 WHERE namespace = :namespace AND uid = :uid AND (:seen IS NULL OR inbox = :seen)
   AND worker = :worker;
 
--- name: end_run(result, error, culprit, uid, namespace)
-UPDATE onward_run_data SET result = :result, error = :error, culprit = :culprit
+-- name: end_run(result, error, failed_call, uid, namespace)
+UPDATE onward_run_data SET result = :result, error = :error, failed_call = :failed_call
 WHERE namespace = :namespace AND uid = :uid;
 
 -- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error, namespace, now)

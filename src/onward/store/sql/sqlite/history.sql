@@ -29,7 +29,7 @@ CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = t.run AND i.se
 ORDER BY i.run, i.seq;
 
 -- name: run_ends
-SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.culprit,
+SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.failed_call,
        d.progress, d.attributes,
        (SELECT f.uid FROM onward_run f INDEXED BY onward_run_follows
         WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1) AS follower,

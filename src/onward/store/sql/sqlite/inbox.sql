@@ -25,11 +25,11 @@ SET inbox = r.inbox + 1,
     state = CASE WHEN w.wakes THEN 'ready' ELSE r.state END,
     reason = CASE WHEN NOT w.wakes THEN r.reason END,
     due = CASE WHEN w.wakes THEN :now ELSE r.due END,
-    held_by = CASE WHEN instr(:stirs, ',unstarted,') > 0 THEN '' ELSE r.held_by END,
+    held_by = CASE WHEN instr(:wakes, ',unstarted,') > 0 THEN '' ELSE r.held_by END,
     updated_at = CASE WHEN w.wakes THEN :now ELSE r.updated_at END
-FROM (SELECT (fence > 0 OR instr(:stirs, ',unstarted,') > 0) AND (
+FROM (SELECT (fence > 0 OR instr(:wakes, ',unstarted,') > 0) AND (
              state = 'waiting'
-             OR state = 'paused' AND instr(:stirs, ',' || reason || ',') > 0) AS wakes
+             OR state = 'paused' AND instr(:wakes, ',' || reason || ',') > 0) AS wakes
       FROM onward_run WHERE namespace = :namespace AND uid = :run) w
 WHERE r.namespace = :namespace AND r.uid = :run
   AND r.state IN ('ready', 'running', 'waiting', 'paused')
@@ -41,11 +41,11 @@ VALUES (:namespace, :run, :seq, :chain, :message, :kind, :name, :payload, :now)
 ON CONFLICT DO NOTHING;
 
 -- name: oldest_outbox
-SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
 WHERE namespace = :namespace ORDER BY seq LIMIT :limit;
 
 -- name: outbox_of_run
-SELECT seq, target, message, kind, name, payload, stirs FROM onward_outbox
+SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
 WHERE namespace = :namespace AND target = :target ORDER BY seq;
 
 -- name: drop_outbox_row

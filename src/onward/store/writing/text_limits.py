@@ -14,16 +14,17 @@ from onward.errors import Rejected
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onward.store.rows import Message, Move, NewRun
-    from onward.store.runs.following import Following
-    from onward.store.writing.commit import Commit
+    from onward.model.commits import Commit
+    from onward.model.following import Following
+    from onward.model.messages import NewMessage
+    from onward.model.runs import Move, NewRun
 
-KEY_BYTES_MOST = 1000
+MAX_KEY_BYTES = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
 
 # The end of a child is told by a message that names the call, whatever the length of its identity.
-_MOST = {"message": KEY_BYTES_MOST + len("child ")}
-_NO_KEYS = frozenset({"title", "tags", "trace", "stirs", "retry", "culprit"})
+_MOST = {"message": MAX_KEY_BYTES + len("child ")}
+_NO_KEYS = frozenset({"title", "tags", "trace", "wakes", "retry", "failed_call"})
 
 
 def check_run(run: NewRun) -> None:
@@ -35,7 +36,7 @@ def check_run(run: NewRun) -> None:
     _check_row(run._fields, run)
 
 
-def check_message(message: Message) -> None:
+def check_message(message: NewMessage) -> None:
     """Refuse a message that some database could not store.
 
     Raises:
@@ -100,11 +101,11 @@ def is_storable(text: str) -> bool:
 
 
 def _texts(move: Move) -> str:
-    return (move.reason or "") + (move.phase or "") + (move.culprit or "")
+    return (move.reason or "") + (move.phase or "") + (move.failed_call or "")
 
 
 def _is_plain(texts: str) -> bool:
-    return texts.isascii() and "\0" not in texts and len(texts) <= KEY_BYTES_MOST
+    return texts.isascii() and "\0" not in texts and len(texts) <= MAX_KEY_BYTES
 
 
 def _check_row(fields: Iterable[str], row: Iterable[object]) -> None:
@@ -120,6 +121,6 @@ def _check_text(field: str, text: str) -> None:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         raise Rejected(f"{field} holds half of a surrogate pair") from None
-    most = _MOST.get(field, KEY_BYTES_MOST)
+    most = _MOST.get(field, MAX_KEY_BYTES)
     if size > most and field not in _NO_KEYS:
         raise Rejected(f"{field} has {size:,} bytes, more than {most:,}")

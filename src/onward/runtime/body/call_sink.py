@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from onward.runtime.registry import Names
 
 
-class Owner(Protocol):
+class CallSink(Protocol):
     """Who does what the code of a run asks for."""
 
     names: Names

@@ -12,13 +12,14 @@ from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.effects import EffectCall
 
 if TYPE_CHECKING:
+    from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
     from onward.runtime.body.calls import Call
     from onward.runtime.execution.execution import Execution
-    from onward.runtime.execution.past import Past
-    from onward.store.rows import InboxRow, RecordRow
+    from onward.runtime.execution.loaded_history import LoadedHistory
 
 
-def do(execution: Execution, call: Call, past: Past) -> None:
+def do(execution: Execution, call: Call, past: LoadedHistory) -> None:
     """Do what a call asks for: run a step, start a run, or wait."""
     if isinstance(call, PatchCall | ClockCall):
         execution.later(partial(_mark, execution, call))
@@ -44,7 +45,7 @@ def do(execution: Execution, call: Call, past: Past) -> None:
         execution.waits.add(call)
 
 
-def _take_up(execution: Execution, call: Call, past: Past) -> None:
+def _take_up(execution: Execution, call: Call, past: LoadedHistory) -> None:
     """Go on with a call from the record that another one of its key has left."""
     record = execution.replay.record_of(call.identity)
     if record is not None and record.seq is None and execution.is_wanted(call):
@@ -60,7 +61,7 @@ def _mark(execution: Execution, call: PatchCall | ClockCall) -> None:
         execution.journal.close(call, RecordState.SUCCEEDED, execution.pump)
 
 
-def _recall(execution: Execution, call: Call, memo: RecordRow, past: Past) -> None:
+def _recall(execution: Execution, call: Call, memo: RecordRow, past: LoadedHistory) -> None:
     """Hand over what came of a call in the run that this one is a retry of."""
     if execution.is_wanted(call):
         notes = execution.steps.notes_of(call, past.noted_by(call))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.errors import Conflict, RunOver, Undone, WouldResend
 
 if TYPE_CHECKING:
-    from onward.store.runs.following import Followed
+    from onward.model.following import Followed
 
 
 def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str:

@@ -14,10 +14,10 @@ from onward.engine import children, following
 from onward.engine.payloads import pack, unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound
+from onward.model.runs import RunOwner
 from onward.runtime.execution.endings import Overtaken
 from onward.runtime.reading import reading
 from onward.runtime.worker.outage import AWAY
-from onward.store.rows import Owner
 from onward.store.runs import ledger
 from onward.store.runs.owning import dismiss, dismiss_all
 from onward.telemetry.events import emit
@@ -27,31 +27,33 @@ if TYPE_CHECKING:
 
     from onward.codec import Arguments
     from onward.core.instant import Duration
-    from onward.core.ports import Chance
+    from onward.core.ports import Randomness
+    from onward.model.effects import EffectRow
+    from onward.model.following import Followed
+    from onward.model.messages import InboxRow
+    from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, Started
     from onward.runtime.execution.execution import Execution
     from onward.runtime.worker.outage import Outage
-    from onward.store.rows import Claimed, EffectRow, InboxRow, Move, NewRun, RunEnd, Started
-    from onward.store.runs.following import Followed
     from onward.store.store import Store
 
 T = TypeVar("T")
 
 
-class Errands:
-    """Errands of the runs of one worker."""
+class EngineCalls:
+    """EngineCalls of the runs of one worker."""
 
-    def __init__(self, store: Store, worker: str, chance: Chance, outage: Outage) -> None:
+    def __init__(self, store: Store, worker: str, randomness: Randomness, outage: Outage) -> None:
         self._store = store
         self._outage = outage
         self._worker = worker
-        self._chance = chance
+        self._randomness = randomness
         self._tasks: set[asyncio.Task[Any]] = set()
         self._context = copy_context()  # not that of the run which is asked for
         self._limits: dict[str, int] = {}
 
-    def _owner(self, execution: Execution) -> Owner:
+    def _owner(self, execution: Execution) -> RunOwner:
         """Return who writes for a run, as long as the run is this worker's."""
-        return Owner(self._worker, execution.uid, execution.fence)
+        return RunOwner(self._worker, execution.uid, execution.fence)
 
     def start(
         self, execution: Execution, run: NewRun, on_conflict: str | None
@@ -93,7 +95,7 @@ class Errands:
         owner = self._owner(execution)
         return self._go(lambda: self._limit(owner, key, most))
 
-    async def _limit(self, owner: Owner, key: str, most: int) -> None:
+    async def _limit(self, owner: RunOwner, key: str, most: int) -> None:
         await self._store.set_limit(key, most, owner)
         self._limits[key] = most
 
@@ -111,7 +113,7 @@ class Errands:
         with reading(f"the retry policy of run {execution.claimed.id}"):
             kept = read_policy(policy)
         decision = decide(
-            kept, execution.claimed.attempt, facts_of(error), chance=self._chance.random()
+            kept, execution.claimed.attempt, facts_of(error), randomness=self._randomness.random()
         )
         if not isinstance(decision, Again):
             return None
@@ -137,7 +139,7 @@ class Errands:
             return None
         return _is_made(followed)
 
-    async def _elapsed(self, run: Claimed) -> Duration:
+    async def _elapsed(self, run: ClaimedRun) -> Duration:
         """Return the time since the first attempt of a run began."""
         began, before, number = run.started_at, run.follows, run.attempt
         with contextlib.suppress(NotFound):  # it may have been pruned

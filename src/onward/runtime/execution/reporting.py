@@ -17,34 +17,35 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
-    from onward.store.rows import Claimed, EffectWrite, Move
+    from onward.model.effects import EffectWrite
+    from onward.model.runs import ClaimedRun, Move
     from onward.telemetry.observer import Observer
 
-FORSAKEN = frozenset({EffectState.IN_FLIGHT, EffectState.NEEDS_RECONCILE})
+ABANDONED = frozenset({EffectState.IN_FLIGHT, EffectState.NEEDS_RECONCILE})
 """What a run leaves to people when it ends; they were called when it came to the others."""
 
-NAMED_MOST = 10
+MAX_NAMED = 10
 """How many calls that nobody asks for are named in a report."""
 
 
-def scope_of(run: Claimed, worker: str) -> RunScope:
+def scope_of(run: ClaimedRun, worker: str) -> RunScope:
     """Return the scope in which the body of a run is, from its first claim here to its last."""
     return RunScope(run.id, run.uid, run.name, worker, run.queue, run.created_at)
 
 
-def tell_claimed(observer: Observer, scope: RunScope, run: Claimed) -> None:
+def report_claimed(observer: Observer, scope: RunScope, run: ClaimedRun) -> None:
     """Tell that a run came into a worker's hands."""
     observer.run_claimed(scope, trace=run.trace, lag=_lag(run))
 
 
-def _lag(run: Claimed) -> Duration | None:
+def _lag(run: ClaimedRun) -> Duration | None:
     # Of a later claim nobody knows any more when the run could have been taken.
     if run.fence > 1 or run.started_at is None:
         return None
     return max(0, run.started_at - run.scheduled_at)
 
 
-def tell_left(observer: Observer, scope: RunScope, move: Move | None, at: Instant) -> None:
+def report_left(observer: Observer, scope: RunScope, move: Move | None, at: Instant) -> None:
     """Tell that a run left a worker's hands; no move means that others say what becomes of it."""
     if move is None:
         observer.run_left(scope, None)
@@ -54,16 +55,16 @@ def tell_left(observer: Observer, scope: RunScope, move: Move | None, at: Instan
     observer.run_left(scope, RunState(move.state), reason, at=at, error=error)
 
 
-def tell_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
+def report_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
     """Tell what code did not ask for in its turn, if anything; marks of old changes are no news."""
     marks = (record.identity for record in unread if record.kind is not RecordKind.PATCH)
     missed = list(dict.fromkeys(marks))
     if missed:
-        emit("run.unread", scope, count=len(missed), unread=", ".join(missed[:NAMED_MOST]))
+        emit("run.unread", scope, count=len(missed), unread=", ".join(missed[:MAX_NAMED]))
     return bool(missed)
 
 
-def tell_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Instant) -> None:
+def report_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Instant) -> None:
     """Tell that an effect waits for somebody, whatever else its run can still do."""
     if row.state == EffectState.PLANNED:
         reason, message = Reason.APPROVAL, f"effect {row.name!r} waits for approval"
@@ -75,15 +76,15 @@ def tell_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Insta
     observer.effect_waits(scope, row.name, row.key, reason, at=at, message=message)
 
 
-def tell_forsaken(observer: Observer, scope: RunScope, name: str, key: str, at: Instant) -> None:
+def report_abandoned(observer: Observer, scope: RunScope, name: str, key: str, at: Instant) -> None:
     """Report that the outcome of an effect is unknown and its run no longer asks for it."""
     message = f"the outcome of effect {name!r} is unknown, and its run no longer asks for it"
     observer.effect_waits(scope, name, key, Reason.RECONCILIATION, at=at, message=message)
 
 
-def tell_crasher(observer: Observer, run: Claimed, worker: str, at: Instant) -> None:
+def report_crasher(observer: Observer, run: ClaimedRun, worker: str, at: Instant) -> None:
     """Tell that a run was ended because workers vanish with it."""
     scope = scope_of(run, worker)
-    tell_claimed(observer, scope, run)
+    report_claimed(observer, scope, run)
     message = f"{run.crashes} workers in a row vanished while they had it"
     observer.run_left(scope, RunState.FAILED, Reason.CRASHED, at=at, message=message)

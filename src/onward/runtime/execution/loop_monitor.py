@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from onward.telemetry.scope import RunScope
 
 
-class Turns:
+class LoopMonitor:
     """The turns that bodies have on one event loop, one after the other.
 
     Each run writes here as its turn begins and ends; a thread that watches reads it at any time.

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.core.instant import Instant
+    from onward.model.records import RecordRow
     from onward.runtime.body.calls import Call
     from onward.runtime.body.notes import Noted
-    from onward.store.rows import RecordRow
 
 # Looked up, for making an enum of a word is dearer than all else that is done with a row.
 _KINDS = {str(kind): kind for kind in RecordKind}
@@ -30,7 +30,7 @@ MEMO = "=memo."
 _CHILDREN = frozenset({RecordKind.CHILD, RecordKind.STEP})
 
 
-class Past:
+class LoadedHistory:
     """The history of a run, sorted by who asks for it."""
 
     __slots__ = (
@@ -111,13 +111,13 @@ def _is_of_use(call: Call, memo: RecordRow) -> bool:
     return not failed_items(value)
 
 
-NO_PAST = Past()
+NO_PAST = LoadedHistory()
 """The history of a run that has just begun; nobody may change it."""
 
 
-def read_past(history: Iterable[RecordRow]) -> Past:
+def read_past(history: Iterable[RecordRow]) -> LoadedHistory:
     """Return what a history says."""
-    past = Past()
+    past = LoadedHistory()
     for row in history:
         kind = _known(row)
         if kind is RecordKind.NOTE:
@@ -148,7 +148,7 @@ def _known(row: RecordRow) -> RecordKind:
     return kind
 
 
-def _sort_in(past: Past, row: RecordRow, kind: RecordKind) -> None:
+def _sort_in(past: LoadedHistory, row: RecordRow, kind: RecordKind) -> None:
     past.last_at = max(past.last_at, row.closed_at or row.opened_at)
     if row.seq is None:
         if row.attempt == 1:

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from onward.core.lease import AHEAD_MOST, GONE_WORKERS_KEPT
+from onward.core.lease import GONE_WORKERS_KEPT, MAX_AHEAD
+from onward.model.maintenance import MaintenanceDue
+from onward.model.worker_offer import RunNeeds, why_not
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.owning import check_owner
-from onward.store.runs.serving import Kind, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onward.core.instant import Instant
+    from onward.model.runs import RunOwner
+    from onward.model.worker_offer import WorkerOffer
     from onward.store.database import Tx
-    from onward.store.rows import Owner
-    from onward.store.runs.serving import Server
 
 
-class Chores(NamedTuple):
-    """What there is to do beside claiming runs.
-
-    `at` is the database's time. `outbox`: callers wrote messages in transactions of their own, to
-    be swept. `limited`: there are runs with a flow key that could be claimed. `overdue`: a deadline
-    has passed.
-    """
-
-    at: Instant
-    outbox: bool
-    limited: bool
-    overdue: bool
-
-
-async def chores(tx: Tx) -> Chores:
+async def chores(tx: Tx) -> MaintenanceDue:
     """Return what there is to do."""
     [[at, *there]] = await tx.fetch("chores")
-    return Chores(at, *map(bool, there))
+    return MaintenanceDue(at, *map(bool, there))
 
 
 async def disown(tx: Tx, worker: str, strays: Iterable[tuple[str, int]]) -> set[str]:
@@ -79,8 +65,8 @@ async def retime(tx: Tx) -> tuple[list[str], set[str]]:
     Returns:
         The runs whose waits were changed, and the hints to publish.
     """
-    found = [row[0] for row in await tx.fetch("runs_set_ahead", ahead=AHEAD_MOST)]
-    delays = {row[0]: row[1] for row in await tx.fetch("starts_set_ahead", ahead=AHEAD_MOST)}
+    found = [row[0] for row in await tx.fetch("runs_set_ahead", ahead=MAX_AHEAD)]
+    delays = {row[0]: row[1] for row in await tx.fetch("starts_set_ahead", ahead=MAX_AHEAD)}
     await tx.lock({*found, *delays})
     subjects: set[str] = set()
     retimed = []
@@ -90,18 +76,18 @@ async def retime(tx: Tx) -> tuple[list[str], set[str]]:
             subjects.add(queue_subject(row[0]))
     for uid in sorted(found):
         for row in await tx.fetch("retime_run", uid=uid):
-            await tx.fetch("retime_records", uid=uid, ahead=AHEAD_MOST)
-            await tx.fetch("retime_effects", uid=uid, ahead=AHEAD_MOST)
+            await tx.fetch("retime_records", uid=uid, ahead=MAX_AHEAD)
+            await tx.fetch("retime_effects", uid=uid, ahead=MAX_AHEAD)
             retimed.append(uid)
             subjects |= {queue_subject(row[0]), run_subject(uid)}
     return retimed, subjects
 
 
 async def parked(
-    tx: Tx, codes: Mapping[str, str], server: Server | None = None
+    tx: Tx, codes: Mapping[str, str], server: WorkerOffer | None = None
 ) -> list[tuple[str, str]]:
     """Return runs that other code has parked than this, each with all that parked it."""
-    found = [(row[0], row[1], Kind._make(row[2:])) for row in await tx.fetch("diverged_runs")]
+    found = [(row[0], row[1], RunNeeds._make(row[2:])) for row in await tx.fetch("diverged_runs")]
     return sorted(
         (uid, parked_by)
         for uid, parked_by, kind in found
@@ -112,7 +98,7 @@ async def parked(
 
 
 async def unpark(
-    tx: Tx, codes: Mapping[str, str], server: Server | None = None
+    tx: Tx, codes: Mapping[str, str], server: WorkerOffer | None = None
 ) -> tuple[int, set[str]]:
     """Let runs go on that other code has parked; say how many, and what is to be rung.
 
@@ -137,7 +123,7 @@ async def keep_progress(tx: Tx, worker: str, uid: str, fence: int, value: bytes)
     return bool(await tx.fetch("keep_progress", **given))
 
 
-async def set_limit(tx: Tx, key: str, most: int, owner: Owner | None = None) -> None:
+async def set_limit(tx: Tx, key: str, most: int, owner: RunOwner | None = None) -> None:
     """Let at most `most` runs of a flow key be running at a time.
 
     Raises:

@@ -9,33 +9,34 @@ from onward.core.instant import SECOND
 from onward.core.replay import RecordState
 from onward.engine.payloads import pack
 from onward.errors import LeaseLost
+from onward.model.ends import ChildEnd, read_child_end
 from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, bound_child
 from onward.runtime.execution.guard import on_done
 from onward.runtime.execution.replies import is_away
-from onward.store.runs.ends import ChildEnd, read_child_end
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
     from onward.core.instant import Duration, Instant
+    from onward.model.messages import InboxRow
+    from onward.model.runs import ClaimedRun, NewRun, RunEnd, Started
     from onward.runtime.body.body import Body
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
-    from onward.store.rows import Claimed, InboxRow, NewRun, RunEnd, Started
 
 LOOK_FIRST: Duration = SECOND // 20
-LOOK_MOST: Duration = 30 * SECOND
+MAX_LOOK: Duration = 30 * SECOND
 """How soon, and at last how seldom, a run looks for the end of one that does not tell it."""
 
 
 def look_at(now: Instant, looks: int) -> Instant:
     """Return when to look again for the end of a run, after so many looks in vain."""
-    return now + min(LOOK_MOST, LOOK_FIRST << min(looks, 20))
+    return now + min(MAX_LOOK, LOOK_FIRST << min(looks, 20))
 
 
-class Kin:
+class Children:
     """Starts, hears of and dismisses the children of one run."""
 
     def __init__(
@@ -95,7 +96,7 @@ class Kin:
             self._close(call, run.uid, run, (run,))
 
     @property
-    def _parent(self) -> Claimed:
+    def _parent(self) -> ClaimedRun:
         """The run as its children know it: their spans are below its own, if it has one."""
         trace = self._host.observer.trace_of(self._execution.scope)
         run = self._execution.claimed

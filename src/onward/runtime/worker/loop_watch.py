@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration
     from onward.core.ports import Clock, Spawn
-    from onward.runtime.execution.turns import Turns
+    from onward.runtime.execution.loop_monitor import LoopMonitor
     from onward.telemetry.observer import Observer
     from onward.telemetry.scope import RunScope
 
@@ -39,7 +39,7 @@ _LIBRARY = os.path.dirname(os.__file__)
 class Watch:
     """Tells of bodies that block the event loop on which it is started."""
 
-    def __init__(self, turns: Turns, clock: Clock, observer: Observer) -> None:
+    def __init__(self, turns: LoopMonitor, clock: Clock, observer: Observer) -> None:
         self._turns = turns
         self._clock = clock
         self._observer = observer

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.inbox import MessageKind
 from onward.core.run import Reason
-from onward.store.rows import Message
-from onward.store.runs.messages import stirring
+from onward.model.messages import NewMessage, wakes_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,19 +41,19 @@ def read_child_end(payload: bytes) -> ChildEnd:
     return ChildEnd(state.decode(), reason.decode() or None, data)
 
 
-def to_parent(parent: str, identity: str, end: bytes) -> Message:
+def to_parent(parent: str, identity: str, end: bytes) -> NewMessage:
     """Return what the parent of a run is told: the call that waits for it, and how it ended."""
     kind = MessageKind.CHILD
-    return Message(parent, f"child {identity}", kind, identity, end, stirring(kind), by_uid=1)
+    return NewMessage(parent, f"child {identity}", kind, identity, end, wakes_for(kind), by_uid=1)
 
 
-def to_children(children: Iterable[str]) -> list[Message]:
+def to_children(children: Iterable[str]) -> list[NewMessage]:
     """Return what the children that are cancelled with a run are told: to end with it."""
     kind, why = MessageKind.CANCEL, Reason.PARENT
-    return [Message(child, CANCEL, kind, why, None, stirring(kind), 1) for child in children]
+    return [NewMessage(child, CANCEL, kind, why, None, wakes_for(kind), 1) for child in children]
 
 
-def to_overdue(run: str) -> Message:
+def to_overdue(run: str) -> NewMessage:
     """Return what a run is told whose deadline has passed."""
     kind, why = MessageKind.CANCEL, Reason.DEADLINE
-    return Message(run, DEADLINE, kind, why, None, stirring(kind), by_uid=1)
+    return NewMessage(run, DEADLINE, kind, why, None, wakes_for(kind), by_uid=1)

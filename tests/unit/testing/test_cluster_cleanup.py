@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onward.testing import keeper
+from onward.testing import cluster_cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,12 +47,12 @@ def note(folder: Path, text: str) -> None:
 def test_a_server_that_does_not_heed_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(cluster_cleanup, "_PATIENCE_SECONDS", 0.05)
     folder = tmp_path / "cluster"
     with a_stubborn_process("-D", f"{folder}/data") as process:
         note(folder, f"{process.pid}\n{folder}/data\n")
 
-        keeper.clean_up(folder)
+        cluster_cleanup.clean_up(folder)
 
         assert process.wait() == -9
     assert not folder.exists()
@@ -63,7 +63,7 @@ def test_a_process_that_got_the_number_of_a_dead_server_is_left_alone(tmp_path: 
     with a_stubborn_process() as innocent:
         note(folder, f"{innocent.pid}\n{folder}/data\n")
 
-        keeper.clean_up(folder)
+        cluster_cleanup.clean_up(folder)
 
         assert innocent.poll() is None
     assert not folder.exists()
@@ -74,10 +74,10 @@ def test_a_note_that_cannot_be_read_is_no_server(tmp_path: Path, text: str) -> N
     folder = tmp_path / "cluster"
     note(folder, text)
 
-    keeper.clean_up(folder)
+    cluster_cleanup.clean_up(folder)
 
     assert not folder.exists()
 
 
 def test_a_folder_that_is_gone_is_fine(tmp_path: Path) -> None:
-    keeper.clean_up(tmp_path / "gone")
+    cluster_cleanup.clean_up(tmp_path / "gone")

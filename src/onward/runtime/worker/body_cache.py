@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onward.model.runs import ClaimedRun
     from onward.runtime.execution.execution import Execution
-    from onward.store.rows import Claimed
 
 
-class WarmBodies:
+class BodyCache:
     """At most `most` executions of runs that wait; the one that waited longest makes room."""
 
     def __init__(self, most: int) -> None:
@@ -29,7 +29,7 @@ class WarmBodies:
             _, coldest = self._kept.popitem(last=False)
             coldest.forget()
 
-    def take(self, run: Claimed) -> Execution | None:
+    def take(self, run: ClaimedRun) -> Execution | None:
         """Return the body of a run that only waited since we had it; any other is of no use."""
         kept = self._kept.pop(run.uid, None)
         if kept is not None and kept.fence + 1 != run.fence:

@@ -15,9 +15,9 @@ from onward.store.hints import ANYTHING
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
+    from onward.model.messages import InboxRow
     from onward.runtime.execution.execution import Execution
     from onward.runtime.worker.outage import Outage
-    from onward.store.rows import InboxRow
     from onward.store.store import Store
 
 
@@ -25,7 +25,7 @@ INBOX_BYTES = 4 * 1024 * 1024
 """How many bytes of signals and of ends of children are read at a time."""
 
 
-class Postman:
+class InboxReader:
     """Reads inboxes, in the background."""
 
     def __init__(self, store: Store, worker: str, outage: Outage) -> None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from onward.cli.command import Desk
     from onward.codec import Failure
-    from onward.store.rows import InboxRow, RecordRow, RunRow
+    from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
+    from onward.model.runs import RunRow
 
 HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "ENDED", "ERROR")
 NOTE = RecordKind.NOTE.value

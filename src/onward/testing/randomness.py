@@ -1,11 +1,11 @@
-"""Chance that a seed decides, so that a failing test can be run again."""
+"""Randomness that a seed decides, so that a failing test can be run again."""
 
 from __future__ import annotations
 
 import random
 
 
-class SeededChance:
+class SeededRandomness:
     """A source of random numbers whose every draw follows from its seed."""
 
     def __init__(self, seed: int) -> None:

@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.25
 _LOOKS_A_LEASE = 24
 
 
-class Keeper:
+class LeaseRenewer:
     """Renews one worker's lease until it is told to stop, or finds it lost."""
 
     def __init__(

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onward.core.ports import Clock
+    from onward.model.worker_offer import WorkerOffer
     from onward.runtime.execution.execution import Execution
     from onward.runtime.worker.database_time import DatabaseTime
     from onward.runtime.worker.programs import Programs
-    from onward.store.runs.serving import Server
     from onward.store.store import Store
 
 
@@ -31,7 +31,7 @@ class Chores:
         self._programs = programs
         self._done = 0
         self._next_audit = clock.monotonic() + AUDIT_EVERY
-        self.serves: Server
+        self.serves: WorkerOffer
         """What the worker takes."""
         self.limited = False
         """Whether there are runs under a limit that could be claimed."""

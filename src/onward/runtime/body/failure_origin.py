@@ -89,21 +89,21 @@ class Blame:
         self._errors.clear()
         self._abandoned.clear()
 
-    def culprit(self, error: BaseException | None, under_way: Iterable[Call]) -> str | None:
+    def failed_call(self, error: BaseException | None, under_way: Iterable[Call]) -> str | None:
         """Return where a retry of a run begins that ended with this error.
 
         What is under way when the body ends may be finished before the run is.
         """
-        culprit = culprit_of(self._known(under_way), self._blamed(error, set()))
-        return None if culprit is None else culprit.kept()
+        failed_call = culprit_of(self._known(under_way), self._blamed(error, set()))
+        return None if failed_call is None else failed_call.kept()
 
     def stopped_culprit(self, under_way: Iterable[Call]) -> str | None:
         """Return where a retry begins of a run that was told to stop, if not there."""
         if self._stopped is None:
             return None
         seq, cut_off = self._stopped
-        culprit = stopped_culprit_of(self._known(under_way), cut_off, seq)
-        return None if culprit is None else culprit.kept()
+        failed_call = stopped_culprit_of(self._known(under_way), cut_off, seq)
+        return None if failed_call is None else failed_call.kept()
 
     def _known(self, under_way: Iterable[Call]) -> list[Outcome]:
         calls = (call for call in (*under_way, *self._abandoned) if _is_kept(call))

@@ -1,0 +1,30 @@
+"""What a worker asks for when it claims runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onward.core.run import ONE, Rooms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a worker can take, and how much of it."""
+
+    worker: str
+    queues: tuple[str, ...]
+    names: tuple[str, ...]
+    limit: int
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+    suspects: Rooms = ONE
+    """How many runs with which number of crashes; see `onward.core.run.suspects`."""
+    limited: bool = False
+    """Take runs that have a flow key too, as far as its limit allows."""
+    unanswered: Callable[[], None] = lambda: None
+    """Is called when the claim is sent again because no reply came: the first one may have made
+    runs the worker's own that no reply names."""

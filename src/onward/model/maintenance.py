@@ -1,0 +1,22 @@
+"""What there is to do beside claiming runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+
+
+class MaintenanceDue(NamedTuple):
+    """What there is to do beside claiming runs.
+
+    `at` is the database's time. `outbox`: callers wrote messages in transactions of their own, to
+    be swept. `limited`: there are runs with a flow key that could be claimed. `overdue`: a deadline
+    has passed.
+    """
+
+    at: Instant
+    outbox: bool
+    limited: bool
+    overdue: bool

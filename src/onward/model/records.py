@@ -1,0 +1,47 @@
+"""Records of a run's history as they are written and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from onward.core.instant import Duration, Instant
+
+
+class NewRecord(NamedTuple):
+    """A record of a run's history: opened, or closed with its outcome."""
+
+    run: str
+    identity: str
+    attempt: int
+    seq: int | None
+    kind: str
+    name: str
+    state: str
+    args_hash: str | None = None
+    version: str | None = None
+    due: Instant | None = None
+    due_in: Duration | None = None
+    message: int | None = None
+    payload: bytes | None = None
+    error: bytes | None = None
+
+
+class RecordRow(NamedTuple):
+    """A record of history as it was stored."""
+
+    run: str
+    identity: str
+    attempt: int
+    seq: int | None
+    kind: str
+    name: str
+    state: str
+    args_hash: str | None
+    version: str | None
+    due: Instant | None
+    message: int | None
+    payload: bytes | None
+    error: bytes | None
+    opened_at: Instant
+    closed_at: Instant | None

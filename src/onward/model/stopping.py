@@ -1,0 +1,29 @@
+"""How a run is stopped or paused from outside, and what became of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ForcedEnd(NamedTuple):
+    """How a run shall end that does not end by itself."""
+
+    state: str
+    reason: str | None
+    error: bytes | None = None
+    unstarted_only: bool = False
+
+
+class Stopped(NamedTuple):
+    """The answer to a stop: which run it met, and what became of it."""
+
+    uid: str | None
+    fate: str  # stopped, over, started, absent
+    queue: str = ""
+
+
+class PauseAnswer(NamedTuple):
+    """The answer to a pause or a resume: which run it met, and whether that could be done."""
+
+    uid: str | None
+    fate: str  # done, stopping, over, absent

@@ -1,0 +1,89 @@
+"""What the owner of a run writes in one go, and how many such writes become one batch.
+
+A `Commit` is all or nothing: its records, the move of its run, its messages, new runs, ledger rows
+and attachments are written together or not at all. Folding is pure: it takes commits in the order
+they came and says which of them go together, under the rules that make one statement possible:
+
+- a run has one place in a batch, however many commits it made;
+- a run is never moved and woken in one batch, and nothing is attached to twice, for one statement
+  may not change a row twice;
+- a commit that may be refused goes without others of its run, which would be refused with it;
+- what is left for the next batch keeps its order within a run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.model.commits import NOTHING_ATTACHED, Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+MAX_ROWS = 500
+MAX_BYTES = 4 * 1024 * 1024
+
+
+class Batch:
+    """Commits that are written together, one a run."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Commit] = {}
+        self._woken: set[str] = set()
+        self._touched: set[tuple[str, ...]] = set()
+        self._rows = 0
+        self._size = 0
+
+    def takes(self, commit: Commit) -> bool:
+        """Add `commit` if it may stand in this batch, and say whether it does."""
+        rows, size = commit.weigh()
+        mine = self.runs.get(commit.run)
+        rows += self._rows
+        size += self._size
+        if self.runs and (rows > MAX_ROWS or size > MAX_BYTES or not self._may_join(commit, mine)):
+            return False
+        self.runs[commit.run] = commit if mine is None else mine.then(commit)
+        for message in commit.messages:
+            self._woken.add(message.target)
+        if commit.attached is not NOTHING_ATTACHED:
+            self._touched.update(commit.attached.touched())
+        self._rows, self._size = rows, size
+        return True
+
+    def _may_join(self, commit: Commit, mine: Commit | None) -> bool:
+        if mine is not None and (
+            mine.fence != commit.fence
+            or mine.move is not None
+            or mine.may_be_refused
+            or commit.may_be_refused
+        ):
+            return False
+        if commit.move is not None and commit.run in self._woken:
+            return False
+        if self._touched and not self._touched.isdisjoint(commit.attached.touched()):
+            return False
+        return not any(self._moves(message.target, commit) for message in commit.messages)
+
+    def _moves(self, target: str, commit: Commit) -> bool:
+        if target == commit.run:
+            return commit.move is not None
+        other = self.runs.get(target)
+        return other is not None and other.move is not None
+
+
+def fold(commits: Sequence[Commit]) -> tuple[Batch, list[bool]]:
+    """Choose what goes into the next batch.
+
+    Returns:
+        The batch, and for each commit whether it is in it.
+    """
+    batch = Batch()
+    taken: list[bool] = []
+    left_runs: set[str] = set()
+    for commit in commits:
+        fits = commit.run not in left_runs and batch.takes(commit)
+        if not fits:
+            left_runs.add(commit.run)
+        taken.append(fits)
+    return batch, taken
