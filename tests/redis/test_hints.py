@@ -174,12 +174,12 @@ async def test_what_a_store_told_itself_is_not_told_to_it_again(
         open_store(deaf_url, hints=redis.url) as theirs,
     ):
         await redis.until_heard_by(2)
-        with ours.subscribe(subjects) as our_ear, theirs.subscribe(subjects) as their_ear:
+        with ours.subscribe(subjects) as ours_heard, theirs.subscribe(subjects) as theirs_heard:
             await ours.start(a_run("a")._replace(queue="one"))
-            assert await hear(our_ear) == {"queue:one"}
-            assert await hear(their_ear) == {"queue:one"}  # so it has been sent to both by now
+            assert await hear(ours_heard) == {"queue:one"}
+            assert await hear(theirs_heard) == {"queue:one"}  # so it has been sent to both by now
             await theirs.start(a_run("b")._replace(queue="two"))
-            assert await hear(our_ear) == {"queue:two"}
+            assert await hear(ours_heard) == {"queue:two"}
 
 
 async def test_nothing_is_heard_of_another_namespace(deaf_url: str, redis: RedisServer) -> None:

@@ -189,7 +189,7 @@ async def translated() -> str:
         raise ValueError("something else") from None
 
 
-async def test_the_culprit_is_found_behind_the_error_that_took_its_place(app: App) -> None:
+async def test_the_failed_call_is_found_behind_the_error_that_took_its_place(app: App) -> None:
     broken.add("failed_call")
     async with working(app):
         run = await app.start(translated)
@@ -207,7 +207,7 @@ async def together() -> list[str]:
     return [task.result() for task in tasks]
 
 
-async def test_the_culprit_is_found_in_a_group_of_errors(app: App) -> None:
+async def test_the_failed_call_is_found_in_a_group_of_errors(app: App) -> None:
     broken.add("two")
     async with working(app):
         run = await app.start(together)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-class Culprit(Value):
+class FailedCall(Value):
     """Where a retry begins, and which later results it keeps, by the identities of the calls."""
 
     identity: str
@@ -43,12 +43,12 @@ class Culprit(Value):
         return json.dumps([self.identity, *self.beside])
 
 
-def read_culprit(kept: str | None) -> Culprit | None:
+def read_failed_call(kept: str | None) -> FailedCall | None:
     """Return the failed_call that a text stands for."""
     if kept is None:
         return None
     identity, *beside = json.loads(kept)
-    return Culprit(identity, tuple(beside))
+    return FailedCall(identity, tuple(beside))
 
 
 class Outcome(Value):
@@ -80,7 +80,9 @@ class Outcome(Value):
         return self.reaches_out or (self.is_good and self.kind is not RecordKind.TIMER)
 
 
-def culprit_of(outcomes: Iterable[Outcome], blamed: Iterable[Outcome] = ()) -> Culprit | None:
+def failed_call_of(
+    outcomes: Iterable[Outcome], blamed: Iterable[Outcome] = ()
+) -> FailedCall | None:
     """Return where a retry of a run that failed begins, and which later results it keeps.
 
     Args:
@@ -99,9 +101,9 @@ def culprit_of(outcomes: Iterable[Outcome], blamed: Iterable[Outcome] = ()) -> C
     return _at(_first(ended, failed, _progress(known, sorted(got_on))), known)
 
 
-def stopped_culprit_of(
+def stopped_call_of(
     outcomes: Iterable[Outcome], under_way: Sequence[Outcome], stopped: int
-) -> Culprit | None:
+) -> FailedCall | None:
     """Return where a retry begins of a run that was stopped at this position of its history.
 
     None: at the stop. But calls that had failed while others were under way, and so were not dealt
@@ -121,7 +123,7 @@ def _failed(known: Iterable[Outcome]) -> list[Outcome]:
     return sorted((each for each in known if each.seq and not each.is_good), key=_seq)
 
 
-def _at(origin: Outcome, known: Iterable[Outcome]) -> Culprit:
+def _at(origin: Outcome, known: Iterable[Outcome]) -> FailedCall:
     """Return the failed call, with the calls made before it failed that have a result all the same.
 
     That is so, too, for a call whose result its code was never handed, if it comes to have one.
@@ -132,7 +134,7 @@ def _at(origin: Outcome, known: Iterable[Outcome]) -> Culprit:
         for each in known
         if each.asked < cut and (each.seq is None or (each.has_result and each.seq >= cut))
     ]
-    return Culprit(origin.identity, tuple(dict.fromkeys(beside)))
+    return FailedCall(origin.identity, tuple(dict.fromkeys(beside)))
 
 
 class _Progress(Value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.core.chain import Link, retry_cut
-from onward.core.failure_origin import read_culprit
+from onward.core.failure_origin import read_failed_call
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
 from onward.errors import BadInput, NotFound
@@ -47,7 +47,7 @@ async def retry(
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
-    failed_call = read_culprit(owner[2].failed_call if owner is not None else old.failed_call)
+    failed_call = read_failed_call(owner[2].failed_call if owner is not None else old.failed_call)
     # No call has ended a run that is paused: it goes on with all that it has.
     is_paused = owner is None and old.state == RunState.PAUSED
     named = None if failed_call is None else failed_call.identity
@@ -95,7 +95,7 @@ async def _made_since(
     for child, identity in await store.failed_children(uid):
         if identity not in kept:
             records = (await store.history([child]))[child]
-            failed_call = read_culprit((await store.end(child)).failed_call)
+            failed_call = read_failed_call((await store.end(child)).failed_call)
             named, others = (
                 (None, ()) if failed_call is None else (failed_call.identity, failed_call.beside)
             )

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 
 from onward.core.failure_origin import (
-    Culprit,
+    FailedCall,
     Outcome,
-    culprit_of,
-    read_culprit,
-    stopped_culprit_of,
+    failed_call_of,
+    read_failed_call,
+    stopped_call_of,
 )
 from onward.core.replay import RecordKind
 
@@ -142,7 +142,7 @@ def test_a_retry_begins_at_the_first_of_the_failures_that_ended_the_run(shape: S
     others = [bad("limit", 1, 3)]
     blamed = [each for each in (*shape.outcomes, *others) if each.identity in shape.blamed]
 
-    failed_call = culprit_of(shape.outcomes, blamed)
+    failed_call = failed_call_of(shape.outcomes, blamed)
 
     assert failed_call is not None
     assert failed_call.identity == shape.origin
@@ -155,7 +155,7 @@ def test_no_failed_outcome_is_kept(shape: Shape) -> None:
     blamed = [each for each in shape.outcomes if each.identity in shape.blamed]
     failed = {each.identity for each in shape.outcomes if not (each.is_good or each.seq is None)}
 
-    failed_call = culprit_of(shape.outcomes, blamed)
+    failed_call = failed_call_of(shape.outcomes, blamed)
 
     assert failed_call is not None
     assert not failed & set(failed_call.beside)
@@ -171,44 +171,44 @@ def test_what_was_requested_before_an_error_and_finished_after_it_is_kept() -> N
         Outcome("later and unheard", 4, None),
     ]
 
-    assert culprit_of(outcomes, outcomes[1:2]) == Culprit("a", ("beside", "unheard"))
+    assert failed_call_of(outcomes, outcomes[1:2]) == FailedCall("a", ("beside", "unheard"))
 
 
 def test_a_part_of_a_map_in_which_items_failed_is_kept_for_its_other_items() -> None:
     part = Outcome("part", 0, 2, has_result=True)
 
-    assert culprit_of([bad("a", 0, 1), part]) == Culprit("a", ("part",))
-    assert culprit_of([part]) == Culprit("part", ("part",))
+    assert failed_call_of([bad("a", 0, 1), part]) == FailedCall("a", ("part",))
+    assert failed_call_of([part]) == FailedCall("part", ("part",))
 
 
 def test_a_run_without_a_failed_call_has_no_origin() -> None:
-    assert culprit_of([good("a", 0, 1)]) is None
+    assert failed_call_of([good("a", 0, 1)]) is None
 
 
 def test_failures_beside_what_was_stopped_are_made_again() -> None:
     wait = Outcome("wait", 0, None, branch="1")
 
-    assert stopped_culprit_of([bad("a", 0, 1, "0")], [wait], 2) == Culprit("a")
+    assert stopped_call_of([bad("a", 0, 1, "0")], [wait], 2) == FailedCall("a")
 
 
 def test_a_retry_of_what_was_stopped_begins_at_the_stop_if_failures_were_dealt_with() -> None:
     wait = Outcome("wait", 1, None)
     beside = Outcome("beside", 0, None, branch="1")
 
-    assert stopped_culprit_of([bad("a", 0, 1)], [wait], 2) is None
-    assert stopped_culprit_of([bad("a", 0, 1)], [], 2) is None
-    assert stopped_culprit_of([bad("a", 0, 1), good("fallback", 1, 2)], [beside], 3) is None
+    assert stopped_call_of([bad("a", 0, 1)], [wait], 2) is None
+    assert stopped_call_of([bad("a", 0, 1)], [], 2) is None
+    assert stopped_call_of([bad("a", 0, 1), good("fallback", 1, 2)], [beside], 3) is None
 
 
 @pytest.mark.parametrize("beside", [(), ("one",), ("0:a#1", "key=1", '\x1f\n"')])
-def test_a_culprit_is_read_as_it_was_kept(beside: tuple[str, ...]) -> None:
-    failed_call = Culprit("b#1", beside)
+def test_a_failed_call_is_read_as_it_was_kept(beside: tuple[str, ...]) -> None:
+    failed_call = FailedCall("b#1", beside)
 
-    assert read_culprit(failed_call.kept()) == failed_call
+    assert read_failed_call(failed_call.kept()) == failed_call
 
 
 def test_nobody_is_read_as_nobody() -> None:
-    assert read_culprit(None) is None
+    assert read_failed_call(None) is None
 
 
 def test_the_origin_is_found_in_a_long_history_at_once() -> None:
@@ -221,7 +221,7 @@ def test_the_origin_is_found_in_a_long_history_at_once() -> None:
     ]
     began = time.process_time()
 
-    failed_call = culprit_of(pool, pool[-1:])
+    failed_call = failed_call_of(pool, pool[-1:])
 
     assert failed_call is not None
     assert failed_call.identity == "1"

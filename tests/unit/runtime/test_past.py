@@ -9,7 +9,7 @@ import pytest
 
 from onward import step
 from onward.codec import encode
-from onward.core.failure_origin import read_culprit
+from onward.core.failure_origin import read_failed_call
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import pack
 from onward.model.records import RecordRow
@@ -73,7 +73,7 @@ def test_a_call_that_was_read_out_of_its_turn_can_be_to_blame(call: StepCall) ->
     blame = Blame()
     blame.note(call, record)
 
-    kept = read_culprit(blame.failed_call(RuntimeError("an error of its own"), ()))
+    kept = read_failed_call(blame.failed_call(RuntimeError("an error of its own"), ()))
 
     assert kept is not None
     assert kept.identity == ":weigh#1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from onward.core.failure_origin import Outcome, culprit_of, stopped_culprit_of
+from onward.core.failure_origin import Outcome, failed_call_of, stopped_call_of
 from onward.core.replay import RecordKind, RecordState
 from onward.errors import NotApplied
 from onward.runtime.body.calls import Awaited, TimerCall
@@ -94,15 +94,15 @@ class Blame:
 
         What is under way when the body ends may be finished before the run is.
         """
-        failed_call = culprit_of(self._known(under_way), self._blamed(error, set()))
+        failed_call = failed_call_of(self._known(under_way), self._blamed(error, set()))
         return None if failed_call is None else failed_call.kept()
 
-    def stopped_culprit(self, under_way: Iterable[Call]) -> str | None:
+    def stopped_call(self, under_way: Iterable[Call]) -> str | None:
         """Return where a retry begins of a run that was told to stop, if not there."""
         if self._stopped is None:
             return None
         seq, cut_off = self._stopped
-        failed_call = stopped_culprit_of(self._known(under_way), cut_off, seq)
+        failed_call = stopped_call_of(self._known(under_way), cut_off, seq)
         return None if failed_call is None else failed_call.kept()
 
     def _known(self, under_way: Iterable[Call]) -> list[Outcome]:

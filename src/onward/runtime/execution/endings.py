@@ -119,7 +119,7 @@ def end_by_force(body: Body) -> Move:
 
 
 def _stopped(body: Body, stop: Stop) -> Move:
-    return stop.move._replace(failed_call=body.blame.stopped_culprit(body.calls.values()))
+    return stop.move._replace(failed_call=body.blame.stopped_call(body.calls.values()))
 
 
 def end_of(body: Body, shape: Shape) -> Move:

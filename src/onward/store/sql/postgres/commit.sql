@@ -86,7 +86,7 @@ WITH me AS MATERIALIZED (
 ), message AS (
     SELECT * FROM unnest(
         :m_target::text[], :m_message::text[], :m_kind::text[], :m_name::text[],
-        :m_payload::bytea[], :m_stirs::text[], :m_run::text[]) WITH ORDINALITY
+        :m_payload::bytea[], :m_wakes::text[], :m_run::text[]) WITH ORDINALITY
     AS m (target, message, kind, name, payload, wakes, run, place)
 ), child AS (
     SELECT * FROM unnest(
