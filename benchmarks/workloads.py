@@ -1,0 +1,221 @@
+"""Six workloads on both databases, for one source tree or for several side by side.
+
+    W1   many runs of ten steps each, all at once: steps a second
+    W2   one short run at a time, from its start to its result: milliseconds (median, 99th percent)
+    W3   one run of many steps, one after the other: milliseconds a step
+    W4   many runs without steps: starts a second while no worker is up, then runs a second with one
+    W5   one run that starts a thousand children at once: seconds
+    W6   many runs that sleep until the same moment: seconds from that moment to the last result
+
+Each workload runs in a process of its own, with the collector as `worker.serve()` sets it. Several
+trees take turns within a round, so that a slow moment of the machine hits all of them.
+
+    python benchmarks/workloads.py
+    python benchmarks/workloads.py --tree ../before --tree . --rounds 5 --only W1 W5
+    python benchmarks/workloads.py --json > figures.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onward
+from onward import App, step, workflow
+from onward.runtime.worker.process import tune_collector
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+ROOT = Path(__file__).parents[1]
+STEPS = 10
+ENDED: list[None] = []
+UNITS = {
+    "W1 steps/s": 1, "W2 p50 ms": -1, "W2 p99 ms": -1, "W3 ms/step": -1,
+    "W4 starts/s": 1, "W4 drain/s": 1, "W5 s": -1, "W6 late s": -1,
+}  # fmt: skip
+"""What is measured, and whether more (1) or less (-1) is better."""
+
+
+@step
+async def add(n: int) -> int:
+    return n + 1
+
+
+@workflow
+async def count(steps: int) -> int:
+    n = 0
+    for _ in range(steps):
+        n = await add(n)
+    return n
+
+
+@workflow
+async def nothing(n: int) -> int:
+    ENDED.append(None)
+    return n
+
+
+@workflow
+async def family(size: int) -> int:
+    return sum(await asyncio.gather(*(nothing(n) for n in range(size))))
+
+
+@workflow
+async def sleeper(until: datetime) -> None:
+    await onward.sleep_until(until)
+
+
+async def started(app: App, number: int) -> float:
+    """Start runs of `nothing`, five hundred at a time, and return how many a second."""
+    began = time.perf_counter()
+    for at in range(0, number, 500):
+        size = min(500, number - at)
+        await asyncio.gather(*(app.start(nothing, n) for n in range(size)))
+    return number / (time.perf_counter() - began)
+
+
+async def w1(app: App, runs: int = 1000) -> dict[str, float]:
+    async with app.worker(slots=runs):
+        began = time.perf_counter()
+        handles = await asyncio.gather(*(app.start(count, STEPS) for _ in range(runs)))
+        await asyncio.gather(*(run.result() for run in handles))
+        return {"W1 steps/s": runs * STEPS / (time.perf_counter() - began)}
+
+
+async def w2(app: App, times: int = 200) -> dict[str, float]:
+    async with app.worker():
+        await app.run(count, 1)
+        took = []
+        for _ in range(times):
+            began = time.perf_counter()
+            await app.run(count, 1)
+            took.append((time.perf_counter() - began) * 1000)
+        return {"W2 p50 ms": statistics.median(took), "W2 p99 ms": sorted(took)[times * 99 // 100]}
+
+
+async def w3(app: App, steps: int = 1000) -> dict[str, float]:
+    async with app.worker():
+        began = time.perf_counter()
+        await app.run(count, steps)
+        return {"W3 ms/step": (time.perf_counter() - began) * 1000 / steps}
+
+
+async def w4(app: App, runs: int = 5000) -> dict[str, float]:
+    rate = await started(app, runs)
+    began = time.perf_counter()
+    async with app.worker(slots=1000):
+        while len(ENDED) < runs:  # noqa: ASYNC110 - the bodies only count
+            await asyncio.sleep(0.005)
+        while (await app.counts()).get("succeeded", 0) < runs:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.005)
+        return {"W4 starts/s": rate, "W4 drain/s": runs / (time.perf_counter() - began)}
+
+
+async def w5(app: App, children: int = 1000) -> dict[str, float]:
+    async with app.worker(slots=2000):
+        await app.run(family, 1)
+        began = time.perf_counter()
+        await app.run(family, children)
+        return {"W5 s": time.perf_counter() - began}
+
+
+async def w6(app: App, runs: int = 2000, seconds: float = 4) -> dict[str, float]:
+    async with app.worker(slots=1000, warm=10):
+        due = onward.now() + timedelta(seconds=seconds)
+        handles = await asyncio.gather(*(app.start(sleeper, due) for _ in range(runs)))
+        await asyncio.gather(*(run.result() for run in handles))
+        return {"W6 late s": (onward.now() - due).total_seconds()}
+
+
+WORKLOADS: dict[str, Callable[[App], Awaitable[dict[str, float]]]] = {
+    "W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6,
+}  # fmt: skip
+
+
+async def measure(name: str, url: str) -> dict[str, float]:
+    tune_collector()
+    async with App(url) as app:
+        return await WORKLOADS[name](app)
+
+
+def ask(tree: Path, name: str, url: str) -> dict[str, float]:
+    """Measure one workload in a process that imports the engine from a tree."""
+    code = {**os.environ, "PYTHONPATH": str(tree.resolve() / "src")}
+    command = [sys.executable, __file__, "--measure", name, url]
+    answer = subprocess.run(command, env=code, check=True, capture_output=True, text=True)
+    figures: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
+    return figures
+
+
+def compare(trees: list[Path], names: Iterable[str], rounds: int) -> dict[str, list[list[float]]]:
+    """Return for each figure, by its database and title, a list a tree of what each round gave."""
+    # Not above: a measuring process may have an older tree, which need not have what this imports.
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.group_commit import durable_postgres
+
+    found: dict[str, list[list[float]]] = {}
+    with (
+        tempfile.TemporaryDirectory() as files,
+        tempfile.TemporaryDirectory() as folder,
+        durable_postgres(Path(folder)) as server,
+    ):
+        for number in range(rounds):
+            for name in names:
+                for place, tree in enumerate(trees):
+                    file = str(Path(files, f"{number}-{name}-{place}.db"))
+                    urls = {"SQLite": file, "Postgres": server.create_database()}
+                    for database, url in urls.items():
+                        for title, figure in ask(tree, name, url).items():
+                            figures = found.setdefault(f"{database} {title}", [[] for _ in trees])
+                            figures[place].append(figure)
+                print(f"round {number + 1} of {rounds}: {name} measured", file=sys.stderr)
+    return found
+
+
+def show(found: dict[str, list[list[float]]], trees: list[Path]) -> None:
+    heads = [tree.resolve().name[:12] for tree in trees]
+    print(f"{'':22}" + "".join(f"{head:>14}" for head in heads) + "    last beside first")
+    for title, figures in found.items():
+        sign = UNITS[title.split(" ", 1)[1]]
+        medians = [statistics.median(each) for each in figures]
+        ratios = [
+            (last / first) ** sign for first, last in zip(figures[0], figures[-1], strict=True)
+        ]
+        beside = f"{statistics.median(ratios):14.2f} x" if len(trees) > 1 else ""
+        print(f"{title:22}" + "".join(f"{each:14,.2f}" for each in medians) + beside)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tree", type=Path, action="append", help="a source tree; may repeat")
+    parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print every round's figures as JSON")
+    parser.add_argument("--measure", nargs=2, metavar=("WORKLOAD", "URL"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(asyncio.run(measure(*options.measure))))
+        return
+    trees = options.tree or [ROOT]
+    found = compare(trees, options.only, options.rounds)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found, trees)
+
+
+if __name__ == "__main__":
+    main()
