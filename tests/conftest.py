@@ -49,14 +49,15 @@ async def _alone(test: Awaitable[None]) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a worker know the workflows of its test file, and of what the files of a folder share."""
+    """Limit a worker to the workflows of its test file and of the helpers beside and above it."""
     if "onward.sdk.app" not in sys.modules:
         return
     module = request.module.__name__
     folder = module.rpartition(".")[0]
 
     def is_own(place: str) -> bool:
-        is_shared = place.startswith(folder) and ".test_" not in place.removeprefix(folder)
+        is_near = place.startswith(folder) or folder.startswith(place.rpartition(".")[0] + ".")
+        is_shared = is_near and ".test_" not in place
         return place == module or is_shared
 
     for place in ("workflow", "step", "effect"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App, Retry, effect, workflow
-from tests.sdk.polling import is_in
+from tests.kit.polling import is_in
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Ask

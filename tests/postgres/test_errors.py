@@ -11,7 +11,7 @@ from onward.store import open_store
 from onward.store.database import Tx
 from onward.store.postgres import pool
 from onward.testing.postgres import PostgresServer
-from tests.leaks import shown
+from tests.kit.leaks import shown
 from tests.postgres.builders import a_run
 from tests.postgres.hand import hand
 

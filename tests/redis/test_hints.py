@@ -20,7 +20,7 @@ from onward.store.hints import ANYTHING, packed, queue_subject
 from onward.store.invariants import check
 from onward.store.sqlite import watch
 from tests.conformance.suite.samples import a_run
-from tests.leaks import shown
+from tests.kit.leaks import shown
 from tests.redis.server import RedisServer
 
 if TYPE_CHECKING:

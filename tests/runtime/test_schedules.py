@@ -15,7 +15,7 @@ import pytest
 
 from onward import now, random, sleep, step, uuid
 from onward.core.instant import HOUR
-from tests.pythons import makes_environments, pythons
+from tests.kit.pythons import makes_environments, pythons
 from tests.runtime.stage import Stage, Story, as_json, from_json
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Every test here runs on SQLite in memory and on Postgres, and some on a SQLite file as well.
 
-A file differs from memory by what the store's own suite tests on all of them: locks, durability and
-other processes. So only tests that restart, share or open a store themselves run on it, too.
+What a file adds to memory is tested by the conformance suite: locks, durability, other processes.
+So only tests that restart, share or open a store themselves run on a file too.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 ON_A_FILE_TOO = frozenset(
     {
-        "test_cancelled_worker",
-        "test_effects_crashed",
-        "test_effects_within",
-        "test_hosts",
-        "test_info",
-        "test_known",
-        "test_notes_crash",
-        "test_opening",
-        "test_replayed",
-        "test_runs",
-        "test_signals",
-        "test_sleeps",
-        "test_sync",
-        "test_versions",
-        "test_within",
-        "test_within_open",
-        "test_within_refusals",
-        "test_within_sync",
+        "clients.test_open_and_close",
+        "clients.test_sync_client",
+        "definitions.test_local_workflows",
+        "deploys.test_versions",
+        "effects.test_crashes",
+        "effects.test_retry_within",
+        "replay.test_live_and_replayed",
+        "runs.test_counters_after_crash",
+        "runs.test_info",
+        "runs.test_runs",
+        "signals.test_signals",
+        "time.test_sleeps",
+        "transactions.test_open_transactions",
+        "transactions.test_refused_connections",
+        "transactions.test_sync_transactions",
+        "transactions.test_transactions",
+        "workers.test_cancelled_worker",
+        "workers.test_event_loops",
     }
 )
 
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
     if "url" not in metafunc.fixturenames or "url" in named:
         return
-    module = metafunc.module.__name__.rpartition(".")[2]
+    module = metafunc.module.__name__.removeprefix("tests.sdk.")
     file = ["file"] if module in ON_A_FILE_TOO else []
     metafunc.parametrize("url", ["memory", *file, "postgres"], indirect=True)
 

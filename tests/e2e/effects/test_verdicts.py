@@ -14,7 +14,7 @@ from tests.e2e.effects.orders import one_order
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS, SHORT_LEASE
 from tests.e2e.engine.sweep import killed
 from tests.e2e.engine.witness import Witness
-from tests.sdk.polling import is_in, until
+from tests.kit.polling import is_in, until
 
 if TYPE_CHECKING:
     from onward import Run

@@ -22,7 +22,7 @@ from onward.testing.postgres import PostgresServer
 from tests.e2e.engine.gates import gate, gated
 from tests.e2e.engine.outside import VARIABLE, deeds
 from tests.e2e.engine.sweep import until
-from tests.sdk.watching import until_state
+from tests.kit.watching import until_state
 from tests.unit.telemetry.builders import a_log
 
 if TYPE_CHECKING:

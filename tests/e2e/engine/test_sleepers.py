@@ -17,7 +17,7 @@ from tests.e2e.engine.outside import note, times_done
 from tests.e2e.engine.shapes import double
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS
 from tests.e2e.engine.witness import Witness
-from tests.sdk.polling import is_in
+from tests.kit.polling import is_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,8 +9,8 @@ from onward.store import open_store
 from onward.store.invariants import check
 from onward.telemetry.failpoints import VARIABLE
 from tests.e2e.store.conftest import Spawn
-from tests.e2e.store.errand import RUNS, errand
 from tests.e2e.store.notes import Notes, read
+from tests.e2e.store.restartable_client import RUNS, run_client
 
 ONCE = [
     f"{name}.{side}@1"
@@ -25,11 +25,13 @@ COMMITS = [f"commit.{side}@{hit}" for side in ("before", "after") for hit in (1,
 async def test_a_process_killed_at(point: str, url: str, spawn: Spawn, tmp_path: Path) -> None:
     name, hit = point.split("@")
     file = tmp_path / "notes"
-    killed = spawn("tests.e2e.store.errand", url, file, **{VARIABLE: f"{name}=kill@{hit}"})
+    killed = spawn(
+        "tests.e2e.store.restartable_client", url, file, **{VARIABLE: f"{name}=kill@{hit}"}
+    )
     assert await asyncio.to_thread(killed.wait, 30) == -9
     await everything_noted_is_there(url, list(read(file)))
     with Notes(tmp_path / "again") as notes:
-        await errand(url, notes)
+        await run_client(url, notes)
     await everything_is_done_once(url)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onward.errors import BadStoreUrl
 from onward.store.address import PostgresAddress, SqliteAddress, masked, parse
-from tests.leaks import shown
+from tests.kit.leaks import shown
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""What tests of effects share: looking at the ledger until it says something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.kit.watching import until
+
+if TYPE_CHECKING:
+    from onward import App, Run
+    from onward.sdk.effects import EffectInfo
+
+
+async def effect_of(app: App, run: Run[Any], *states: str, name: str | None = None) -> EffectInfo:
+    """Wait until an effect of a run is in one of these states, and return it."""
+    found: list[EffectInfo] = []
+
+    async def there() -> bool:
+        found[:] = [
+            each
+            for each in await app.effects.of(run.id)
+            if each.state in states and name in (None, each.name)
+        ]
+        return bool(found)
+
+    await until(there)
+    return found[0]
+
+
+async def states_of(app: App, run: Run[Any]) -> dict[str, str]:
+    """Return the states of the effects of a run, by their names."""
+    return {each.name: each.state for each in await app.effects.of(run.id)}
+
+
+async def outcomes(run: Run[Any]) -> list[tuple[str, str]]:
+    """Return name and state of what a run was handed, in order."""
+    return [(row.name, row.state) for row in await run.history() if row.seq is not None]
