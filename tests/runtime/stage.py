@@ -62,17 +62,17 @@ class Story:
         return {row.identity: (row.name, row.args_hash, row.payload) for row in self.closed()}
 
 
-class NoErrands:
+class NoEngineCalls:
     """Nobody here starts other runs, or retries this one."""
 
-    def retry(self, execution: Execution, move: Move) -> None:
+    def retry(self, run: ClaimedRun, move: Move) -> None:
         return None
 
 
 class Stage:
     """Plays one run to its end."""
 
-    errands = cast("EngineCalls", NoErrands())
+    engine_calls = cast("EngineCalls", NoEngineCalls())
     sender = cast("Sender", None)
 
     def __init__(

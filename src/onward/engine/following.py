@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Duration
+    from onward.model.following import Continuation
     from onward.model.records import RecordRow
-    from onward.model.runs import ClaimedRun, Move
+    from onward.model.runs import Move, RunOwner
     from onward.store.store import Store
 
 
@@ -29,27 +30,29 @@ async def retry(
     uid: str,
     *,
     delay: Duration = 0,
-    owner: tuple[str, int, Move] | None = None,
+    owner: RunOwner | None = None,
+    end: Move | None = None,
     force: bool = False,
 ) -> Followed:
     """Run again what failed: history is kept up to the call whose error ended the run.
 
     What was finished beside that call is kept aside, and handed over when it is asked for again. If
     effects were made because of the error, they may have undone what is kept: then it is answered
-    `undone`, unless it shall be retried force.
+    `undone`, unless it is forced.
 
     Args:
         store: Where the run is.
         uid: The run.
         delay: How long to wait before it begins.
-        owner: Worker, fence and end, when the run is ended with this by its owner.
+        owner: The worker that has the run, if that ends it with this.
+        end: How it ends it then.
         force: Retry it also if effects were made because of the error.
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
-    failed_call = read_failed_call(owner[2].failed_call if owner is not None else old.failed_call)
+    failed_call = read_failed_call(old.failed_call if end is None else end.failed_call)
     # No call has ended a run that is paused: it goes on with all that it has.
-    is_paused = owner is None and old.state == RunState.PAUSED
+    is_paused = end is None and old.state == RunState.PAUSED
     named = None if failed_call is None else failed_call.identity
     cut = None if is_paused else retry_cut(_records(history), failed_call=named)
     beside = () if failed_call is None or cut is None else failed_call.beside
@@ -58,7 +61,6 @@ async def retry(
         if since:
             return Followed(None, "undone", old.state, ", ".join(since))
     effects = {row.identity for row in history if row.kind == RecordKind.EFFECT}
-    worker, fence, end = owner if owner is not None else (None, None, None)
     return await store.follow(
         Following(
             uid,
@@ -68,8 +70,8 @@ async def retry(
             # A retry finds its effects in the ledger.
             beside=tuple(identity for identity in beside if identity not in effects),
             delay_in=delay,
-            worker=worker,
-            fence=fence,
+            worker=None if owner is None else owner.worker,
+            fence=None if owner is None else owner.fence,
             end=end,
         )
     )
@@ -105,31 +107,20 @@ async def _made_since(
     return made
 
 
-async def go_on(
-    store: Store,
-    run: ClaimedRun,
-    worker: str,
-    end: Move,
-    given: tuple[bytes, str, bytes | None],
-    unheard: tuple[int, ...] = (),
-) -> Followed:
-    """End a run and go on as a new one with other arguments, attributes and unread signals.
-
-    `unheard` are signals that are not unread, but that the code was never handed.
-    """
-    input_, args_hash, attributes = given
+async def continue_run(store: Store, owner: RunOwner, end: Move, given: Continuation) -> Followed:
+    """End a run and continue it as a new one with other arguments and attributes."""
     return await store.follow(
         Following(
-            run.uid,
+            owner.run,
             store.new_uid(),
             Link.CONTINUE,
             0,
-            input=input_,
-            args_hash=args_hash,
-            attributes=attributes,
-            unheard=unheard,
-            worker=worker,
-            fence=run.fence,
+            input=given.input,
+            args_hash=given.args_hash,
+            attributes=given.attributes,
+            unheard=given.unheard,
+            worker=owner.worker,
+            fence=owner.fence,
             end=end,
         )
     )

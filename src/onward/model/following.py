@@ -44,6 +44,18 @@ class Following(NamedTuple):
     end: Move | None = None
 
 
+class Continuation(NamedTuple):
+    """What a run is given that continues another: arguments, attributes and unread signals.
+
+    `unheard` are the numbers of signals that the old run has taken, but that its code never saw.
+    """
+
+    input: bytes
+    args_hash: str
+    attributes: bytes | None
+    unheard: tuple[int, ...] = ()
+
+
 class Followed(NamedTuple):
     """The answer: the run that has the id now, its state, and whether this made it.
 

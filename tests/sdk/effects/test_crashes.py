@@ -137,9 +137,9 @@ async def pays(which: str) -> str:
     return await (declined if which == "effect" else limited)("a")
 
 
-@pytest.mark.parametrize("errand", ["effect", "turn"])
+@pytest.mark.parametrize("engine_call", ["effect", "reserve_rate"])
 async def test_an_answer_of_a_store_that_is_away_is_of_no_use_to_a_run_that_was_lost_meanwhile(
-    memory: App, monkeypatch: pytest.MonkeyPatch, errand: str
+    memory: App, monkeypatch: pytest.MonkeyPatch, engine_call: str
 ) -> None:
     unheard: list[dict[str, object]] = []
     loop = asyncio.get_running_loop()
@@ -151,9 +151,9 @@ async def test_an_answer_of_a_store_that_is_away_is_of_no_use_to_a_run_that_was_
             asked.append(loop.create_future())
             return asked[-1]
 
-        run = await memory.start(pays, errand)
+        run = await memory.start(pays, engine_call)
         await until_state(run, "failed")
-        monkeypatch.setattr(worker.worker.errands, errand, ask)
+        monkeypatch.setattr(worker.worker.engine_calls, engine_call, ask)
         await memory.retry(run.id)
 
         async def is_asked() -> bool:

@@ -69,7 +69,7 @@ class Children:
         limit, key = call.limit, run.flow_key
         declared = None
         if limit is not None and key is not None:
-            declared = self._host.errands.limit(self._execution, key, limit)
+            declared = self._host.engine_calls.set_limit(self._execution.claimed, key, limit)
         if declared is None:
             self._wait_for(call, run.uid, (run,))
             return
@@ -104,7 +104,7 @@ class Children:
 
     def _ask(self, run: NewRun, call: ChildCall | StartCall, on_conflict: str | None) -> None:
         self._execution.asking += 1
-        asked = self._host.errands.start(self._execution, run, on_conflict)
+        asked = self._host.engine_calls.start(self._execution.claimed, run, on_conflict)
         on_done(self._execution, asked, lambda done: self._answered(call, run, done))
 
     def _answered(
@@ -152,7 +152,7 @@ class Children:
     def _look(self, call: ChildCall) -> None:
         """See whether a run is over that does not tell this one."""
         self._execution.asking += 1
-        end = self._host.errands.end_of(call.child)
+        end = self._host.engine_calls.end_of(call.child)
         on_done(self._execution, end, lambda done: self._seen(call, done))
 
     def _seen(self, call: ChildCall, done: asyncio.Future[RunEnd | None]) -> None:
@@ -220,13 +220,13 @@ class Children:
     def end(self, children: list[str], then: Callable[[], None]) -> None:
         """Tell children to stop, or those that follow them by now; only then go on."""
         self._execution.asking += 1
-        told = self._host.errands.dismiss(self._execution, children)
+        told = self._host.engine_calls.dismiss(self._execution.claimed, children)
         on_done(self._execution, told, lambda done: self._told(done, then))
 
     def end_all(self, children: list[str], then: Callable[[], None]) -> None:
         """Tell children to stop, and those that the run took over from the one it continues."""
         self._execution.asking += 1
-        told = self._host.errands.dismiss_all(self._execution, children)
+        told = self._host.engine_calls.dismiss_all(self._execution.claimed, children)
         on_done(self._execution, told, lambda done: self._told(done, then))
 
     def _told(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:

@@ -375,7 +375,7 @@ class Execution:
                 self.waits.discard(call)
                 dispatch.come(self, call, letter)
             if self.mail.wanted:
-                take_payloads(self, self._host.errands.messages(self.uid, self.mail.wanted))
+                take_payloads(self, self._host.engine_calls.messages(self.uid, self.mail.wanted))
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""

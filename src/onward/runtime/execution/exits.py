@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onward.codec import encode_error
+from onward.codec import encode, encode_error
 from onward.core.chain import Link
 from onward.core.lease import Fate
 from onward.core.replay import CANCEL_IDENTITY, Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import pack
+from onward.model.following import Continuation
 from onward.model.runs import Move
 from onward.runtime.body.calls import TimerCall
 from onward.runtime.body.divergence import place_of, told
@@ -154,7 +155,11 @@ class Exits:
         may_retry = move.state == RunState.FAILED and not self._execution.mail.is_stopping
         failpoint("finish.before")
         self._execution.stop(move)
-        retried = self._host.errands.retry(self._execution, move) if may_retry else None
+        # Only with what it has seen: a message that arrives from here on must be looked at first.
+        seen = move._replace(seen=self._execution.seen)
+        retried = (
+            self._host.engine_calls.retry(self._execution.claimed, seen) if may_retry else None
+        )
         if retried is not None:
             on_done(self._execution, retried, partial(self._retried, move))
         else:
@@ -209,8 +214,15 @@ class Exits:
         self._journal.when_written(partial(self._go_on, arguments, move))
 
     def _go_on(self, arguments: Arguments, move: Move) -> None:
-        gone_on = self._host.errands.go_on(self._execution, arguments, move)
-        on_done(self._execution, gone_on, self._followed)
+        attributes = self._execution.notes.seen.attributes
+        given = Continuation(
+            pack(arguments.payload()),
+            arguments.fingerprint(),
+            pack(encode(attributes)) if attributes else None,
+            self._execution.unheard,
+        )
+        continued = self._host.engine_calls.continue_run(self._execution.claimed, move, given)
+        on_done(self._execution, continued, self._followed)
 
     def _followed(self, done: asyncio.Future[bool] | asyncio.Future[bool | None]) -> None:
         error = None if done.cancelled() else done.exception()

@@ -28,8 +28,8 @@ class Host(Protocol):
     """Who has the run."""
     observer: Observer
     """Is told what happens."""
-    errands: EngineCalls
-    """Does what takes the store and more than a write."""
+    engine_calls: EngineCalls
+    """Calls of the engine that are more than a write."""
     sender: Sender
     """Makes the calls of effects."""
     names: Names

@@ -86,7 +86,7 @@ class Ledger:
         self.busy += 1
         call.has_news = False
         key, asked = call.key(self._execution.claimed), self._host.clock.monotonic()
-        found = self._host.errands.effect(key)
+        found = self._host.engine_calls.effect(key)
         on_done(self._execution, found, lambda done: self._seen(call, done, asked))
 
     def _seen(self, call: EffectCall, done: asyncio.Future[EffectRow | None], asked: int) -> None:
@@ -110,7 +110,7 @@ class Ledger:
     def _ask_holder(self, call: EffectCall, row: EffectRow, asked: int) -> None:
         """See whether the run that has the row is over: it may be about to settle it."""
         self.busy += 1
-        over = self._host.errands.is_over(row.run)
+        over = self._host.engine_calls.is_over(row.run)
         on_done(self._execution, over, lambda done: self._held(call, row, asked, done))
 
     def _held(
@@ -208,7 +208,7 @@ class Ledger:
     def withdraw_planned(self, then: Callable[[], None]) -> None:
         """Withdraw what was planned and never sent, as the run is about to end; then go on."""
         self.busy += 1
-        withdrawn = self._host.errands.withdraw(self._execution)
+        withdrawn = self._host.engine_calls.withdraw(self._execution.claimed)
         on_done(self._execution, withdrawn, lambda done: self._withdrawn(done, then))
 
     def _withdrawn(self, done: asyncio.Future[None], then: Callable[[], None]) -> None:
@@ -258,7 +258,9 @@ class Ledger:
         interval = call.definition.interval
         if interval is not None and call.turn is None:
             self.busy += 1
-            turn = self._host.errands.turn(self._execution, f"effect {call.name}", interval)
+            turn = self._host.engine_calls.reserve_rate(
+                self._execution.claimed, f"effect {call.name}", interval
+            )
             on_done(self._execution, turn, lambda done: self._turn(call, done))
             return
         call.turn = None

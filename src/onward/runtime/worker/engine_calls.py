@@ -7,15 +7,16 @@ import contextlib
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onward.codec import decode_error, encode
+from onward.codec import decode_error
 from onward.core.retry import Again, decide
 from onward.core.run import TERMINAL, Reason, RunKind
 from onward.engine import children, following
-from onward.engine.payloads import pack, unpack
+from onward.engine.payloads import unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.errors import NotFound
 from onward.model.runs import RunOwner
 from onward.runtime.execution.endings import Overtaken
+from onward.runtime.execution.reporting import scope_of
 from onward.runtime.reading import reading
 from onward.runtime.worker.outage import AWAY
 from onward.store.runs import ledger
@@ -25,14 +26,12 @@ from onward.telemetry.events import emit
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from onward.codec import Arguments
     from onward.core.instant import Duration
     from onward.core.ports import Randomness
     from onward.model.effects import EffectRow
-    from onward.model.following import Followed
+    from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, Started
-    from onward.runtime.execution.execution import Execution
     from onward.runtime.worker.outage import Outage
     from onward.store.store import Store
 
@@ -51,15 +50,15 @@ class EngineCalls:
         self._context = copy_context()  # not that of the run which is asked for
         self._limits: dict[str, int] = {}
 
-    def _owner(self, execution: Execution) -> RunOwner:
+    def _owner(self, run: ClaimedRun) -> RunOwner:
         """Return who writes for a run, as long as the run is this worker's."""
-        return RunOwner(self._worker, execution.uid, execution.fence)
+        return RunOwner(self._worker, run.uid, run.fence)
 
     def start(
-        self, execution: Execution, run: NewRun, on_conflict: str | None
+        self, by: ClaimedRun, run: NewRun, on_conflict: str | None
     ) -> asyncio.Future[Started | None]:
         """Start a run under an id that may be taken; without `on_conflict` it must be free."""
-        owner = self._owner(execution)
+        owner = self._owner(by)
         if on_conflict is None:
             return self._go(lambda: _if_there(children.start_child(self._store, owner, run)))
         return self._go(
@@ -77,65 +76,58 @@ class EngineCalls:
     async def _is_over(self, uid: str) -> bool:
         return (await self._store.run(uid)).state in TERMINAL
 
-    def dismiss(self, execution: Execution, children: list[str]) -> asyncio.Future[None]:
+    def dismiss(self, by: ClaimedRun, children: list[str]) -> asyncio.Future[None]:
         """Tell children of a run to stop, or the runs that follow them by now."""
         # Not with a commit: that would reach the very run, which may have gone on as another.
-        owner = self._owner(execution)
+        owner = self._owner(by)
         return self._go(lambda: dismiss(self._store, owner, children))
 
-    def dismiss_all(self, execution: Execution, children: list[str]) -> asyncio.Future[None]:
+    def dismiss_all(self, by: ClaimedRun, children: list[str]) -> asyncio.Future[None]:
         """Tell these children of a run to stop, and all others that are cancelled with it."""
-        owner = self._owner(execution)
+        owner = self._owner(by)
         return self._go(lambda: dismiss_all(self._store, owner, children))
 
-    def limit(self, execution: Execution, key: str, most: int) -> asyncio.Future[None] | None:
+    def set_limit(self, by: ClaimedRun, key: str, maximum: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""
-        if self._limits.get(key) == most:
+        if self._limits.get(key) == maximum:
             return None
-        owner = self._owner(execution)
-        return self._go(lambda: self._limit(owner, key, most))
+        owner = self._owner(by)
+        return self._go(lambda: self._set_limit(owner, key, maximum))
 
-    async def _limit(self, owner: RunOwner, key: str, most: int) -> None:
-        await self._store.set_limit(key, most, owner)
-        self._limits[key] = most
+    async def _set_limit(self, owner: RunOwner, key: str, maximum: int) -> None:
+        await self._store.set_limit(key, maximum, owner)
+        self._limits[key] = maximum
 
-    def retry(self, execution: Execution, move: Move) -> asyncio.Future[bool | None] | None:
-        """Retry a run that has failed as a whole, if that was asked for and may help.
+    def retry(self, run: ClaimedRun, move: Move) -> asyncio.Future[bool | None] | None:
+        """Retry a run that ends like this as a whole, if its policy says so.
 
-        None, at once or as the answer: it is not.
+        None, at once or as the answer: it is not retried.
         """
-        policy = execution.claimed.retry
-        if policy is None or move.reason != Reason.LOGIC or move.error is None:
+        if run.retry is None or move.reason != Reason.LOGIC or move.error is None:
             return None
-        if execution.claimed.kind == RunKind.STEP:
+        if run.kind == RunKind.STEP:
             return None  # then it is the policy of the step, which was tried as often as it says
         error = decode_error(unpack(move.error))
-        with reading(f"the retry policy of run {execution.claimed.id}"):
-            kept = read_policy(policy)
+        with reading(f"the retry policy of run {run.id}"):
+            policy = read_policy(run.retry)
         decision = decide(
-            kept, execution.claimed.attempt, facts_of(error), randomness=self._randomness.random()
+            policy, run.attempt, facts_of(error), randomness=self._randomness.random()
         )
         if not isinstance(decision, Again):
             return None
-        left = None if kept.within_length is None else kept.within_length - decision.after
-        seen = execution.seen  # not what arrives from here on: that must be looked at first
-        return self._go(
-            lambda: self._retry(execution, move._replace(seen=seen), decision.after, left)
-        )
+        left = None if policy.within_length is None else policy.within_length - decision.after
+        return self._go(lambda: self._retry(run, move, decision.after, left))
 
     async def _retry(
-        self, execution: Execution, move: Move, after: Duration, left: Duration | None
+        self, run: ClaimedRun, move: Move, after: Duration, left: Duration | None
     ) -> bool | None:
-        if left is not None and await self._elapsed(execution.claimed) >= left:
+        if left is not None and await self._elapsed(run) >= left:
             return None
         followed = await following.retry(
-            self._store,
-            execution.uid,
-            delay=after,
-            owner=(self._worker, execution.fence, move),
+            self._store, run.uid, delay=after, owner=self._owner(run), end=move
         )
         if followed.fate == "undone":
-            emit("run.unretried", execution.scope, effects=followed.why)
+            emit("run.unretried", scope_of(run, self._worker), effects=followed.why)
             return None
         return _is_made(followed)
 
@@ -148,25 +140,14 @@ class EngineCalls:
                 began, before, number = row.started_at, row.follows, row.attempt
         return 0 if began is None else await self._store.now() - began
 
-    def go_on(self, execution: Execution, arguments: Arguments, move: Move) -> asyncio.Future[bool]:
-        """End a run, and go on as a new one with other arguments."""
-        return self._go(lambda: self._go_on(execution, arguments, move))
+    def continue_run(
+        self, run: ClaimedRun, move: Move, given: Continuation
+    ) -> asyncio.Future[bool]:
+        """End a run, and continue it as a new one with other arguments."""
+        return self._go(lambda: self._continue_run(run, move, given))
 
-    async def _go_on(self, execution: Execution, arguments: Arguments, move: Move) -> bool:
-        attributes = execution.notes.seen.attributes
-        followed = await following.go_on(
-            self._store,
-            execution.claimed,
-            self._worker,
-            move,
-            (
-                pack(arguments.payload()),
-                arguments.fingerprint(),
-                pack(encode(attributes)) if attributes else None,
-            ),
-            execution.unheard,
-        )
-        return _is_made(followed)
+    async def _continue_run(self, run: ClaimedRun, move: Move, given: Continuation) -> bool:
+        return _is_made(await following.continue_run(self._store, self._owner(run), move, given))
 
     def messages(self, uid: str, seqs: list[int]) -> asyncio.Future[list[InboxRow]]:
         """Read messages of a run, with their payloads."""
@@ -176,14 +157,16 @@ class EngineCalls:
         """Read a row of the ledger."""
         return self._go(lambda: ledger.effect(self._store, key))
 
-    def withdraw(self, execution: Execution) -> asyncio.Future[None]:
+    def withdraw(self, by: ClaimedRun) -> asyncio.Future[None]:
         """Withdraw the effects that a run planned and never sent: it is about to end."""
-        owner = self._owner(execution)
+        owner = self._owner(by)
         return self._go(lambda: self._store.write(lambda tx: ledger.withdraw_own(tx, owner)))
 
-    def turn(self, execution: Execution, key: str, interval: Duration) -> asyncio.Future[Duration]:
+    def reserve_rate(
+        self, by: ClaimedRun, key: str, interval: Duration
+    ) -> asyncio.Future[Duration]:
         """Return how long to wait before something of a limited rate may be done."""
-        owner = self._owner(execution)
+        owner = self._owner(by)
         return self._go(lambda: ledger.take_turn(self._store, owner, key, interval))
 
     def _go(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:

@@ -104,7 +104,7 @@ class Worker:
         self.names = Names(registry)
         self.turns = LoopMonitor()
         self.context = copy_context()
-        self.errands = EngineCalls(store, self.id, ports.randomness, self.outage)
+        self.engine_calls = EngineCalls(store, self.id, ports.randomness, self.outage)
         self._writer = store.writer(self.id)
         self._writer.on_written = self._time.learn
         self._writer.through = self.outage.through
@@ -407,7 +407,7 @@ class Worker:
             execution.release()
         # While the store is away nothing can be given back: then the lease runs out by itself.
         last = self._loop.call_at(max(end, self._loop.time() + LEAVE_SECONDS), self.outage.give_up)
-        await self.errands.close()
+        await self.engine_calls.close()
         await self._board.close()
         await self._writer.close()
         last.cancel()
