@@ -19,10 +19,11 @@ from tests.postgres.hand import STATEMENTS, Hand
 SHARED = {
     "be_followed", "chores", "copy_messages", "copy_records", "disown", "diverged_runs",
     "drop_lease", "edit_record", "end_followed", "follow_data", "follow_run", "insert_outbox",
-    "insert_run", "insert_run_data", "keep_end", "keep_progress", "last_position", "lease_here",
+    "failed_children", "insert_run", "insert_run_data", "is_dropped", "keep_end",
+    "keep_progress", "last_position", "lease_here",
     "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "release_deliveries",
-    "renew_lease", "run_by_uid", "run_end", "set_limit", "started_run", "stir", "stop_run",
-    "take_lease", "target_seen", "bound_children", "unpark_run",
+    "renew_lease", "retire_run", "run_by_uid", "run_end", "set_limit", "started_run", "stir",
+    "stop_run", "take_lease", "target_seen", "told_to_stop", "bound_children", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)
 
@@ -48,6 +49,12 @@ FILL_DATA = """
     INSERT INTO onward.onward_run_data (namespace, uid, input, args_hash)
     SELECT namespace, uid, '', '' FROM onward.onward_run
 """
+FILL_INBOX = """
+    INSERT INTO onward.onward_inbox (namespace, run, seq, chain, message, kind, sent_at)
+    SELECT 'default', r.run, n, r.run, coalesce(nullif($2, ''), 'm' || n), 'signal', n
+    FROM generate_series(1, 20000) n, LATERAL (
+        SELECT CASE WHEN $2 = '' THEN $1 ELSE $1 || n END AS run) r
+"""
 RUNNING = "UPDATE onward.onward_run SET state = 'running', worker = $1, fence = 1 WHERE uid = $2"
 
 SUSPECTS = {
@@ -72,7 +79,7 @@ async def prepare(hand: Hand, name: str) -> None:
     await hand.run(f"PREPARE {name} AS {STATEMENTS[name].sql}")
 
 
-async def plan(hand: Hand, name: str, how: str = "", **given: str) -> dict[str, Any]:
+async def plan(hand: Hand, name: str, how: str = "", /, **given: str) -> dict[str, Any]:
     """Return the plan of a prepared statement; what is not given is NULL."""
     values = [given.get(parameter, "NULL") for parameter in STATEMENTS[name].parameters]
     execute = f"EXECUTE {name}({', '.join(values)})" if values else f"EXECUTE {name}"
@@ -98,17 +105,30 @@ def test_the_columns_of_a_condition_are_found() -> None:
     assert columns("(namespace = $1)") == {"namespace"}
 
 
+INDEXES = """
+    SELECT c.relname::text, array_agg(a.attname::text ORDER BY k.place)
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid,
+         LATERAL unnest(i.indkey::int[]) WITH ORDINALITY k (attribute, place)
+    JOIN pg_attribute a ON a.attnum = k.attribute
+    WHERE a.attrelid = i.indrelid AND c.relname LIKE 'onward%' GROUP BY 1
+"""
+
+
 @pytest.mark.parametrize("name", HOT)
-async def test_a_statement_planned_on_empty_tables_searches_by_more_than_the_namespace(
+async def test_a_statement_planned_on_empty_tables_searches_by_the_first_columns_of_an_index(
     name: str, postgres_url: str
 ) -> None:
+    """A column behind one that is not searched by only filters what the columns before it give."""
     async with like_the_store(postgres_url) as hand:
+        indexes: dict[str, list[str]] = dict(await hand.run(INDEXES))
         await prepare(hand, name)
         found = list(nodes(await plan(hand, name)))
     assert [node for node in found if node["Node Type"] == "Seq Scan"] == []
     for node in found:
         if "Index Name" in node and (name, node["Index Name"]) not in SHORT:
-            assert columns(node.get("Index Cond", "")) - {"namespace"}, node
+            searched = columns(node.get("Index Cond", ""))
+            assert searched - {"namespace"}, node
+            assert searched == set(indexes[node["Index Name"]][: len(searched)]), node
 
 
 async def test_no_exception_is_there_without_need(postgres_url: str) -> None:
@@ -182,6 +202,31 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
             0, 1, 1,
         ]  # fmt: skip
         assert touched["flow_candidates"]["Actual Rows"] == 5
+
+
+async def test_a_send_and_a_look_touch_few_pages_among_forty_thousand_messages(
+    postgres_url: str,
+) -> None:
+    """Messages with the same id to many runs, and many messages to one run."""
+    send = {
+        "namespace": "'default'", "target": "ARRAY['ready7']", "message": "ARRAY['hello']",
+        "kind": "ARRAY['signal']", "name": "ARRAY['go']", "payload": "ARRAY[NULL]::bytea[]",
+        "wakes": "ARRAY['']", "by_uid": "ARRAY[1]", "in_turn": "1",
+    }  # fmt: skip
+    look = {"namespace": "'default'", "after": """'{"ready7": 19995}'""", "budget": "1000"}
+    async with open_store(postgres_url), like_the_store(postgres_url) as hand:
+        for name, given in (("send", send), ("look", look)):
+            await prepare(hand, name)
+            await plan(hand, name, **given)
+        await hand.run(FILL, "ready")
+        await hand.run(FILL_INBOX, "ready7", "")
+        await hand.run(FILL_INBOX, "other", "hello")
+        sent = await plan(hand, "send", ", ANALYZE, BUFFERS", **send)
+        looked = await plan(hand, "look", ", ANALYZE, BUFFERS", **look)
+        assert (sent["Actual Rows"], looked["Actual Rows"]) == (1, 5)
+        assert {"send": pages(sent) < 100, "look": pages(looked) < 100} == {
+            "send": True, "look": True,
+        }  # fmt: skip
 
 
 def pages(found: dict[str, Any]) -> int:

@@ -54,7 +54,7 @@ class Reads:
     async def failed_children(self, uid: str) -> list[tuple[str, str]]:
         """Return the children of a run that ended without a result, with the calls they are for."""
         rows = await self.read(lambda tx: tx.fetch("failed_children", uid=uid))
-        return [(row[0], row[1]) for row in rows]
+        return sorted((row[0], row[1]) for row in rows)
 
     async def newest(self, id: str) -> RunRow:  # noqa: A002 - it is the user's word
         """Return the newest run of an id.

@@ -48,10 +48,13 @@ ORDER BY key LIMIT :limit;
 -- name: is_dropped
 -- Whether the run was told to stop after it made the call. The record of that has a position once the
 -- code was told; what it calls after that is part of its cleanup.
-SELECT r.state, EXISTS (
-           SELECT 1 FROM onward_inbox i
-           WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-             AND i.message IN ('cancel', 'deadline') AND i.run = r.uid)
+SELECT r.state, (
+           EXISTS (SELECT 1 FROM onward_inbox i
+                   WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+                     AND i.message = 'cancel' AND i.run = r.uid)
+           OR EXISTS (SELECT 1 FROM onward_inbox i
+                      WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+                        AND i.message = 'deadline' AND i.run = r.uid))
        AND NOT EXISTS (
            SELECT 1 FROM onward_record c
            WHERE c.namespace = r.namespace AND c.run = r.uid AND c.identity = '=cancel'

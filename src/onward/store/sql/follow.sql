@@ -164,7 +164,6 @@ ORDER BY e.created_at, e.key LIMIT :limit;
 -- Those that a retry of their parent starts again, if it asks for them again.
 SELECT uid, parent_identity FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid AND parent IS NOT NULL AND cancel_with_parent = 1
-  AND newest = 1
+  AND newest <> 0
   AND parent_identity IS NOT NULL
-  AND state IN ('failed', 'cancelled', 'timed_out')
-ORDER BY uid;
+  AND state IN ('failed', 'cancelled', 'timed_out');

@@ -45,7 +45,10 @@ WHERE namespace = :namespace AND parent = :uid AND cancel_with_parent = 1
 -- Whether a run was told to stop.
 SELECT EXISTS (SELECT 1 FROM onward_inbox i
                WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-                 AND i.message IN ('cancel', 'deadline') AND i.run = r.uid)
+                 AND i.message = 'cancel' AND i.run = r.uid)
+       OR EXISTS (SELECT 1 FROM onward_inbox i
+                  WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+                    AND i.message = 'deadline' AND i.run = r.uid)
 FROM onward_run r WHERE r.namespace = :namespace AND r.uid = :uid;
 
 -- name: overdue_runs

@@ -26,7 +26,8 @@ FROM (SELECT i.*, coalesce(kind IN ('signal', 'child') AND payload IS NOT NULL
              AS is_omitted
       FROM json_each_text(:after::json) u (uid, seen), LATERAL (
           SELECT run, seq, message, kind, name, payload, sent_at FROM onward_inbox
-          WHERE namespace = :namespace AND run = u.uid AND seq > u.seen::bigint OFFSET 0) i) m
+          WHERE namespace = :namespace AND run = u.uid AND seq > u.seen::bigint
+          ORDER BY seq OFFSET 0) i) m  -- in the order of the primary key, so that no plan prefers another
 ORDER BY run, seq;
 
 -- name: run_ends

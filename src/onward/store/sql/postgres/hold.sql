@@ -9,7 +9,10 @@ SELECT c.uid FROM unnest(:uids::text[]) u (uid), LATERAL (
       AND state IN ('ready', 'running', 'waiting', 'paused')
       AND (SELECT i.seq FROM onward_inbox i
            WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-             AND i.message IN ('cancel', 'deadline') AND i.run = r.uid LIMIT 1) IS NULL
+             AND i.message = 'cancel' AND i.run = r.uid) IS NULL
+      AND (SELECT i.seq FROM onward_inbox i
+           WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+             AND i.message = 'deadline' AND i.run = r.uid) IS NULL
     OFFSET 0) c;
 
 -- name: hold_runs

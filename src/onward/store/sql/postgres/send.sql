@@ -32,9 +32,11 @@ WITH patience AS MATERIALIZED (
         WHERE namespace = :namespace::text AND id = r.id AND newest = 1
           AND r.newest = 0 AND g.kind <> 'child' LIMIT 1) t ON true
     LEFT JOIN LATERAL (
-        SELECT seq FROM onward_inbox
-        WHERE namespace = :namespace::text AND chain = ANY (ARRAY[r.chain, t.chain])
-          AND message = g.message AND (g.kind = 'signal' OR run = coalesce(t.uid, r.uid))
+        SELECT m.seq FROM (VALUES (r.chain), (t.chain)) c (chain), LATERAL (
+            SELECT seq FROM onward_inbox
+            WHERE namespace = :namespace::text AND chain = c.chain AND message = g.message
+              AND (g.kind = 'signal' OR run = coalesce(t.uid, r.uid))
+            LIMIT 1) m
         LIMIT 1) i ON true
     LEFT JOIN LATERAL (
         SELECT target FROM onward_outbox

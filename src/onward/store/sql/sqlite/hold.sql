@@ -10,7 +10,10 @@ CROSS JOIN onward_run r INDEXED BY onward_run_parent
 WHERE r.cancel_with_parent = 1 AND r.state IN ('ready', 'running', 'waiting', 'paused')
   AND (SELECT i.seq FROM onward_inbox i
        WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-         AND i.message IN ('cancel', 'deadline') AND i.run = r.uid LIMIT 1) IS NULL;
+         AND i.message = 'cancel' AND i.run = r.uid) IS NULL
+  AND (SELECT i.seq FROM onward_inbox i
+       WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
+         AND i.message = 'deadline' AND i.run = r.uid) IS NULL;
 
 -- name: hold_runs
 UPDATE onward_run
