@@ -233,7 +233,7 @@ def test_a_signal_of_one_message_id_is_delivered_once(shop: str, ask: Ask) -> No
 def test_a_signal_to_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
     answer = ask("runs", "signal", "fail-1", "go")
     assert (answer.status, answer.out) == (1, "")
-    assert "it was over before signal 'go' came" in answer.err
+    assert "it has already ended; signal 'go' was not delivered" in answer.err
 
 
 def test_what_failed_is_retried_and_what_did_not_is_refused(shop: str, ask: Ask) -> None:
@@ -257,7 +257,7 @@ def test_a_fork_sends_an_uncertain_effect_again_only_if_it_is_told_to(shop: str,
     words = ("runs", "fork", "pay-1", "--step", "weigh", "--new-id", "pay-2")
     answer = ask(*words)
     assert (answer.status, answer.out) == (1, "")
-    assert "would send effects again that happened, or may have: charge (" in answer.err
+    assert "would send effects again that have, or may have, happened: charge (" in answer.err
     assert ask("runs", "show", "pay-2").status == 1
     assert ask(*words, "--resend").status == 0
     assert state(ask, "pay-2") == "ready"

@@ -1,4 +1,4 @@
-"""A short text that is equal for equal data, in every process and for ever.
+"""A short text that is equal for equal data, in every process and every version.
 
 It is a hash of the JSON with sorted keys. Sets are sorted when they are lowered, so the order of
 neither matters. `1`, `1.0` and `True` are three different things, as they are in JSON.

@@ -1,7 +1,8 @@
 """A value as bytes, with the tag that says how to read them.
 
 A tag is a format, and what was done to its bytes afterwards, in that order: `json`, and later
-`msgpack`, `json+zstd`, `json+zstd+aes256gcm`. A tag is stored beside every value for ever.
+`msgpack`, `json+zstd`, `json+zstd+aes256gcm`. Every stored value has one,
+so tags never change.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Carried(StrEnum):
 
 
 class Member(Value):
-    """One run of a chain; the first follows nobody."""
+    """One run of a chain; the first follows none."""
 
     uid: str
     follows: str | None = None

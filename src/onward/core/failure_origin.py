@@ -2,7 +2,7 @@
 
 A retry copies history up to a position, the cut, and runs the code from there. The cut is the first
 of the failures that ended the run, so every failed call after it is made again. Results that were
-requested before the cut and arrived after it are kept; what was requested later may have come of
+requested before the cut and arrived after it are kept; what was requested later may be a result of
 the failure, and is requested again.
 
 Which failures ended the run:

@@ -1,4 +1,4 @@
-"""The inbox: what others send to a run, whom it wakes, and which wait takes it.
+"""The inbox: what others send to a run, which runs it wakes, and which wait takes it.
 
 A message never changes history. It raises the run's inbox number, wakes it where that helps, and
 lies there until the owner looks.

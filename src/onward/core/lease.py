@@ -1,14 +1,14 @@
-"""The lease: who may write, until when, and what became of a write.
+"""The lease: which worker may write, until when, and the fate of a write.
 
-A worker is alive while its lease row is there. Being past its time is no loss by itself: only
-whoever deletes the row takes the right to write away, and every batch of writes holds the row.
+A worker is alive while its lease row exists. A lease that is past its time is not lost yet: only
+deleting the row takes the right to write away, and every batch of writes locks the row.
 
 A worker that cannot reach the database cannot renew, so a lease that ran out says that a worker is
 gone only if the database could be reached meanwhile. The worker that deletes it knows: it renewed
 its own lease all that time, without a gap. An outage of less than a gap (half a lease) delays the
-renewals of the others (every third of one) by less than they have left; after a longer one nobody
-is without a gap for one lease length, and by then all that live have renewed. Both hold for clocks
-that step, too: a step that is worth mentioning looks like a gap.
+renewals of the others (every third of one) by less than they have left; after a longer one no
+worker is without a gap for one lease length, and by then all live workers have renewed. Both
+hold for clocks that step, too: a large step looks like a gap.
 """
 
 from __future__ import annotations
@@ -150,11 +150,11 @@ def unknown(listed: Iterable[str], known: Container[str]) -> tuple[str, ...]:
     return tuple(uid for uid in listed if uid not in known)
 
 
-# --- what became of a write -----------------------------------------------------------------------
+# --- the fate of a write --------------------------------------------------------------------------
 
 
 class Fate(StrEnum):
-    """What became of one member of a batch of writes."""
+    """The fate of one commit of a batch."""
 
     DONE = "done"
     BUSY = "busy"
@@ -187,7 +187,7 @@ def may_write(row: Row | None, fence: int, *, leased: bool) -> bool:
 
 
 def fate(row: Row | None, write: Write, *, leased: bool) -> Fate:
-    """Return what became of a write, whether this is its first try or a repeated one.
+    """Return the fate of a write, whether this is its first try or a repeated one.
 
     A run that left `running` under the write's own fence was moved by this very write: everyone
     else who changes a running run raises its fence. So a lost reply is recognised.

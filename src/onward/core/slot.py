@@ -1,6 +1,6 @@
 """Slots: the instants at which a schedule fires, and what becomes of each.
 
-Every slot that has passed gets exactly one disposition, also those that nobody was there to see.
+Every slot that has passed gets exactly one disposition, also if it passed while no process ran.
 When cron fires is not known here: its slots come in as an iterator.
 """
 
@@ -42,7 +42,7 @@ class Overlap(StrEnum):
 
 
 class Disposition(StrEnum):
-    """What became of a slot; the values are the words in the database."""
+    """The disposition of a slot; the values are stored in the database."""
 
     STARTED = "started"
     MISSED = "missed"
@@ -222,7 +222,7 @@ def _one(slot: Instant, disposition: Disposition) -> Span:
 
 
 def slot_run_id(schedule: str, slot: Instant) -> str:
-    """Return the id of the run of a slot: one slot, one id, whoever starts it."""
+    """Return the id of the run of a slot: one slot, one id, whichever process starts it."""
     return digest("slot", schedule, str(slot))
 
 

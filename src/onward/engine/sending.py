@@ -34,7 +34,7 @@ async def signal(
     kind, wanted = MessageKind.SIGNAL, check_id(name, "the signal")
     sent = await _send(store, target, kind, wanted, payload, message)
     if sent.fate == "ended":
-        raise RunOver(target, f"it was over before signal {name!r} came")
+        raise RunOver(target, f"it has already ended; signal {name!r} was not delivered")
     return sent
 
 

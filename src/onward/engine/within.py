@@ -56,5 +56,5 @@ async def signal(store: Store, within: Within, target: str, name: str, payload: 
         raise NotFound("run", target, store.namespace)
     run_id, state = found
     if state in TERMINAL:
-        raise RunOver(target, f"it was over before signal {name!r} came")
+        raise RunOver(target, f"it has already ended; signal {name!r} was not delivered")
     await within.send(NewMessage(run_id, store.new_uid(), kind, wanted, packed, wakes_for(kind)))

@@ -1,11 +1,11 @@
-"""Every error that Onward raises on purpose, grouped by who must act.
+"""Every error that Onward raises on purpose, grouped by who has to act.
 
     OnwardError
-    ├── UserError              you: the call, the value or the set-up is wrong
+    ├── UserError              you: the call, the value or the setup is wrong
     │   ├── BadInput           an id, a duration or an option that cannot be taken
     │   ├── Unencodable        a value that would not come back as it went in
     │   ├── Undecodable        stored bytes that do not fit the annotation
-    │   │   └── NewerRow       a stored row with a word that this version does not know
+    │   │   └── NewerRow       a stored row with a value that this version does not know
     │   ├── UnreadableRow      a stored row that is damaged
     │   ├── PayloadTooLarge    a value beyond the size limit
     │   ├── Conflict           the id is taken by a run with other arguments
@@ -15,27 +15,26 @@
     │   ├── SchemaTooNew       the database was migrated by a newer Onward
     │   ├── NotInBody          a call where it cannot be: in a workflow body, or outside of one
     │   ├── WouldBlock         a call that waits was made where an event loop runs
-    │   ├── NoWorker           nobody serves the queue of a run
+    │   ├── NoWorker           no worker serves the queue of a run
     │   ├── NoThread           code that was stopped and still runs holds all threads
     │   ├── TimedOut           a step, or what a run waited for, took too long
-    │   ├── RunOver            the run is over, and takes nothing any more
-    │   ├── Undone             a retry would go on with effects that may have been undone
+    │   ├── RunOver            the run has ended
+    │   ├── Undone             a retry would rely on effects that may have been undone
     │   ├── WouldResend        a fork would send effects again
-    │   ├── VerdictRefused     an effect cannot be judged like this, or not yet
-    │   ├── EffectSkipped      an operator decided that an effect is not to be
-    │   ├── TooLate            an effect may not be sent any more
-    │   ├── RunFailed          the run whose result is wanted raised something
-    │   ├── RunCancelled       the run whose result is wanted was stopped
-    │   └── RunPaused          the run whose result is wanted waits for somebody
-    ├── Unavailable            nobody: the store is away or busy, try again
-    ├── LeaseLost              nobody: another worker has the run, drop it
+    │   ├── VerdictRefused     a verdict that an effect cannot have, or not yet
+    │   ├── EffectSkipped      an operator skipped an effect
+    │   ├── TooLate            the send window of an effect has closed
+    │   ├── RunFailed          the awaited run raised an exception
+    │   ├── RunCancelled       the awaited run was cancelled or timed out
+    │   └── RunPaused          the awaited run is paused and needs an operator
+    ├── Unavailable            wait: the store is away or busy, try again
+    ├── LeaseLost              stop: another worker owns the run
     └── InvariantBroken        us: a bug in Onward, please report it
         └── Rejected           the database refuses a write that we let through
 
-Each error has a stable `code`, and a message that names the thing, the fact and the next move.
+Each error has a stable `code`, and a message that says what failed, why, and what to do next.
 
-`Retryable`, `Fatal` and `NotApplied` are raised by user code, to tell the engine what to do about a
-failure.
+`Retryable`, `Fatal` and `NotApplied` are raised by user code, to control retries.
 """
 
 from onward.errors.calls import (
@@ -110,6 +109,6 @@ __all__ = [
     "WouldResend",
 ]
 
-# They are known, stored and shown by the name under which they are imported.
+# They are stored and shown under the name by which users import them.
 for _name in __all__:
     globals()[_name].__module__ = __name__

@@ -1,4 +1,4 @@
-"""What cannot be done with an effect, or is not to be."""
+"""Errors about effects."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class VerdictRefused(UserError):
-    """A verdict on an effect that does not count: it is settled, has changed, or it is early."""
+    """A verdict that is refused: the effect is settled, has changed, or it is too early."""
 
     code: ClassVar[str] = "verdict_refused"
     effect: str
     fact: str
 
     def __str__(self) -> str:
-        what = f"the verdict on effect {self.effect} does not count: {self.fact}"
-        return f"{closed(what)} See what can be said: onward effects show {self.effect}"
+        what = f"the verdict on effect {self.effect} is refused: {self.fact}"
+        return f"{closed(what)} See which verdicts are possible: onward effects show {self.effect}"
 
 
 @dataclass(eq=False, repr=False)
 class EffectSkipped(UserError):
-    """An operator decided that the run goes on without this effect, which may have happened."""
+    """An operator skipped this effect, which may have happened; the run continues without it."""
 
     code: ClassVar[str] = "effect_skipped"
     effect: str
@@ -31,13 +31,13 @@ class EffectSkipped(UserError):
     def __str__(self) -> str:
         return (
             f"effect {self.effect!r} was skipped by an operator, and may have happened. "
-            "Catch EffectSkipped to go on without it."
+            "Catch EffectSkipped to continue without it."
         )
 
 
 @dataclass(eq=False, repr=False)
 class TooLate(UserError):
-    """The time in which an effect may be sent has passed: somebody may have judged it by now."""
+    """The send window of an effect has closed: an operator may have decided on it by now."""
 
     code: ClassVar[str] = "too_late"
     effect: str

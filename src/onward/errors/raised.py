@@ -1,4 +1,4 @@
-"""What user code raises, to tell the engine what to do about a failure."""
+"""Exceptions that user code raises to control retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all errors of Onward have in common."""
+"""The base classes of all errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Told(OnwardError):
 
 
 class UserError(Told):
-    """The call, the value or the set-up is wrong; trying again will not help."""
+    """The call, the value or the setup is wrong; trying again will not help."""
 
     code: ClassVar[str] = "user_error"
 

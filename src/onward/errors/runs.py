@@ -1,4 +1,4 @@
-"""What cannot be done with a run, and runs that have no result."""
+"""Errors about runs, and about runs without a result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class Conflict(UserError):
-    """The id belongs to a run that was started with something else."""
+    """The id belongs to a run that was started with a different workflow or arguments."""
 
     code: ClassVar[str] = "conflict"
     id: str
@@ -42,7 +42,7 @@ class NotFound(UserError, LookupError):
 
 @dataclass(eq=False, repr=False)
 class NoWorker(UserError):
-    """A run was started, but nobody serves its queue."""
+    """A run was started, but no worker serves its queue."""
 
     code: ClassVar[str] = "no_worker"
     run: str
@@ -50,14 +50,14 @@ class NoWorker(UserError):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} is started and waits, but no worker serves queue {self.queue!r}. "
+            f"run {self.run} was started, but no worker serves queue {self.queue!r}. "
             "Start one: async with app.worker(): ..."
         )
 
 
 @dataclass(eq=False, repr=False)
 class NoThread(UserError):
-    """Code that is not async cannot start, as others that were stopped hold all threads."""
+    """A sync function cannot start: code that was stopped but still runs holds all threads."""
 
     code: ClassVar[str] = "no_thread"
     what: str
@@ -86,7 +86,7 @@ class TimedOut(UserError, TimeoutError):
 
 @dataclass(eq=False, repr=False)
 class RunOver(UserError):
-    """The run has ended, so what was sent to it, or wanted of it, came too late."""
+    """The state of the run does not allow this, in most cases because it has ended."""
 
     code: ClassVar[str] = "run_over"
     run: str
@@ -94,12 +94,12 @@ class RunOver(UserError):
     advice: str = "Start another, or fork it"
 
     def __str__(self) -> str:
-        return f"{closed(f'run {self.run} cannot take it: {self.fact}')} {closed(self.advice)}"
+        return f"{closed(f'run {self.run}: {self.fact}')} {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)
 class Undone(UserError):
-    """A run made effects because of the error that ended it; a retry might build on sand."""
+    """A run sent effects because of the error that ended it; they may have undone its work."""
 
     code: ClassVar[str] = "undone"
     run: str
@@ -107,9 +107,9 @@ class Undone(UserError):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} made effects because of what ended it: {self.effects}. They may have "
-            "undone what a retry takes for done. Start it anew, fork it from its first step with "
-            "resend, or use force if they have undone nothing."
+            f"run {self.run} sent effects because of the error that ended it: {self.effects}. They "
+            "may have undone work that a retry would keep. Start a new run, fork it from its first "
+            "step with resend, or retry with force if they have undone nothing."
         )
 
 
@@ -123,9 +123,9 @@ class WouldResend(UserError):
 
     def __str__(self) -> str:
         return (
-            f"a fork of run {self.run} would send effects again that happened, or may have: "
-            f"{self.effects}. Fork from a later step, retry the run, or say resend if they shall "
-            "be sent once more, under new keys."
+            f"a fork of run {self.run} would send effects again that have, or may have, happened: "
+            f"{self.effects}. Fork from a later step, retry the run, or use resend to send "
+            "them once more, under new keys."
         )
 
 
@@ -140,7 +140,7 @@ class RunFailed(UserError):
 
     @property
     def happened(self) -> str:
-        """What happened, without the next move."""
+        """What happened, without the advice."""
         return f"run {self.run} failed ({self.reason})" + (f": {self.error}" if self.error else "")
 
     def __str__(self) -> str:
@@ -158,17 +158,17 @@ class RunCancelled(UserError):
 
     @property
     def happened(self) -> str:
-        """What happened, without the next move."""
+        """What happened, without the advice."""
         why = f" ({self.reason})" if self.reason else ""
         return f"run {self.run} has no result: it is {self.state}{why}"
 
     def __str__(self) -> str:
-        return f"{self.happened}. Start another if need be."
+        return f"{self.happened}. Start another run if you still need the result."
 
 
 @dataclass(eq=False, repr=False)
 class RunPaused(UserError):
-    """The run has no result yet: it waits for somebody."""
+    """The run has no result yet: it is paused and needs an operator."""
 
     code: ClassVar[str] = "run_paused"
     run: str
@@ -183,7 +183,7 @@ class RunPaused(UserError):
         run = quote(self.run)
         match self.reason:
             case "reconciliation" | "approval":
-                return f"See what waits for a word of yours: onward effects list --run {run}"
+                return f"List the effects that await your decision: onward effects list --run {run}"
             case "divergence":
                 return f"See it: onward runs show {run}"
         return f"Resume it: onward runs resume {run} (or cancel it)."

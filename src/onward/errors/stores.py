@@ -67,14 +67,17 @@ class Unavailable(Told):
 
 @dataclass(eq=False, repr=False)
 class LeaseLost(Told):
-    """Another worker owns the run now; this one wrote nothing and must drop it."""
+    """Another worker owns the run now; this one wrote nothing and must abandon it."""
 
     code: ClassVar[str] = "lease_lost"
     run: str
     what: str = "run"
 
     def __str__(self) -> str:
-        return f"{self.what} {self.run} is no longer ours: nothing was written. Drop it."
+        return (
+            f"{self.what} {self.run} is owned by another worker now: nothing was written. "
+            "Let this exception propagate."
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -90,7 +93,7 @@ class InvariantBroken(Told):
 
 @dataclass(eq=False, repr=False)
 class Rejected(InvariantBroken):
-    """The database refuses a value that we should have refused at the call."""
+    """The database refused a value that Onward should have refused at the call."""
 
     code: ClassVar[str] = "rejected"
 

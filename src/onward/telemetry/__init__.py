@@ -1,6 +1,6 @@
-"""What Onward tells about itself, and the named points where tests make it fail.
+"""Logs, metrics, spans and alerts, and the named points where tests make the engine fail.
 
-For users: a log filter and a formatter, the seam for metrics, and what `on_attention` is told.
+For users: a log filter and a formatter, the seam for metrics, and what `on_attention` receives.
 """
 
 from onward.telemetry.attention import Attention

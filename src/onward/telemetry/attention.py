@@ -1,4 +1,4 @@
-"""Telling somebody that a run waits for a human, or broke in a way that code cannot mend.
+"""Calling `on_attention` for runs that need a person: a decision, or a fix.
 
 The callback runs apart from the runs, one call at a time; what it raises is logged. It is told at
 most once and only by this process: the store is the truth, this is a bell.
@@ -36,7 +36,7 @@ CALLING = {
     RunState.PAUSED: frozenset({Reason.DIVERGENCE, Reason.INTERNAL, Reason.PRECONDITION}),
     RunState.FAILED: frozenset({Reason.CRASHED, Reason.INTERNAL}),
 }
-"""What somebody is called for. Not for what comes back by itself, nor for what they did.
+"""What people are called for. Not for what recovers by itself, nor for what they requested.
 
 For an effect that waits for approval or a verdict they are called when it begins to, not when its
 run has nothing else to do.
@@ -53,7 +53,7 @@ class Attention:
         run_id: The user's id of the run.
         uid: Its key.
         workflow: The name of its workflow.
-        why: The reason: `approval` or `reconciliation` if an effect of it waits for somebody,
+        why: The reason: `approval` or `reconciliation` if one of its effects needs an operator,
             `divergence`, `precondition` or `internal` if it is paused, `crashed` or `internal` if
             it failed.
         message: What happened. It may quote data of the run.
@@ -81,7 +81,7 @@ def calls_for_attention(state: RunState, reason: Reason | None) -> bool:
 def attention(
     scope: RunScope, why: Reason, message: str, at: Instant, *, effect: str | None = None
 ) -> Attention:
-    """Return what the callback is told."""
+    """Return what the callback receives."""
     when = _EPOCH + timedelta(microseconds=at)
     return Attention(scope.run, scope.uid, scope.workflow, why.value, message, when, effect)
 
@@ -106,7 +106,7 @@ class AttentionLine:
         self._context = copy_context()
 
     def put(self, item: Attention) -> None:
-        """Let the callback be told, soon. Called on the event loop; it never waits."""
+        """Call the callback soon. Called on the event loop; it never waits."""
         if len(self._waiting) >= self._most:
             if not self._is_dropping:
                 self._is_dropping = True
@@ -120,7 +120,7 @@ class AttentionLine:
             self._task = loop.create_task(work, name="onward attention", context=context)
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Let what is waiting be told for a while, then drop the rest."""
+        """Wait a while for the calls under way, then drop the rest."""
         task = self._task
         if task is not None and not task.done():
             await asyncio.wait([task], timeout=seconds)
@@ -140,7 +140,7 @@ class AttentionLine:
                 if self._task is not None and self._task.cancelling():
                     raise  # the app closes
                 _failed(item, error)  # the callback's own: something that it waited for
-            except BaseException as error:  # noqa: BLE001 - the next one is to be told nevertheless
+            except BaseException as error:  # noqa: BLE001 - the next one must be called nevertheless
                 raise_interrupt(error)
                 _failed(item, error)
 
@@ -161,9 +161,9 @@ class AttentionLine:
             answer, error = None, None
             try:
                 answer = context.run(self._callback, item)
-            except BaseException as raised:  # noqa: BLE001 - in a thread nobody else would hear it
+            except BaseException as raised:  # noqa: BLE001 - in a thread it would be lost
                 error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
                 loop.call_soon_threadsafe(_answer, told, answer, error)
 
         spawn(work, name="onward-attention")

@@ -2,7 +2,7 @@
 
 A record has the text of its event, which never changes, and its facts as attributes: always the
 seven of `scope.NOWHERE`, then what the event adds. Facts are ids, names, numbers and types of
-errors. Arguments, results and the messages of errors stay out, as anything may stand in them.
+errors. Arguments, results and error messages are left out, because they may hold data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onward.telemetry.scope import NOWHERE
 if TYPE_CHECKING:
     from onward.telemetry.scope import Scope
 
-# Without this, Python would print warnings of a library to people who have set up no logging.
+# Without this, Python prints warnings of a library where no logging is set up.
 logging.getLogger("onward").addHandler(logging.NullHandler())
 
 _RUN = "run %(run)s of %(workflow)s "
@@ -38,16 +38,17 @@ def _event(logger: str, level: int, text: str) -> Event:
 
 
 EVENTS: dict[str, Event] = {
-    "run.started": _event("run", logging.DEBUG, _RUN + "is started"),
-    "run.claimed": _event("run", logging.DEBUG, _RUN + "is taken by worker %(worker)s"),
-    "run.waiting": _event("run", logging.DEBUG, _RUN + "waits"),
-    "run.ready": _event("run", logging.INFO, _RUN + "is given back by worker %(worker)s"),
-    "run.lost": _event("run", logging.WARNING, _RUN + "is no longer worker %(worker)s's"),
+    "run.started": _event("run", logging.DEBUG, _RUN + "started"),
+    "run.claimed": _event("run", logging.DEBUG, _RUN + "claimed by worker %(worker)s"),
+    "run.waiting": _event("run", logging.DEBUG, _RUN + "is waiting"),
+    "run.ready": _event("run", logging.INFO, _RUN + "released by worker %(worker)s"),
+    "run.lost": _event("run", logging.WARNING, _RUN + "is no longer owned by worker %(worker)s"),
     "run.paused": _event("run", logging.WARNING, _RUN + "is paused: %(reason)s"),
     "run.unread": _event(
         "run",
         logging.WARNING,
-        _RUN + "goes on, but did not ask in turn for %(count)s calls of its history: %(unread)s",
+        _RUN + "continued, but the current code did not make %(count)s recorded calls in their"
+        " order: %(unread)s",
     ),
     "run.long": _event(
         "run",
@@ -57,7 +58,7 @@ EVENTS: dict[str, Event] = {
     "run.unretried": _event(
         "run",
         logging.WARNING,
-        _RUN + "is not retried by its policy: it may have undone what it did, by %(effects)s",
+        _RUN + "is not retried: effects sent after its error may have undone its work: %(effects)s",
     ),
     "run.unended": _event(
         "run",
@@ -67,19 +68,20 @@ EVENTS: dict[str, Event] = {
     "run.blocking": _event(
         "run",
         logging.WARNING,
-        _RUN + "kept its worker from everything else for %(seconds)s s at %(where)s: put what takes"
-        " long there into a step",
+        _RUN + "blocked its worker for %(seconds)s s at %(where)s: move blocking code into a step",
     ),
     "run.succeeded": _event("run", logging.INFO, _RUN + "succeeded"),
     "run.failed": _event("run", logging.ERROR, _RUN + "failed: %(reason)s %(error)s"),
-    "run.cancelled": _event("run", logging.INFO, _RUN + "is cancelled"),
-    "run.timed_out": _event("run", logging.WARNING, _RUN + "took too long"),
+    "run.cancelled": _event("run", logging.INFO, _RUN + "was cancelled"),
+    "run.timed_out": _event("run", logging.WARNING, _RUN + "passed its deadline"),
     "step.succeeded": _event("step", logging.DEBUG, _STEP + "succeeded"),
     "step.retried": _event(
-        "step", logging.WARNING, _STEP + "failed: %(error)s; the next in %(retry_seconds)s s"
+        "step", logging.WARNING, _STEP + "failed: %(error)s; next attempt in %(retry_seconds)s s"
     ),
     "step.failed": _event("step", logging.WARNING, _STEP + "failed: %(error)s"),
-    "step.cancelled": _event("step", logging.DEBUG, _STEP + "was not waited for"),
+    "step.cancelled": _event(
+        "step", logging.DEBUG, _STEP + "was cancelled: its result is no longer awaited"
+    ),
     "step.left": _event(
         "step",
         logging.WARNING,
@@ -101,19 +103,19 @@ EVENTS: dict[str, Event] = {
     "effect.waits": _event(
         "effect",
         logging.WARNING,
-        "effect %(effect)s of run %(run)s waits for somebody: %(reason)s, %(key)s",
+        "effect %(effect)s of run %(run)s needs an operator: reason=%(reason)s key=%(key)s",
     ),
     "effect.unanswered": _event(
         "effect",
         logging.WARNING,
-        "the reconciler of effect %(effect)s of run %(run)s failed: %(error)s, %(key)s",
+        "the reconciler of effect %(effect)s of run %(run)s failed: error=%(error)s key=%(key)s",
     ),
     "worker.ready": _event("worker", logging.INFO, "worker %(worker)s is ready"),
     "worker.unclear": _event(
         "worker",
         logging.WARNING,
-        "worker %(worker)s takes no runs of %(workflow)s before one is started here: %(places)s"
-        " have that name; give one of them another by @workflow(name=...)",
+        "worker %(worker)s takes no runs of %(workflow)s until this process starts one: %(places)s"
+        " share that name; rename one of them with @workflow(name=...)",
     ),
     "worker.left": _event("worker", logging.INFO, "worker %(worker)s has left"),
     "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),
@@ -175,21 +177,23 @@ EVENTS: dict[str, Event] = {
         "attention", logging.ERROR, "on_attention failed for run %(run)s: %(error)s at %(where)s"
     ),
     "attention.dropped": _event(
-        "attention", logging.ERROR, "on_attention is too slow: it is not told of run %(run)s"
+        "attention", logging.ERROR, "on_attention is too slow: call for run %(run)s dropped"
     ),
     "attention.left": _event(
-        "attention", logging.ERROR, "on_attention was not told of %(count)s runs: the app closes"
+        "attention",
+        logging.ERROR,
+        "on_attention calls for %(count)s runs dropped: the app is closing",
     ),
     "telemetry.failed": _event(
         "telemetry",
         logging.ERROR,
-        "%(call)s failed, and is not named again: %(error)s at %(where)s",
+        "%(call)s failed (reported once): %(error)s at %(where)s",
     ),
 }
 
 
 def emit(event: str, scope: Scope | None = None, **facts: object) -> None:
-    """Write a log record, if anybody wants it. Whatever goes wrong with that is not the caller's.
+    """Write a log record, if it is enabled. Errors of logging never reach the caller.
 
     Args:
         event: A name of `EVENTS`.

@@ -1,6 +1,6 @@
 """Named points in the code where a test can make the process die, stop, wait or fail.
 
-`failpoint(name)` does nothing unless somebody armed that name: the environment variable
+`failpoint(name)` does nothing unless that name is armed: the environment variable
 `ONWARD_FAILPOINTS` for a whole process, or `onward.testing.faults.armed` inside a test. Every
 name stands in one table, so that a sweep over all of them misses none and a typo is an error.
 
@@ -13,7 +13,7 @@ n-th pass (the first by default) or `@*` on every pass. Actions:
     stop         SIGSTOP to this process
     exit[:code]  leave at once, without cleaning up; status 1 by default
     raise        raise `InjectedFault`
-    pause:file   make the file, then wait until somebody removes it
+    pause:file   make the file, then wait until it is removed
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VARIABLE = "ONWARD_FAILPOINTS"
 
 FAILPOINTS: dict[str, str] = {
     "commit.before": "a batch of writes is gathered, nothing has been sent to the database",
-    "commit.after": "a batch of writes is committed, nobody has been told",
+    "commit.after": "a batch of writes is committed, its runs do not know yet",
     "claim.before": "a worker is about to claim runs",
     "claim.after": "runs are claimed, none has been started",
     "renew.before": "a worker is about to renew its lease",

@@ -1,5 +1,5 @@
 """The seam for metrics: what can be counted and measured, and how a faulty counter does no harm."""
-# ruff: noqa: ARG002 - a metric is told everything, whether or not anybody counts it
+# ruff: noqa: ARG002 - a metric receives everything, whether or not it counts it
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Metrics(Protocol):
-    """What Onward tells of itself in numbers.
+    """What Onward counts and measures.
 
     Inherit from it and write the methods you want: the others do nothing, nor do those of later
     releases. A call must be quick, as it is made on the worker's event loop; `lease_renewed` comes
@@ -41,13 +41,13 @@ class Metrics(Protocol):
         return
 
     def run_claimed(self, *, workflow: str, queue: str) -> None:
-        """Count that a worker took a run into its hands: at its start, and whenever it goes on."""
+        """Count that a worker claimed a run: at its start, and whenever it continues."""
         return
 
     def run_parked(
         self, *, workflow: str, queue: str, state: str, reason: str | None, seconds: float
     ) -> None:
-        """Count a run that left the worker's hands but is not over, and how long it was in them.
+        """Count a run that left the worker but has not ended, and how long the worker had it.
 
         `state` is `waiting`, `paused`, or `ready` if the worker gave it back.
         """
@@ -56,7 +56,7 @@ class Metrics(Protocol):
     def run_ended(
         self, *, workflow: str, queue: str, state: str, reason: str | None, seconds: float
     ) -> None:
-        """Count a run that is over, and how long it took since it was started, waits and all."""
+        """Count a run that has ended, and how long it took since its start, waits included."""
         return
 
     def run_lost(self, *, workflow: str, queue: str) -> None:
@@ -94,7 +94,7 @@ METRICS = tuple(name for name in vars(Metrics) if not name.startswith("_"))
 
 
 class _Safe:
-    """Looks like the user's metrics, but nothing it is asked for ever raises."""
+    """The user's metrics, wrapped so that no call raises."""
 
     def __init__(self, metrics: Metrics, guard: Guard) -> None:
         for name in METRICS:

@@ -1,4 +1,4 @@
-"""What an app and its workers call when something happens. The observer here tells nobody.
+"""What an app and its workers call when something happens. The observer here does nothing.
 
 The places are few, and the one on the path of every step asks first: `if observer.steps`.
 """
@@ -43,10 +43,10 @@ _STARTING = Starting()
 
 
 class Observer:
-    """Is told what happens to runs, steps and workers; nothing it does can fail or wait."""
+    """Called for what happens to runs, steps and workers; its methods neither fail nor wait."""
 
     steps = False
-    """Whether anybody wants to hear of steps that begin or succeed.
+    """Whether steps that begin or succeed are reported.
 
     While it is False, `step_begun` and `step_ended` need not be called, but for failures.
     """
@@ -54,7 +54,7 @@ class Observer:
     """Whether `claim_took`, `commit_took` and `lease_renewed` are worth reading a clock for."""
 
     async def close(self) -> None:
-        """Let what is still to be told be told, for a while."""
+        """Wait a while for reports under way."""
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class Observer:
     def run_claimed(
         self, scope: RunScope, *, trace: str | None = None, lag: Duration | None = None
     ) -> None:
-        """A worker has taken a run into its hands.
+        """A worker has claimed a run.
 
         Args:
             scope: The run. A body that is kept warm keeps its scope.
@@ -83,7 +83,7 @@ class Observer:
         error: BaseException | None = None,
         message: str = "",
     ) -> None:
-        """A run has left its worker's hands: it waits, is paused, is given back, or is over.
+        """A run has left its worker: it waits, is paused, is released, or has ended.
 
         Args:
             scope: The run.
@@ -95,7 +95,7 @@ class Observer:
         """
 
     def run_blocking(self, scope: RunScope, length: Duration, where: str) -> None:
-        """The code of a run has kept its worker from everything else. Called from any thread.
+        """The code of a run has blocked its worker. Called from any thread.
 
         Args:
             scope: The run.
@@ -140,7 +140,7 @@ class Observer:
         at: Instant,
         message: str,
     ) -> None:
-        """An effect waits for somebody, though its run may go on with something else.
+        """An effect needs an operator, though its run may continue with something else.
 
         Args:
             scope: The run.
@@ -169,10 +169,10 @@ class Observer:
         """A lease was renewed, or turned out to be lost. Called from any thread."""
 
     def store_away(self, worker: str, error: BaseException) -> None:
-        """The store did not answer a worker; told on at once, and then once a minute."""
+        """The store did not answer a worker; reported at once, and then once a minute."""
 
     def store_back(self, worker: str) -> None:
-        """The store answered a worker; told on only if it was away."""
+        """The store answered a worker; reported only if it was away."""
 
     def clock_stepped(self, worker: str, step: Duration) -> None:
         """A worker has seen the clock of the database being set, forward or back."""

@@ -1,4 +1,4 @@
-"""The observer that tells: logs, metrics, spans, and whoever is to be called for a human."""
+"""The observer that reports: to logs, metrics, spans and `on_attention`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STEPS = EVENTS["step.succeeded"].logger
 
 
 class Reporter(Observer):
-    """Tells what happens to everybody who wants to know.
+    """Reports what happens.
 
     Args:
         clock: Measures how long things take.
@@ -63,14 +63,14 @@ class Reporter(Observer):
         self._metrics = None if metrics is None else made_safe(metrics, guard)
         self._tracing = Tracing(guard, tracer_provider)
         self._line = None if on_attention is None else AttentionLine(on_attention, spawn)
-        # Since when the store is away for a worker, and when that was last told.
+        # Since when the store is away for a worker, and when that was last reported.
         self._away: dict[str, tuple[int, int]] = {}
         self._blocking: set[str] = set()
         self.measures = self._metrics is not None
         self._look()
 
     async def close(self) -> None:
-        """Let what is still to be told be told, for a while."""
+        """Wait a while for reports under way."""
         if self._line is not None:
             await self._line.close()
 
@@ -89,7 +89,7 @@ class Reporter(Observer):
     def run_claimed(
         self, scope: RunScope, *, trace: str | None = None, lag: Duration | None = None
     ) -> None:
-        """A worker has taken a run into its hands."""
+        """A worker has claimed a run."""
         scope.begun = self._clock.monotonic()
         emit("run.claimed", scope)
         self._look()
@@ -111,7 +111,7 @@ class Reporter(Observer):
         error: BaseException | None = None,
         message: str = "",
     ) -> None:
-        """A run has left its worker's hands."""
+        """A run has left its worker."""
         stay = self._since(scope.begun)
         facts = {"reason": "" if reason is None else reason.value, "error": name_of(error)}
         emit(f"run.{'lost' if state is None else state}", scope, seconds=stay, **facts)
@@ -147,7 +147,7 @@ class Reporter(Observer):
             )
 
     def run_blocking(self, scope: RunScope, length: Duration, where: str) -> None:
-        """The code of a run has kept its worker from everything else."""
+        """The code of a run has blocked its worker."""
         if scope.workflow not in self._blocking:
             self._blocking.add(scope.workflow)
             emit("run.blocking", scope, seconds=length / SECOND, where=where)
@@ -210,7 +210,7 @@ class Reporter(Observer):
         at: Instant,
         message: str,
     ) -> None:
-        """An effect waits for somebody."""
+        """An effect needs an operator."""
         emit("effect.waits", scope, effect=effect, key=key, reason=reason.value)
         if self._line is not None:
             self._line.put(attention(scope, reason, message, at, effect=key))

@@ -1,7 +1,7 @@
 """Which run, and which step of it, the code that asks is part of.
 
 The runtime puts a scope into the context in which a body or a step runs; a log filter reads it from
-there. A scope also carries what an observer must remember between two things it is told: when
+there. A scope also carries what an observer must remember between two reports: when
 something began, and its span. It never holds a payload.
 """
 

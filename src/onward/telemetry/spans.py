@@ -1,7 +1,7 @@
 """The spans of OpenTelemetry: of a start, of a run's stay with a worker, of an attempt of a step.
 
 A run carries the `traceparent` of its start, so that its spans, in whatever process, belong to the
-trace of whoever started it. Attributes are ids, names and numbers; of an error, the type alone.
+trace of its starter. Attributes are ids, names and numbers; of an error, the type alone.
 
 This module is imported only if OpenTelemetry is in use: see `tracing`.
 """

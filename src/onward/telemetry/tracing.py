@@ -1,6 +1,6 @@
 """Finding out whether spans are wanted, without paying for it if they are not.
 
-Nothing of OpenTelemetry is imported unless somebody else has imported it, and nothing is done
+OpenTelemetry is not imported unless the application has imported it, and nothing is done
 unless a tracer provider is set.
 """
 
@@ -20,7 +20,7 @@ class Tracing:
     """Where spans come from, as soon as the user has set a tracer provider.
 
     Args:
-        guard: Is told what OpenTelemetry raises; nobody else is.
+        guard: Receives what OpenTelemetry raises.
         provider: Makes the spans; by default OpenTelemetry's global one.
     """
 
@@ -38,7 +38,7 @@ class Tracing:
 
     def _find(self) -> Spans | None:
         if "opentelemetry.trace" not in sys.modules:
-            return None  # so nobody can have set a provider
+            return None  # so no provider can have been set
         from opentelemetry import trace
 
         provider = self._provider or trace.get_tracer_provider()

@@ -60,7 +60,7 @@ async def test_a_body_that_blocks_is_told_while_it_does(
     with open(__file__, encoding="utf-8") as source:  # noqa: ASYNC230 - nobody else waits
         line = next(n for n, text in enumerate(source, 1) if text.endswith("# this line\n"))
     text = record.getMessage()
-    assert text.startswith("run b-1 of block kept its worker from everything else for ")
+    assert text.startswith("run b-1 of block blocked its worker for ")
     assert (
         f"test_blocking_code.py:{line} in ask_the_bank: put what takes long there into a step"
         in text

@@ -101,7 +101,7 @@ def register_error(
 
     Args:
         kind: The exception type.
-        name: The stored name; the type's own name if not given. It is kept for ever.
+        name: The stored name; the type's own name if not given. It must never change.
         to_data: Returns what to store of an exception: plain data, at most 64 KiB as JSON.
         from_data: Returns the exception from that data.
 

@@ -98,7 +98,7 @@ def _dump(model: Any) -> Any:
 
 
 def _sort_sets(python: Any, tree: Any) -> None:
-    """Put the items of sets, which are lists in the tree by now, into one order for ever."""
+    """Put the items of sets, which are lists in the tree by now, into one fixed order."""
     if type(tree) is list and isinstance(python, list | tuple | set | frozenset):
         for one, other in zip(python, tree, strict=False):
             _sort_sets(one, other)

@@ -15,7 +15,7 @@ MAX_STEPS_SHOWN: Final = 12
 MAX_KEY_CHARS: Final = 40
 
 
-class _Located(Exception):  # never leaves the room
+class _Located(Exception):  # never leaves this package
     """Something wrong at a place that becomes known while the walk unwinds."""
 
     def __init__(self, fact: str) -> None:

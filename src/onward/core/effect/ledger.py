@@ -41,7 +41,8 @@ class Effect(Value):
     the last send. `due` is when it is sent or asked again: a failed effect without it has settled.
     `known_until` is until when the receiver knows the key, if it keeps keys at all: so long after
     the very first send. `in_doubt` says of what is in flight that a send before it may have
-    happened. The table has no column for it: whoever finds a row in flight knows its sender gone.
+    happened. The table has no column for it: a process that finds a row in flight knows
+    that its sender is gone.
     """
 
     state: EffectState = EffectState.PLANNED

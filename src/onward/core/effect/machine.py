@@ -147,10 +147,10 @@ def _uncertain(
     *,
     after: Duration | None = None,
 ) -> Effect:
-    """Return an effect of which nobody knows: it is asked about, sent again, or left to people."""
+    """Return an effect whose outcome is unknown: reconciled, sent again, or left to an operator."""
     if terms.reconciles:
         return changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
-    # That nobody knows has no type by which a policy could go, but it has a time.
+    # An unknown outcome has no error type for a policy to match, but it has a time.
     error = Failure(retryable=True, after=after)
     again = decide(terms.retry, effect.attempt, error, fact.randomness, fact.elapsed)
     # Where the wait is too long for the key, an operator may still be in time for it.
@@ -200,7 +200,7 @@ def _given_up(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
 
 def _reconciled(effect: Effect, fact: Reconciled, terms: Terms, now: Instant) -> Decision[Effect]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
-        return Ignored(f"it is {effect.state}: nobody waits for the reconciler")
+        return Ignored(f"it is {effect.state}: no answer of the reconciler is awaited")
     if fact.answer is Answer.APPLIED:
         return Moved(changed(effect, state=EffectState.APPLIED, due=None))
     opens = _proof_opens(effect, now)
@@ -288,5 +288,5 @@ def _inherited(effect: Effect, now: Instant) -> Decision[Effect]:
     if effect.state in FINAL:
         return Ignored(f"it is {effect.state} for the retry as well")
     if effect.state is EffectState.IN_FLIGHT:
-        return Refused("it is in flight: what became of that comes first")
+        return Refused("it is in flight: its outcome must be known first")
     return Moved(effect)  # what is said of it from now on is said to the retry

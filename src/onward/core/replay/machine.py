@@ -209,7 +209,7 @@ class Replay:
         before it can begin anything new.
 
         Raises:
-            InvariantBroken: nobody asked for it, or it is not the next one.
+            InvariantBroken: the body did not ask for it, or it is not the next one.
         """
         call = self._calls.get(record.identity)
         if call is None and record.kind in _OWN:
@@ -251,7 +251,7 @@ class Replay:
         record = call.written
         self._read = max(self._read, record.seq or 0)
         if call.asked is None or call.asked.key is None:
-            del self._calls[call.identity]  # nobody can ask for it again
+            del self._calls[call.identity]  # it cannot be asked for again
         return Deliver(record)
 
     def _pass_over(self, call: Call) -> Passed | Diverged:

@@ -68,7 +68,7 @@ class Returned(Value):
 
 
 class Raised(Value):
-    """The body, or the engine in it, raised what nobody caught."""
+    """The body, or the engine in it, raised an exception that was not caught."""
 
     reason: Reason = Reason.LOGIC
 
