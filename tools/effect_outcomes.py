@@ -1,10 +1,10 @@
-"""Play every case of an effect for real, and write down what came of it.
+"""Execute every case of an effect and write a table of the outcomes.
 
     python tools/effect_outcomes.py            writes docs/guides/effects-outcomes.md
     python tools/effect_outcomes.py --check    exits with 1 if that page is stale
 
-A case is what the handler did, what the reconciler says and what the operator says. Each is a run
-of its own in a database in memory, on a clock that jumps from one thing to the next.
+A case is what the handler does, what the reconciler returns and what the operator decides. Each
+case is a separate run in an in-memory database on a virtual clock.
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parent.parent / "docs" / "guides" / "effects-outcomes.md"
 
-HEAD = """# What comes of an effect
+HEAD = """# Outcomes of effects
 
-Every case was played by `tools/effect_outcomes.py`, which wrote this page; `make docs` plays them
-again. [Effects](effects.md) explains the words.
+`tools/effect_outcomes.py` executes every case and writes this page; `make docs` runs it again. See
+[Effects](effects.md) for an explanation of the terms.
 
-A dash means that nobody was asked: what happened was known before. "Waits" means that the call in
-the body does not return: other branches go on, and when nothing else can move the run is paused for
-`reconciliation` or `approval` until an operator has spoken. Where a second call is made, it
-returns, unless the handler does the same each time.
+A dash means that no decision was needed, because the outcome was already known. "Waits" means that
+the call in the body does not return. Other branches continue; when nothing else can proceed, the
+run is paused with reason `reconciliation` or `approval` until an operator decides. A second send
+succeeds, unless the handler does the same each time.
 """
 
 MEMORY = """## With `idempotency_window="24h"`
 
-The receiver knows the key, and applies nothing twice under it. Nobody is asked.
+The receiver remembers the key and applies nothing twice under it. No reconciler is asked.
 """
 
 APPROVAL = """## With `approve=True`
 
-Nothing is sent before an operator has approved it; from then on all is as above.
+Nothing is sent until an operator approves it. After that, the tables above apply.
 """
 
 CANCEL = """## When the run is cancelled, or its deadline passes
 
-The body gets `CancelledError` in each of these cases, at once, and can clean up. What is under way
+In each of these cases the body gets `CancelledError` at once and can clean up. A call in flight
 finishes first.
 """
 
-NOBODY = "-"
-SPOKEN = "what it returned"
-RESULT = "the result that was found"
-GIVEN = "the operator's result"
+NOT_ASKED = "-"
+HANDLER_RESULT = "the handler's result"
+FOUND_RESULT = "the reconciler's result"
+OPERATOR_RESULT = "the operator's result"
 PATIENCE_SECONDS = 3600
 LONGER_SECONDS = 25 * 3600
-REMEMBERED = "the receiver remembers"
+WINDOW = "idempotency window"
 
 
 class Case(NamedTuple):
-    """What everybody does in one run."""
+    """What handler, reconciler and operator do in one run."""
 
     handler: str
     reconciler: str
@@ -76,7 +76,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it; the first three are a case, without those who were not asked."""
+    """The result of a case; a dash stands for a reconciler or operator that was not asked."""
 
     handler: str
     reconciler: str
@@ -86,11 +86,11 @@ class Outcome(NamedTuple):
     sends: int
 
 
-# --- what they do ---------------------------------------------------------------------------------
+# --- handlers, reconcilers, operators -------------------------------------------------------------
 
 
 class Play:
-    """The case that is played, and what was seen of it."""
+    """The current case, and what was observed."""
 
     case: Case
     sends = 0
@@ -120,36 +120,36 @@ def lose_then_refuse() -> None:
 
 HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     "returns": (lambda: None, False),
-    "returns what cannot be stored": (threading.Lock, False),
+    "returns a value that cannot be stored": (threading.Lock, False),
     "raises `NotApplied`": (refuse, False),
     "raises `NotApplied` each time": (refuse, True),
-    "raises anything else": (lose, False),
-    "raises anything else each time": (lose, True),
-    "takes too long": (hang, False),
-    "its worker vanishes": (hang, False),
+    "raises another error": (lose, False),
+    "raises another error each time": (lose, True),
+    "exceeds `timeout`": (hang, False),
+    "worker dies": (hang, False),
 }
 
-GONE = "its worker vanishes for more than a day"
+GONE = "worker dies, the next starts after a day"
 LATER_HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     GONE: (hang, False),
-    "raises anything else, then `NotApplied` each time": (lose_then_refuse, True),
+    "raises another error, then `NotApplied` each time": (lose_then_refuse, True),
 }
-"""What makes a difference only where it is sent again."""
+"""Handlers that matter only with an idempotency window."""
 
 RECONCILERS: dict[str, Callable[[], Any] | None] = {
-    "there is none": None,
-    "`Applied`": lambda: Applied(RESULT),
+    "none": None,
+    "`Applied`": lambda: Applied(FOUND_RESULT),
     "`NotApplied`": NotApplied,
     "`Unknown`": Unknown,
     "raises": lose,
 }
 
 OPERATORS = {
-    NOBODY: None,
-    "it happened": "applied",
-    "it did not": "not_applied",
-    "skip": "skip",
-    "ask again": "ask_again",
+    NOT_ASKED: None,
+    "`applied`": "applied",
+    "`not_applied`": "not_applied",
+    "`skip`": "skip",
+    "`ask_again`": "ask_again",
 }
 
 
@@ -160,14 +160,14 @@ async def handle() -> str:
     answer = does() if play.sends == 1 or is_steady else None
     if asyncio.iscoroutine(answer):
         await answer
-    return SPOKEN if answer is None else answer
+    return HANDLER_RESULT if answer is None else answer
 
 
 async def reconcile(*, key: str) -> Any:
     assert key
     play.asked += 1
     if play.is_asked_again:
-        return Applied(RESULT)
+        return Applied(FOUND_RESULT)
     says = RECONCILERS[play.case.reconciler]
     assert says is not None
     return says()
@@ -182,18 +182,18 @@ KINDS = {each.name: each for each in (blind, sought, approved, known)}
 
 @workflow
 async def body(which: str) -> str:
-    """Make the call, and say what it came to."""
+    """Make the call and return its result or the type of its error."""
     try:
         return await KINDS[which]()
     except (NotApplied, EffectSkipped, Unencodable) as error:
         return f"`{type(error).__name__}`"
 
 
-# --- a case is played -----------------------------------------------------------------------------
+# --- executing a case -----------------------------------------------------------------------------
 
 
 def played(case: Case) -> Outcome:
-    """Return what came of a case."""
+    """Execute a case and return its outcome."""
     play.case, play.sends, play.asked = case, 0, 0
     play.is_asked_again = play.was_unsure = False
     clock = VirtualClock()
@@ -201,7 +201,7 @@ def played(case: Case) -> Outcome:
     async def go() -> Outcome:
         async with App(":memory:", clock=clock, spawn=None) as app:
             run = await app.start(body, _kind(case))
-            if case.handler in ("its worker vanishes", GONE):
+            if case.handler in ("worker dies", GONE):
                 async with app.worker(workflows=[body]):
                     await _until(app, run, "in_flight")
             if case.handler == GONE:
@@ -215,7 +215,7 @@ def played(case: Case) -> Outcome:
 
 
 def _kind(case: Case) -> str:
-    if case.reconciler == REMEMBERED:
+    if case.reconciler == WINDOW:
         return known.name
     return blind.name if RECONCILERS[case.reconciler] is None else sought.name
 
@@ -227,7 +227,7 @@ async def _until(app: App, run: Run[str], state: str) -> None:
 
 
 async def _rests(app: App, run: Run[str]) -> EffectInfo:
-    """Wait until nothing happens any more without a human, and return the effect."""
+    """Wait until only an operator can change anything, and return the effect."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await run.state() not in ("paused", "succeeded"):  # noqa: ASYNC110 - no one tells
             await asyncio.sleep(1)
@@ -237,8 +237,8 @@ async def _rests(app: App, run: Run[str]) -> EffectInfo:
 
 
 async def _speak(app: App, run: Run[str], case: Case) -> str:
-    """Say what the operator says, as often as it is needed; return what that was."""
-    verdict, spoken = OPERATORS[case.operator], NOBODY
+    """Give the operator's verdict as often as needed, and return it."""
+    verdict, spoken = OPERATORS[case.operator], NOT_ASKED
     while (info := await _rests(app, run)).state == "indeterminate" and verdict is not None:
         spoken = case.operator
         play.is_asked_again = verdict == "ask_again"
@@ -247,33 +247,37 @@ async def _speak(app: App, run: Run[str], case: Case) -> str:
         except VerdictRefused:
             return f"{spoken} (refused)"
         await asyncio.sleep(1)
-        if case.reconciler == REMEMBERED and verdict == "ask_again":
-            break  # once is enough: as long as the key is known it could go on
+        if case.reconciler == WINDOW and verdict == "ask_again":
+            break  # once is enough: it could be repeated while the key is remembered
     return spoken
 
 
 async def _resolve(app: App, info: EffectInfo, verdict: Any) -> None:
-    if verdict == "not_applied":  # before that it is refused: a frozen worker could still send
+    if verdict == "not_applied":  # refused before that: a frozen worker could still send
         assert info.judged_from is not None
         await asyncio.sleep((info.judged_from - info.updated_at).total_seconds() + 1)
-    given: dict[str, Any] = {"result": GIVEN, "reason": "it is so", "version": info.version}
+    given: dict[str, Any] = {
+        "result": OPERATOR_RESULT,
+        "reason": "it is so",
+        "version": info.version,
+    }
     await app.effects.resolve(info.id, verdict, **given)
 
 
 async def _seen(app: App, run: Run[str], case: Case, operator: str) -> Outcome:
     info = await _rests(app, run)
     got = "waits" if await run.state() == "paused" else await run.result()
-    reconciler = case.reconciler if play.asked or play.was_unsure else NOBODY
-    if operator == "ask again" and reconciler != REMEMBERED:
-        operator = "ask again, and now it is `Applied`"
+    reconciler = case.reconciler if play.asked or play.was_unsure else NOT_ASKED
+    if operator == "`ask_again`" and reconciler != WINDOW:
+        operator = "`ask_again`, which finds `Applied`"
     return Outcome(case.handler, reconciler, operator, f"`{info.state}`", got, play.sends)
 
 
 def approvals() -> list[Outcome]:
-    """Return what came of effects that wait for approval."""
+    """Return the outcomes of effects that wait for approval."""
     found = []
     for word in ("nothing", "approves", "rejects"):
-        play.case, play.sends = Case("returns", "there is none", NOBODY), 0
+        play.case, play.sends = Case("returns", "none", NOT_ASKED), 0
         clock = VirtualClock()
 
         async def go(word: str = word) -> Outcome:
@@ -294,25 +298,25 @@ def approvals() -> list[Outcome]:
 
 
 def cancelled() -> list[tuple[str, str, int]]:
-    """Return what came of effects whose run was cancelled while they waited."""
+    """Return the outcomes of effects whose run was cancelled while they waited."""
     cases = {
         "waits for approval": ("returns", approved, "planned"),
-        "was refused, and would be sent again": ("raises `NotApplied` each time", blind, "failed"),
-        "is uncertain, and waits for a verdict": ("raises anything else", blind, "indeterminate"),
-        "is uncertain, and its reconciler does not know": (
-            "raises anything else",
+        "was refused, and would be retried": ("raises `NotApplied` each time", blind, "failed"),
+        "is uncertain, and waits for a verdict": ("raises another error", blind, "indeterminate"),
+        "is uncertain, and its reconciler returned `Unknown`": (
+            "raises another error",
             sought,
             "needs_reconcile",
         ),
-        "is uncertain, and its receiver knows the key": (
-            "raises anything else",
+        "is uncertain, with an idempotency window": (
+            "raises another error",
             known,
             "needs_reconcile",
         ),
     }
     found = []
     for text, (handler, each, state) in cases.items():
-        play.case, play.sends = Case(handler, "`Unknown`", NOBODY), 0
+        play.case, play.sends = Case(handler, "`Unknown`", NOT_ASKED), 0
         play.is_asked_again = False
         clock = VirtualClock()
 
@@ -337,14 +341,14 @@ def cancelled() -> list[tuple[str, str, int]]:
 
 
 def remembered() -> list[Outcome]:
-    """Return what came of effects whose receiver knows the key."""
+    """Return the outcomes of effects with an idempotency window."""
     handlers = [*HANDLERS, *LATER_HANDLERS]
-    cases = (Case(*each) for each in product(handlers, [REMEMBERED], OPERATORS))
+    cases = (Case(*each) for each in product(handlers, [WINDOW], OPERATORS))
     return list(dict.fromkeys(played(case) for case in cases))
 
 
 def page() -> str:
-    """Return the whole page as it should be."""
+    """Return the text of the page."""
     cases = map(Case._make, product(HANDLERS, RECONCILERS, OPERATORS))
     outcomes = list(dict.fromkeys(map(played, cases)))
     columns = ("handler", "reconciler", "operator", "ledger", "the body gets", "sends")
@@ -364,4 +368,4 @@ def _table(columns: tuple[str, ...], rows: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(keep("Play every case of an effect.", PAGE, page))
+    sys.exit(keep("Execute every case of an effect.", PAGE, page))

@@ -1,4 +1,4 @@
-"""The table of outcomes of effects is what comes of them."""
+"""The table of effect outcomes matches what Onward does."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def checked(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_table_of_outcomes_is_what_comes_of_every_case() -> None:
+def test_the_table_of_outcomes_matches_every_case() -> None:
     told = checked()
     assert told.returncode == 0, told.stderr or "run `make docs`"
 
 
-def test_an_outcome_that_is_another_is_seen(tmp_path: Path) -> None:
+def test_a_different_outcome_makes_the_page_stale(tmp_path: Path) -> None:
     page = tmp_path / "effects-outcomes.md"
     table = PAGE.read_text(encoding="utf-8")
     page.write_text(table.replace("`skipped` | `EffectSkipped` | 1", "`skipped` | waits | 1", 1))
@@ -41,7 +41,7 @@ def test_an_outcome_that_is_another_is_seen(tmp_path: Path) -> None:
 
 
 def rows(columns: int) -> list[list[str]]:
-    """Return what stands in the tables of so many columns."""
+    """Return the rows of the tables with this number of columns."""
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     split = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
     return [row for row in split if len(row) == columns]
@@ -49,7 +49,7 @@ def rows(columns: int) -> list[list[str]]:
 
 def test_without_proof_nothing_is_sent_twice_in_the_table() -> None:
     twice = [row for row in rows(6) if row[5] in ("2", "3")]
-    proofs = ("raises `NotApplied`", "`NotApplied`", "it did not")
+    proofs = ("raises `NotApplied`", "`NotApplied`", "`not_applied`")
     assert len(twice) > 10
     for handler, reconciler, operator, *_ in twice:
         assert any(handler.startswith(proof) for proof in proofs[:1]) or (
@@ -57,8 +57,8 @@ def test_without_proof_nothing_is_sent_twice_in_the_table() -> None:
         )
 
 
-def test_where_the_receiver_remembers_no_body_is_told_a_no_that_nobody_has_proven() -> None:
+def test_with_an_idempotency_window_a_body_gets_not_applied_only_after_proof() -> None:
     told = [row for row in rows(5) if row[3] == "`NotApplied`"]
     assert len(told) == 3
     for handler, operator, *_ in told:
-        assert handler == "raises `NotApplied` each time" or operator == "it did not"
+        assert handler == "raises `NotApplied` each time" or operator == "`not_applied`"
