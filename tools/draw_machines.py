@@ -130,7 +130,7 @@ def run_machine() -> Drawing:
         "Superseded": [run.Superseded()],
     }
     samples = [
-        run.Run(state, reason, due, fence, crashes)
+        run.RunStatus(state, reason, due, fence, crashes)
         for state in run.RunState
         for reason in sorted(run.REASONS[state], key=str)
         for due in (None, NOW, LATER)
@@ -198,9 +198,9 @@ def lease_machine() -> Drawing:
 def effect_machine() -> Drawing:
     facts: dict[str, list[effect.Fact]] = {
         "Approved": [effect.Approved(), effect.Approved(is_dropped=True)],
-        "Rejected": [effect.Rejected()],
+        "ApprovalRejected": [effect.ApprovalRejected()],
         "Sent": [effect.Sent()],
-        "Returned": [effect.Returned()],
+        "HandlerReturned": [effect.HandlerReturned()],
         "RaisedNotApplied": [effect.RaisedNotApplied()],
         "NotStarted": [effect.NotStarted()],
         "Lost": [effect.Lost()],
@@ -214,7 +214,7 @@ def effect_machine() -> Drawing:
         "Inherited": [effect.Inherited()],
     }
     samples = [
-        effect.Effect(state, 0, attempt, asks, ok, None, until, known, due, in_doubt)
+        effect.LedgerEntry(state, 0, attempt, asks, ok, None, until, known, due, in_doubt)
         for state in effect.EffectState
         for attempt, asks in ((1, 0), (9, 9))
         for ok in ((True, False) if state in ("planned", "failed", "withdrawn") else (True,))
@@ -251,8 +251,11 @@ def delivery_machine() -> Drawing:
     facts: dict[str, list[delivery.Fact]] = {
         "Reserved": [delivery.Reserved("a")],
         "Consumed": [delivery.Consumed("a")],
-        "EffectSkipped": [delivery.EffectSkipped("a")],
-        "Released": [delivery.Released("a"), delivery.Released("a", blamed=False)],
+        "ConsumedWithoutEffect": [delivery.ConsumedWithoutEffect("a")],
+        "ReservationReleased": [
+            delivery.ReservationReleased("a"),
+            delivery.ReservationReleased("a", blamed=False),
+        ],
         "HandedOver": [delivery.HandedOver("a", to="b")],
         "SkippedByOperator": [delivery.SkippedByOperator()],
         "Replayed": [delivery.Replayed()],
@@ -367,11 +370,11 @@ def retry_machine() -> Drawing:
     )
     listed = retry.Retry(attempts=2, only="Listed", never="Never")
     errors = {
-        "a listed error": retry.Failure(("Listed",)),
-        "another error": retry.Failure(("Other",)),
-        "a Retryable error": retry.Failure(("Other",), retryable=True),
-        "an error never retried": retry.Failure(("Listed", "Never")),
-        "a Fatal error": retry.Failure(("Listed",), fatal=True),
+        "a listed error": retry.AttemptFailure(("Listed",)),
+        "another error": retry.AttemptFailure(("Other",)),
+        "a Retryable error": retry.AttemptFailure(("Other",), retryable=True),
+        "an error never retried": retry.AttemptFailure(("Listed", "Never")),
+        "a Fatal error": retry.AttemptFailure(("Listed",), fatal=True),
     }
     for (fact, error), attempt in product(errors.items(), (1, 2)):
         decided = retry.decide(listed, attempt, error, randomness=0.0)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.decision import Decision
-    from onward.core.effect import Effect, Lost, RaisedNotApplied, Terms
+    from onward.core.effect import LedgerEntry, Lost, RaisedNotApplied, Terms
     from onward.core.instant import Instant
     from onward.runtime.body.effects import EffectCall
 
@@ -67,7 +67,9 @@ def how_it_fails(plan: Callable[[int], Plan | None] = lambda _: None) -> str:
 def test_an_effect_that_is_sent_again_because_its_worker_vanished_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hopefully(effect: Effect, _: object, terms: Terms, now: Instant, **__: object) -> Effect:
+    def hopefully(
+        effect: LedgerEntry, _: object, terms: Terms, now: Instant, **__: object
+    ) -> LedgerEntry:
         return changed(effect, state=EffectState.FAILED, due=now)
 
     monkeypatch.setattr("onward.core.effect.machine._uncertain", hopefully)
@@ -131,7 +133,7 @@ def test_a_send_by_a_worker_that_stood_still_and_does_not_look_at_the_clock_is_s
 def test_a_no_of_a_later_send_that_is_taken_for_one_of_the_first_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hastily(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+    def hastily(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
         match sent(effect, terms, now):
             case Moved(to):
                 return Moved(changed(to, in_doubt=False))
@@ -157,8 +159,8 @@ def test_a_key_that_is_held_to_be_known_for_ever_is_seen(monkeypatch: pytest.Mon
 
 def test_doubt_that_is_told_as_a_no_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def carelessly(
-        effect: Effect, fact: RaisedNotApplied | Lost, terms: Terms, now: Instant, **how: Any
-    ) -> Effect:
+        effect: LedgerEntry, fact: RaisedNotApplied | Lost, terms: Terms, now: Instant, **how: Any
+    ) -> LedgerEntry:
         to = uncertain(effect, fact, terms, now, **how)
         is_told = terms.idempotency_window is not None and to.state is EffectState.INDETERMINATE
         return changed(to, state=EffectState.FAILED) if is_told else to

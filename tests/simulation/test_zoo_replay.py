@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from onward.core.failure_origin import Outcome
+    from onward.core.failure_origin import CallOutcome
     from tests.simulation.simulator.plan import Plan
 
 DIVERGED = "parked as divergent, though its code has not changed"
@@ -52,7 +52,7 @@ def test_tasks_in_another_order_after_each_restart_are_seen(
 def test_a_retry_that_does_one_failed_call_again_and_hands_back_the_others_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def only_the_first(ended: Sequence[Outcome], *_: object) -> Outcome:
+    def only_the_first(ended: Sequence[CallOutcome], *_: object) -> CallOutcome:
         return min(ended, key=lambda each: each.seq or 0)
 
     monkeypatch.setattr("onward.core.failure_origin._first", only_the_first)

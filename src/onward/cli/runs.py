@@ -14,7 +14,7 @@ from onward.cli.value import as_meant, from_json, kind_of, named
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState
 from onward.errors import NotFound, RunOver
-from onward.model.run_filter import RunFilter
+from onward.model.run_filter import RunQuery
 from onward.sdk.run import UNCHANGED
 from onward.sdk.search import Page, check_sought, family_of, find_runs
 
@@ -83,7 +83,7 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     or as the family of one run with --root or --parent.
     """
     page = Page(limit, await _uid(desk, before))
-    sought = RunFilter(name, state, queue, tag=tag, children=every)
+    sought = RunQuery(name, state, queue, tag=tag, children=every)
     check_sought(sought, page)
     family = await family_of(desk.store, await _uid(desk, parent), await _uid(desk, root))
     sought = sought._replace(family=family)
@@ -103,7 +103,7 @@ async def _uid(desk: Desk, given: str | None) -> str | None:
     return None if given is None else (await find(desk, given, changes=False)).uid
 
 
-async def _tell_left_out(desk: Desk, sought: RunFilter) -> None:
+async def _tell_left_out(desk: Desk, sought: RunQuery) -> None:
     """Say that there are more: a run that waits may wait for one of those."""
     count = await desk.store.count_started_by_runs(sought, MAX_LEFT_OUT)
     if count:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onward.codec.shapes.refusal import Misfit, Refused, key_step
+from onward.codec.shapes.refusal import Misfit, ValueRefused, key_step
 
 write: Final = msgspec.json.Encoder().encode
 write_sorted: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -31,9 +31,9 @@ def read(data: bytes | str) -> Any:
         raise Misfit("is nested beyond reason") from None
 
 
-def surrogate(tree: Any) -> Refused:
+def surrogate(tree: Any) -> ValueRefused:
     """Return the refusal of a tree in which some text is no Unicode, with the place."""
-    refused = Refused(
+    refused = ValueRefused(
         "has a lone surrogate, which is half a character",
         "Pass bytes, or clean the text with errors='replace'.",
     )

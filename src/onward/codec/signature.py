@@ -26,7 +26,7 @@ from onward.codec.shapes.hints import (
     resolve,
     without_metadata,
 )
-from onward.codec.shapes.refusal import Refused, key_step
+from onward.codec.shapes.refusal import ValueRefused, key_step
 from onward.codec.values import lift, lower, pack, unpack
 from onward.errors import Undecodable, Unencodable
 
@@ -118,7 +118,7 @@ class CallShape:
             for name, shape in resolved.shapes.items():
                 if name in given:
                     tree[name] = shape.lower(given[name], 0)
-        except Refused as refused:
+        except ValueRefused as refused:
             path = f"{self.name}({refused.place(name)})"
             raise Unencodable(path, refused.fact, refused.advice) from None
         return Arguments(f"{self.name}(…)", tree, resolved.defaults)
@@ -224,7 +224,7 @@ def _defaults(parameters: Any, shapes: dict[str, Shape]) -> dict[str, Any]:
                 tree = shapes[parameter.name].lower(parameter.default, 0)
                 # A copy, because the function may change a default that is a list.
                 trees[parameter.name] = document.read(document.write(tree))
-            except (Refused, UnicodeEncodeError):
+            except (ValueRefused, UnicodeEncodeError):
                 continue
     return trees
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from onward.codec import document
 from onward.codec.payload import JSON, MAX_PAYLOAD, Payload, unknown_tag
 from onward.codec.shapes.compiler import shape_of
-from onward.codec.shapes.refusal import Misfit, Refused
+from onward.codec.shapes.refusal import Misfit, ValueRefused
 from onward.errors import PayloadTooLarge, Undecodable, Unencodable
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def lower(shape: Shape, value: object, path: str) -> Any:
     """Return a value as plain data, or say where it cannot be."""
     try:
         return shape.lower(value, 0)
-    except Refused as refused:
+    except ValueRefused as refused:
         raise Unencodable(refused.place(path), refused.fact, refused.advice) from None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 from onward.core.decision import Decision, Moved, Refused
 from onward.core.digest import digest
 from onward.core.replay.record import RecordKind
-from onward.core.run import TERMINAL, Returned, Run, RunState, Superseded, advance
+from onward.core.run import TERMINAL, Returned, RunState, RunStatus, Superseded, advance
 from onward.core.value import Value
 from onward.errors import InvariantBroken
 
@@ -65,8 +65,8 @@ def tip(members: Iterable[Member]) -> str:
 
 
 def follow(
-    run: Run, link: Link, *, now: Instant, newest: bool = True, unsettled: bool = False
-) -> Decision[Run]:
+    run: RunStatus, link: Link, *, now: Instant, newest: bool = True, unsettled: bool = False
+) -> Decision[RunStatus]:
     """Return what becomes of a run when another is to follow it; unchanged if it has ended.
 
     `newest` says that nothing follows the run yet, `unsettled` that it has open branches,

@@ -67,13 +67,13 @@ class Consumed(Value):
     run: str
 
 
-class EffectSkipped(Value):
+class ConsumedWithoutEffect(Value):
     """The run that holds it has committed, after an operator skipped its effect."""
 
     run: str
 
 
-class Released(Value):
+class ReservationReleased(Value):
     """The run that holds it gives it back; `blamed` if the event may be at fault."""
 
     run: str
@@ -96,7 +96,13 @@ class Replayed(Value):
 
 
 Fact: TypeAlias = (
-    Reserved | Consumed | EffectSkipped | Released | HandedOver | SkippedByOperator | Replayed
+    Reserved
+    | Consumed
+    | ConsumedWithoutEffect
+    | ReservationReleased
+    | HandedOver
+    | SkippedByOperator
+    | Replayed
 )
 
 
@@ -112,7 +118,9 @@ def advance(delivery: Delivery, fact: Fact) -> Decision[Delivery]:
             return _skipped(delivery)
         case Replayed():
             return _replayed(delivery)
-        case Consumed(run) | EffectSkipped(run) | Released(run) | HandedOver(run):
+        case (
+            Consumed(run) | ConsumedWithoutEffect(run) | ReservationReleased(run) | HandedOver(run)
+        ):
             if delivery.state is DeliveryState.RESERVED and delivery.run == run:
                 return Moved(_let_go(delivery, fact))
             return _not_held(delivery, fact)
@@ -144,15 +152,17 @@ def _replayed(delivery: Delivery) -> Decision[Delivery]:
     return Moved(Delivery(attempt=delivery.attempt + 1))
 
 
-def _let_go(delivery: Delivery, fact: Consumed | EffectSkipped | Released | HandedOver) -> Delivery:
+def _let_go(
+    delivery: Delivery, fact: Consumed | ConsumedWithoutEffect | ReservationReleased | HandedOver
+) -> Delivery:
     match fact:
         case Consumed():
             return changed(delivery, state=DeliveryState.CONSUMED)
-        case EffectSkipped():
+        case ConsumedWithoutEffect():
             return _set_aside(delivery, SkipReason.EFFECT_SKIPPED)
         case HandedOver(to=to):
             return changed(delivery, run=to)
-        case Released(blamed=blamed):
+        case ReservationReleased(blamed=blamed):
             releases = delivery.releases + blamed
             if releases >= MAX_RELEASES:
                 return _set_aside(changed(delivery, releases=releases), SkipReason.QUARANTINED)
@@ -165,12 +175,14 @@ def _set_aside(delivery: Delivery, reason: SkipReason) -> Delivery:
 
 
 def _not_held(
-    delivery: Delivery, fact: Consumed | EffectSkipped | Released | HandedOver
+    delivery: Delivery, fact: Consumed | ConsumedWithoutEffect | ReservationReleased | HandedOver
 ) -> Decision[Delivery]:
     match delivery.state, fact:
         case DeliveryState.CONSUMED, Consumed(run) if run == delivery.run:
             return Ignored("it was consumed by this very run")
-        case DeliveryState.SKIPPED, EffectSkipped(run) | Released(run) if run == delivery.run:
+        case DeliveryState.SKIPPED, ConsumedWithoutEffect(run) | ReservationReleased(run) if (
+            run == delivery.run
+        ):
             return Ignored("it was set aside by this very run")
         case DeliveryState.RESERVED, HandedOver(to=to) if to == delivery.run:
             return Ignored("the retry holds it already")

@@ -51,7 +51,7 @@ def read_failed_call(kept: str | None) -> FailedCall | None:
     return FailedCall(identity, tuple(beside))
 
 
-class Outcome(Value):
+class CallOutcome(Value):
     """How a call of a body ended.
 
     Args:
@@ -81,7 +81,7 @@ class Outcome(Value):
 
 
 def failed_call_of(
-    outcomes: Iterable[Outcome], blamed: Iterable[Outcome] = ()
+    outcomes: Iterable[CallOutcome], blamed: Iterable[CallOutcome] = ()
 ) -> FailedCall | None:
     """Return where a retry of a run that failed begins, and which later results it keeps.
 
@@ -102,7 +102,7 @@ def failed_call_of(
 
 
 def stopped_call_of(
-    outcomes: Iterable[Outcome], under_way: Sequence[Outcome], stopped: int
+    outcomes: Iterable[CallOutcome], under_way: Sequence[CallOutcome], stopped: int
 ) -> FailedCall | None:
     """Return where a retry begins of a run that was stopped at this position of its history.
 
@@ -110,7 +110,7 @@ def stopped_call_of(
     with when those were stopped, are made again, too.
     """
     known = list(outcomes)
-    cut_off = [Outcome(each.identity, each.asked, stopped) for each in under_way]
+    cut_off = [CallOutcome(each.identity, each.asked, stopped) for each in under_way]
     if not cut_off:
         return None
     # The run has made progress since every failure: it was not stopped because of one.
@@ -118,12 +118,12 @@ def stopped_call_of(
     return None if origin.seq == stopped else _at(origin, known)
 
 
-def _failed(known: Iterable[Outcome]) -> list[Outcome]:
+def _failed(known: Iterable[CallOutcome]) -> list[CallOutcome]:
     """Return the calls that failed, in the order in which their code was handed that."""
     return sorted((each for each in known if each.seq and not each.is_good), key=_seq)
 
 
-def _at(origin: Outcome, known: Iterable[Outcome]) -> FailedCall:
+def _at(origin: CallOutcome, known: Iterable[CallOutcome]) -> FailedCall:
     """Return the failed call, with the calls made before it failed that have a result all the same.
 
     That is so, too, for a call whose result its code was never handed, if it comes to have one.
@@ -151,7 +151,7 @@ class _Progress(Value):
         first = _first_from(self.since_any, seq)
         return first is not None and first < cut
 
-    def of_branch(self, failure: Outcome, seq: int) -> int | None:
+    def of_branch(self, failure: CallOutcome, seq: int) -> int | None:
         """Return when the branch of a failure made progress; those around it may have, too."""
         at_once = self.branches.get(seq, ())
         if any(_are_related(failure.branch, branch) for branch in at_once):
@@ -159,7 +159,7 @@ class _Progress(Value):
         return _first_from(self.by_branch.get(failure.branch, ()), seq)
 
 
-def _progress(known: Iterable[Outcome], since_any: Sequence[int]) -> _Progress:
+def _progress(known: Iterable[CallOutcome], since_any: Sequence[int]) -> _Progress:
     by_branch: defaultdict[str, list[int]] = defaultdict(list)
     branches: defaultdict[int, list[str]] = defaultdict(list)
     for each in sorted(known, key=lambda each: each.asked):
@@ -169,7 +169,9 @@ def _progress(known: Iterable[Outcome], since_any: Sequence[int]) -> _Progress:
     return _Progress(since_any, by_branch, branches)
 
 
-def _first(ended: Sequence[Outcome], failed: Sequence[Outcome], progress: _Progress) -> Outcome:
+def _first(
+    ended: Sequence[CallOutcome], failed: Sequence[CallOutcome], progress: _Progress
+) -> CallOutcome:
     """Return the first of the failures that ended a run: it began with these."""
     # From the last to the first: what came while another was under way comes after that one.
     included = sorted(ended, key=lambda each: -_seq(each))
@@ -185,7 +187,9 @@ def _first(ended: Sequence[Outcome], failed: Sequence[Outcome], progress: _Progr
     return origin
 
 
-def _is_together(failure: Outcome, included: Sequence[Outcome], progress: _Progress) -> bool:
+def _is_together(
+    failure: CallOutcome, included: Sequence[CallOutcome], progress: _Progress
+) -> bool:
     """Say whether one of these was under way from this failure until they failed.
 
     They count only if the branch of the failure had made no progress before that.
@@ -200,7 +204,7 @@ def _is_together(failure: Outcome, included: Sequence[Outcome], progress: _Progr
     return False
 
 
-def _seq(outcome: Outcome) -> int:
+def _seq(outcome: CallOutcome) -> int:
     return outcome.seq or 0
 
 

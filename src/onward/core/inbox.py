@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from onward.core.decision import Moved
-from onward.core.run import PAUSES, Reason, Run, RunState, Woken, advance
+from onward.core.run import PAUSES, Reason, RunState, RunStatus, Woken, advance
 from onward.core.value import Value
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def wake(
     A run that was never claimed (`started` is false) waits for its first time: a message does not
     start it early, it finds it then. Only a cancel wakes it, for nothing has to be waited for then.
     """
-    run = Run(state, reason, fence=int(started))
+    run = RunStatus(state, reason, fence=int(started))
     match advance(run, Woken(wakes(kind), wakes_unstarted(kind)), now=0):
         case Moved(to):
             return to.state
@@ -79,7 +79,7 @@ class Message(Value):
     name: str
 
 
-class Wait(Value):
+class InboxWait(Value):
     """An open wait for a message of one name, in the order the body asked."""
 
     identity: str
@@ -90,21 +90,21 @@ class Wait(Value):
 class Arrived(Value):
     """The wait ends with this message."""
 
-    wait: Wait
+    wait: InboxWait
     message: Message
 
 
-class TimedOut(Value):
+class WaitTimedOut(Value):
     """The wait ends without a message; one that comes later stays in the inbox."""
 
-    wait: Wait
+    wait: InboxWait
 
 
-Outcome: TypeAlias = Arrived | TimedOut
+Outcome: TypeAlias = Arrived | WaitTimedOut
 
 
 def settle(
-    waits: Iterable[Wait], messages: Iterable[Message], *, now: Instant
+    waits: Iterable[InboxWait], messages: Iterable[Message], *, now: Instant
 ) -> tuple[Outcome, ...]:
     """Return how waits end, one outcome each; a wait that goes on is not in the answer.
 
@@ -123,5 +123,5 @@ def settle(
         if by_name[wait.name]:
             outcomes.append(Arrived(wait, by_name[wait.name].popleft()))
         elif wait.due is not None and wait.due <= now:
-            outcomes.append(TimedOut(wait))
+            outcomes.append(WaitTimedOut(wait))
     return tuple(outcomes)

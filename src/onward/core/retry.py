@@ -159,7 +159,7 @@ REPAIRS = Retry(attempts=3, delay="0s")
 # --- the decision ---------------------------------------------------------------------------------
 
 
-class Failure(Value):
+class AttemptFailure(Value):
     """What a policy must know of an error.
 
     `names` are its type and the bases of that; `fatal` and `retryable` say that the code which
@@ -200,9 +200,9 @@ def failure(
     fatal: bool = False,
     retryable: bool = False,
     after: Duration | None = None,
-) -> Failure:
+) -> AttemptFailure:
     """Return what a policy must know of an error of this type."""
-    return Failure(_lineage(kind.__mro__), fatal, retryable, after)
+    return AttemptFailure(_lineage(kind.__mro__), fatal, retryable, after)
 
 
 def _lineage(kinds: Iterable[type]) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ def _lineage(kinds: Iterable[type]) -> tuple[str, ...]:
 
 
 def decide(
-    policy: Retry, attempt: int, error: Failure, randomness: float, elapsed: Duration = 0
+    policy: Retry, attempt: int, error: AttemptFailure, randomness: float, elapsed: Duration = 0
 ) -> Again | GiveUp:
     """Return whether to try again after `attempt` (from 1) failed with `error`.
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.decision import Moved, Refused
 from onward.core.effect import (
+    ApprovalRejected,
     Approved,
-    Effect,
     EffectState,
     Judged,
-    Rejected,
+    LedgerEntry,
     Terms,
     Verdict,
     advance,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from onward.store.store import Store
 
 
-def as_effect(row: EffectRow) -> Effect:
+def as_effect(row: EffectRow) -> LedgerEntry:
     """Return a row of the ledger as its machine knows it."""
-    return Effect(
+    return LedgerEntry(
         EffectState(row.state),
         row.version,
         row.attempt,
@@ -67,7 +67,7 @@ class Choice(NamedTuple):
 
 def choices(row: EffectRow, *, now: Instant, is_dropped: bool = False) -> list[Choice]:
     """Return what an operator may say of an effect, as the machine sees it."""
-    said: dict[str, Fact] = {"approve": Approved(is_dropped), "reject": Rejected()}
+    said: dict[str, Fact] = {"approve": Approved(is_dropped), "reject": ApprovalRejected()}
     said |= {verdict: Judged(verdict, None, is_dropped) for verdict in Verdict}
     terms, found = _terms(row), []
     for word, fact in said.items():
@@ -121,7 +121,7 @@ async def approve(
     """
     if yes:
         return await _rule(store, key, Approved, "approve", (reason, by, version))
-    return await _rule(store, key, lambda _: Rejected(), "reject", (reason, by, version))
+    return await _rule(store, key, lambda _: ApprovalRejected(), "reject", (reason, by, version))
 
 
 async def _rule(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onward.codec import StepFailed
-from onward.core.retry import Failure, Retry, failure
+from onward.core.retry import AttemptFailure, Retry, failure
 from onward.errors import Fatal, Retryable
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _policy(kept: _Kept) -> Retry:
     )
 
 
-def facts_of(error: BaseException) -> Failure:
+def facts_of(error: BaseException) -> AttemptFailure:
     """Return what a policy must know of an error that ended a run."""
     if isinstance(error, BaseExceptionGroup):
         is_fatal = any(facts_of(each).fatal for each in error.exceptions)
@@ -90,10 +90,10 @@ def facts_of(error: BaseException) -> Failure:
     if not isinstance(error, StepFailed):
         return _facts(type(error))
     kind = _found(error.type)  # that which it stands for
-    return Failure((error.type,)) if kind is None else _facts(kind)
+    return AttemptFailure((error.type,)) if kind is None else _facts(kind)
 
 
-def _facts(kind: type[BaseException]) -> Failure:
+def _facts(kind: type[BaseException]) -> AttemptFailure:
     return failure(kind, fatal=issubclass(kind, Fatal), retryable=issubclass(kind, Retryable))
 
 

@@ -16,7 +16,7 @@ class Family(NamedTuple):
     """Only those that it has started itself; otherwise itself too, and all below."""
 
 
-class RunFilter(NamedTuple):
+class RunQuery(NamedTuple):
     """Which runs a list is to have; None means any."""
 
     name: str | None = None
@@ -29,4 +29,4 @@ class RunFilter(NamedTuple):
     family: Family | None = None
 
 
-ANY_RUN = RunFilter()
+ANY_RUN = RunQuery()

@@ -15,7 +15,7 @@ from onward.engine.payloads import pack
 from onward.engine.results import Results
 from onward.engine.starting import check_run_id, check_tags, start
 from onward.errors import BadInput, NoWorker
-from onward.model.run_filter import RunFilter
+from onward.model.run_filter import RunQuery
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
@@ -249,7 +249,7 @@ class App:
             NotFound: there is no such parent or root.
         """
         page = Page(limit, before)
-        sought = RunFilter(name, state, queue, kind, tag, children)
+        sought = RunQuery(name, state, queue, kind, tag, children)
         check_sought(sought, page)
         sought = sought._replace(family=await family_of(self._store, parent, root))
         wanted = {said: [value] for said, value in (attributes or {}).items()}

@@ -12,7 +12,7 @@ from onward.codec import encode, fingerprint
 from onward.core.run import RunKind, RunState
 from onward.engine.starting import check_tag
 from onward.errors import BadInput, NotFound
-from onward.model.run_filter import Family, RunFilter
+from onward.model.run_filter import Family, RunQuery
 from onward.sdk.display import shown_notes
 from onward.sdk.run import infos_of
 
@@ -34,7 +34,7 @@ class Page(NamedTuple):
     before: str | None = None
 
 
-def check_sought(sought: RunFilter, page: Page) -> None:
+def check_sought(sought: RunQuery, page: Page) -> None:
     """Refuse what no run could be.
 
     Raises:
@@ -68,7 +68,7 @@ async def family_of(store: Store, parent: str | None, root: str | None) -> Famil
 
 
 async def find_runs(
-    store: Store, sought: RunFilter, page: Page, attributes: Mapping[str, Sequence[Any]]
+    store: Store, sought: RunQuery, page: Page, attributes: Mapping[str, Sequence[Any]]
 ) -> list[RunInfo]:
     """Return runs, newest first, whose attributes each have one of the values given for it."""
     if not attributes:

@@ -32,8 +32,8 @@ from onward.core.run import (
     Recorded,
     Released,
     Returned,
-    Run,
     RunState,
+    RunStatus,
     Superseded,
     Unwound,
     Woken,
@@ -71,11 +71,11 @@ class Cast:
         self.orphans: set[str] = set()
         """The running runs whose worker has no lease any more."""
 
-    async def machine(self, name: str) -> Run:
+    async def machine(self, name: str) -> RunStatus:
         """Return a run as the machine sees it."""
         row = await self.store.run(f"uid-{name}")
         reason = None if row.reason is None else Reason(row.reason)
-        return Run(RunState(row.state), reason, row.due, row.fence, row.crashes)
+        return RunStatus(RunState(row.state), reason, row.due, row.fence, row.crashes)
 
     @property
     def store(self) -> Store:
@@ -152,7 +152,7 @@ async def _let_workers_vanish(
 # --- what is expected -----------------------------------------------------------------------------
 
 
-def after(run: Run, *facts: Fact, now: int) -> Run:
+def after(run: RunStatus, *facts: Fact, now: int) -> RunStatus:
     """Return a run after the first of these facts that moves it."""
     for fact in facts:
         decision = advance(run, fact, now=now)
@@ -164,7 +164,7 @@ def after(run: Run, *facts: Fact, now: int) -> Run:
 async def all_follow(
     cast: Cast,
     happens: Callable[[str], Awaitable[object]],
-    facts: Callable[[str, Run], tuple[Fact, ...]],
+    facts: Callable[[str, RunStatus], tuple[Fact, ...]],
     *,
     but: tuple[str, ...] | set[str] = (),
 ) -> None:

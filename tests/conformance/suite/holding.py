@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onward.core.decision import Moved
 from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE, SECOND
-from onward.core.run import Freed, Held, Reason, Run, RunState, advance
+from onward.core.run import Freed, Held, Reason, RunState, RunStatus, advance
 from onward.model.ends import to_children, to_overdue
 from onward.model.runs import Move
 from onward.model.stopping import PauseAnswer
@@ -57,10 +57,10 @@ async def brought(world: World, worker: Worker, standing: str) -> str:
     return run.uid
 
 
-async def machine(store: Store, uid: str) -> Run:
+async def machine(store: Store, uid: str) -> RunStatus:
     row = await store.run(uid)
     reason = None if row.reason is None else Reason(row.reason)
-    return Run(RunState(row.state), reason, row.due, row.fence, row.crashes)
+    return RunStatus(RunState(row.state), reason, row.due, row.fence, row.crashes)
 
 
 def bound(parent: ClaimedRun, id: str) -> NewRun:  # noqa: A002 - it is the user's word
@@ -106,7 +106,7 @@ async def test_a_pause_and_a_resume_do_to_a_run_what_the_rules_say(
     freed = advance(expected, Freed(row.scheduled_at), now=now)
     after = freed.to if isinstance(freed, Moved) else expected
     if standing in ("approval", "divergence"):  # a resume ends these pauses, too
-        after = Run(RunState.READY, due=now, fence=before.fence)
+        after = RunStatus(RunState.READY, due=now, fence=before.fence)
 
     assert await worker.store.resume("a") == PauseAnswer(uid, "done")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onward.model.run_filter import Family, RunFilter
+from onward.model.run_filter import Family, RunQuery
 from tests.conformance.suite.chains import FAILED, RETRY
 from tests.conformance.suite.samples import SUCCEEDED, a_child, a_record, a_run
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def listed(store: Store, *, limit: int = 100, **narrowed: Any) -> list[str]:
-    return [run.id for run in await store.list_runs(RunFilter(**narrowed), limit=limit)]
+    return [run.id for run in await store.list_runs(RunQuery(**narrowed), limit=limit)]
 
 
 async def a_family(worker: Worker) -> None:
@@ -72,10 +72,10 @@ async def test_what_runs_have_started_is_counted_as_far_as_it_matters(world: Wor
     await a_family(worker)
     store = worker.store
 
-    assert await store.count_started_by_runs(RunFilter(), 100) == 3
-    assert await store.count_started_by_runs(RunFilter(), 2) == 2
-    assert await store.count_started_by_runs(RunFilter(state="ready"), 100) == 1
-    assert await store.count_started_by_runs(RunFilter(name="charge"), 100) == 0
+    assert await store.count_started_by_runs(RunQuery(), 100) == 3
+    assert await store.count_started_by_runs(RunQuery(), 2) == 2
+    assert await store.count_started_by_runs(RunQuery(state="ready"), 100) == 1
+    assert await store.count_started_by_runs(RunQuery(name="charge"), 100) == 0
 
 
 async def test_a_family_is_listed_from_any_of_its_runs_downwards(world: World) -> None:

@@ -61,7 +61,4 @@ async def test_a_body_that_blocks_is_told_while_it_does(
         line = next(n for n, text in enumerate(source, 1) if text.endswith("# this line\n"))
     text = record.getMessage()
     assert text.startswith("run b-1 of block blocked its worker for ")
-    assert (
-        f"test_blocking_code.py:{line} in ask_the_bank: put what takes long there into a step"
-        in text
-    )
+    assert f"test_blocking_code.py:{line} in ask_the_bank: move blocking code into a step" in text

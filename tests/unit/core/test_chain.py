@@ -18,14 +18,14 @@ from onward.core.chain import (
 )
 from onward.core.decision import Decision, Moved, Refused
 from onward.core.replay.record import Record, RecordKind, RecordState
-from onward.core.run import TERMINAL, Reason, Run, RunState
+from onward.core.run import TERMINAL, Reason, RunState, RunStatus
 from onward.errors import InvariantBroken
 
-RUNNING = Run(RunState.RUNNING, fence=1)
-ENDED = [Run(state, fence=1) for state in RunState if state in TERMINAL]
+RUNNING = RunStatus(RunState.RUNNING, fence=1)
+ENDED = [RunStatus(state, fence=1) for state in RunState if state in TERMINAL]
 
 
-def followed(run: Run, link: Link) -> Decision[Run]:
+def followed(run: RunStatus, link: Link) -> Decision[RunStatus]:
     return follow(run, link, now=0)
 
 
@@ -51,7 +51,7 @@ def test_runs_that_are_not_one_line_have_no_tip(members: list[Member]) -> None:
 
 @pytest.mark.parametrize("link", [Link.RETRY, Link.FORK, Link.REPLACE])
 @pytest.mark.parametrize("run", ENDED, ids=lambda run: run.state)
-def test_an_ended_run_is_followed_and_stays_as_it_is(run: Run, link: Link) -> None:
+def test_an_ended_run_is_followed_and_stays_as_it_is(run: RunStatus, link: Link) -> None:
     if link is Link.RETRY and run.state is RunState.SUCCEEDED:
         assert isinstance(followed(run, link), Refused)
     else:
@@ -65,14 +65,14 @@ def test_a_run_that_is_followed_already_is_not_followed_again(link: Link) -> Non
 
 @pytest.mark.parametrize("link", [Link.RETRY, Link.FORK])
 def test_a_paused_run_ends_as_failed_when_another_takes_its_place(link: Link) -> None:
-    paused = Run(RunState.PAUSED, Reason.DIVERGENCE, fence=1)
+    paused = RunStatus(RunState.PAUSED, Reason.DIVERGENCE, fence=1)
 
-    assert followed(paused, link) == Moved(Run(RunState.FAILED, Reason.DIVERGENCE, fence=1))
+    assert followed(paused, link) == Moved(RunStatus(RunState.FAILED, Reason.DIVERGENCE, fence=1))
 
 
 @pytest.mark.parametrize("link", [Link.RETRY, Link.FORK])
 def test_a_run_with_an_uncertain_effect_is_not_superseded(link: Link) -> None:
-    paused = Run(RunState.PAUSED, Reason.RECONCILIATION, fence=1)
+    paused = RunStatus(RunState.PAUSED, Reason.RECONCILIATION, fence=1)
 
     assert isinstance(followed(paused, link), Refused)
 
@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_is_not_followed(link: Link) -> None:
 
 def test_a_run_continues_as_a_new_one_and_has_succeeded() -> None:
     assert followed(RUNNING, Link.CONTINUE) == Moved(
-        Run(RunState.SUCCEEDED, Reason.CONTINUED, fence=1)
+        RunStatus(RunState.SUCCEEDED, Reason.CONTINUED, fence=1)
     )
 
 

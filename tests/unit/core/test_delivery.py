@@ -14,15 +14,15 @@ from onward.core.delivery import (
     NEXT,
     PREPARE,
     Consumed,
+    ConsumedWithoutEffect,
     Delivery,
     DeliveryState,
-    EffectSkipped,
     Ending,
     Fact,
     HandedOver,
     Phase,
-    Released,
     Replayed,
+    ReservationReleased,
     Reserved,
     RetryStart,
     SkippedByOperator,
@@ -53,8 +53,8 @@ DELIVERIES = {
 FACTS: dict[str, Fact] = {
     "reserved": Reserved("me"),
     "consumed": Consumed("me"),
-    "effect skipped": EffectSkipped("me"),
-    "released": Released("me"),
+    "effect skipped": ConsumedWithoutEffect("me"),
+    "released": ReservationReleased("me"),
     "handed over": HandedOver("me", to="them"),
     "skipped": SkippedByOperator(),
     "replayed": Replayed(),
@@ -99,7 +99,7 @@ def test_an_event_released_five_times_is_quarantined() -> None:
     delivery = PENDING
     for _ in range(MAX_RELEASES):
         delivery = to(advance(delivery, Reserved("me")))
-        delivery = to(advance(delivery, Released("me")))
+        delivery = to(advance(delivery, ReservationReleased("me")))
 
     assert (delivery.state, delivery.reason) == (DeliveryState.SKIPPED, SkipReason.QUARANTINED)
     assert delivery.releases == MAX_RELEASES
@@ -109,7 +109,7 @@ def test_releases_that_are_not_its_fault_do_not_quarantine_an_event() -> None:
     delivery = PENDING
     for _ in range(3 * MAX_RELEASES):
         delivery = to(advance(delivery, Reserved("me")))
-        delivery = to(advance(delivery, Released("me", blamed=False)))
+        delivery = to(advance(delivery, ReservationReleased("me", blamed=False)))
 
     assert delivery == Delivery(attempt=1 + 3 * MAX_RELEASES)
 

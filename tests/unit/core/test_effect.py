@@ -14,19 +14,19 @@ from onward.core.effect import (
     START_WITHIN,
     UNCERTAIN,
     Answer,
+    ApprovalRejected,
     Approved,
-    Effect,
     EffectState,
     Fact,
     GivenUp,
+    HandlerReturned,
     Inherited,
     Judged,
+    LedgerEntry,
     Lost,
     NotStarted,
     RaisedNotApplied,
     Reconciled,
-    Rejected,
-    Returned,
     Sent,
     Terms,
     Verdict,
@@ -51,7 +51,9 @@ OPENS = NOW + START_WITHIN + 40 * SECOND
 
 PLANNED = planned()
 UNAPPROVED = planned(approve=True)
-FLYING = Effect(EffectState.IN_FLIGHT, attempt=1, start_by=NOW + START_WITHIN, settle_until=OPENS)
+FLYING = LedgerEntry(
+    EffectState.IN_FLIGHT, attempt=1, start_by=NOW + START_WITHIN, settle_until=OPENS
+)
 ASKING = changed(FLYING, state=EffectState.NEEDS_RECONCILE, due=NOW)
 STUCK = changed(FLYING, state=EffectState.INDETERMINATE)
 TRYING = changed(FLYING, state=EffectState.FAILED, due=NOW)
@@ -79,9 +81,9 @@ EFFECTS = {
 FACTS: dict[str, Fact] = {
     "approved": Approved(),
     "approved, dropped": Approved(is_dropped=True),
-    "rejected": Rejected(),
+    "rejected": ApprovalRejected(),
     "sent": Sent(),
-    "returned": Returned(),
+    "returned": HandlerReturned(),
     "not applied": RaisedNotApplied(),
     "not started": NotStarted(),
     "lost": Lost(),
@@ -162,7 +164,9 @@ def test_every_fact_about_every_effect_is_decided(
         assert isinstance(decision, Ignored | Refused)
 
 
-def moved(effect: Effect, fact: Fact, terms: Terms = WITH_RECONCILER, now: int = NOW) -> Effect:
+def moved(
+    effect: LedgerEntry, fact: Fact, terms: Terms = WITH_RECONCILER, now: int = NOW
+) -> LedgerEntry:
     decision = advance(effect, fact, terms, now=now)
     assert isinstance(decision, Moved)
     return decision.to
@@ -174,7 +178,7 @@ def test_a_withdrawn_effect_is_planned_again_by_a_retry_and_keeps_its_approval()
 
 
 @pytest.mark.parametrize("effect", [WITHDRAWN, UNAPPROVED_WITHDRAWN, moved(TRYING, Withdrawn())])
-def test_what_is_withdrawn_has_settled_and_is_not_sent(effect: Effect) -> None:
+def test_what_is_withdrawn_has_settled_and_is_not_sent(effect: LedgerEntry) -> None:
     assert settled(effect)
     assert isinstance(advance(effect, Sent(), WITHOUT, now=OPENS), Refused)
 
@@ -188,7 +192,7 @@ def test_what_a_dropped_effect_is_proven_not_to_have_done_is_not_sent_again() ->
 def test_a_send_is_recorded_with_the_window_in_which_it_can_arrive() -> None:
     sent = moved(PLANNED, Sent())
 
-    assert sent == Effect(
+    assert sent == LedgerEntry(
         EffectState.IN_FLIGHT,
         version=1,
         attempt=1,
@@ -327,7 +331,7 @@ def test_an_approved_effect_is_sent() -> None:
 
 
 def test_a_rejected_effect_is_settled_and_a_retry_asks_for_approval_again() -> None:
-    rejected = moved(UNAPPROVED, Rejected())
+    rejected = moved(UNAPPROVED, ApprovalRejected())
     assert settled(rejected)
 
     again = moved(rejected, Inherited())

@@ -12,19 +12,19 @@ from onward.core.decision import Ignored, Moved, Refused
 from onward.core.effect import (
     START_WITHIN,
     Answer,
+    ApprovalRejected,
     Approved,
-    Effect,
     EffectState,
     Fact,
     GivenUp,
+    HandlerReturned,
     Inherited,
     Judged,
+    LedgerEntry,
     Lost,
     NotStarted,
     RaisedNotApplied,
     Reconciled,
-    Rejected,
-    Returned,
     Sent,
     Terms,
     Verdict,
@@ -44,7 +44,7 @@ LAST = KNOWN_UNTIL - REACH
 """When it can be sent again at the latest."""
 
 OPENS = NOW + REACH
-FLYING = Effect(
+FLYING = LedgerEntry(
     EffectState.IN_FLIGHT,
     attempt=1,
     start_by=NOW + START_WITHIN,
@@ -67,9 +67,9 @@ EFFECTS = {
 }
 FACTS: dict[str, Fact] = {
     "approved": Approved(),
-    "rejected": Rejected(),
+    "rejected": ApprovalRejected(),
     "sent": Sent(),
-    "returned": Returned(),
+    "returned": HandlerReturned(),
     "not applied": RaisedNotApplied(),
     "not started": NotStarted(),
     "lost": Lost(),
@@ -143,7 +143,7 @@ def test_every_fact_about_every_effect_is_decided(
         assert isinstance(decision, Ignored | Refused)
 
 
-def moved(effect: Effect, fact: Fact, terms: Terms = TERMS, now: int = NOW) -> Effect:
+def moved(effect: LedgerEntry, fact: Fact, terms: Terms = TERMS, now: int = NOW) -> LedgerEntry:
     decision = advance(effect, fact, terms, now=now)
     assert isinstance(decision, Moved)
     return decision.to
@@ -263,7 +263,7 @@ def test_a_retry_of_the_run_does_not_make_the_key_younger() -> None:
     ],
 )
 def test_code_that_says_something_else_of_keys_than_the_ledger_does_not_send_on_doubt(
-    effect: Effect, terms: Terms
+    effect: LedgerEntry, terms: Terms
 ) -> None:
     assert isinstance(advance(effect, Sent(), terms, now=NOW), Refused)
     assert isinstance(advance(effect, Judged(Verdict.ASK_AGAIN), terms, now=NOW), Refused)
@@ -284,7 +284,7 @@ def test_whatever_happens_nothing_is_applied_twice_and_no_no_is_a_lie(
         facts: list[Fact] = [Sent(), Lost(), GivenUp(), Inherited(), Judged(Verdict.ASK_AGAIN)]
         facts.append(Judged(Verdict.APPLIED if applied else Verdict.NOT_APPLIED))
         if effect.state is EffectState.IN_FLIGHT:
-            facts.append(Returned() if last_applied else RaisedNotApplied())
+            facts.append(HandlerReturned() if last_applied else RaisedNotApplied())
         fact = data.draw(st.sampled_from(facts))
         decision = advance(effect, fact, terms, now=now)
         if not isinstance(decision, Moved):

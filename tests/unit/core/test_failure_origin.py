@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from onward.core.failure_origin import (
+    CallOutcome,
     FailedCall,
-    Outcome,
     failed_call_of,
     read_failed_call,
     stopped_call_of,
@@ -17,28 +17,28 @@ from onward.core.failure_origin import (
 from onward.core.replay import RecordKind
 
 
-def bad(name: str, asked: int, seq: int, branch: str = "") -> Outcome:
-    return Outcome(name, asked, seq, branch=branch)
+def bad(name: str, asked: int, seq: int, branch: str = "") -> CallOutcome:
+    return CallOutcome(name, asked, seq, branch=branch)
 
 
-def good(name: str, asked: int, seq: int, branch: str = "") -> Outcome:
-    return Outcome(name, asked, seq, is_good=True, has_result=True, branch=branch)
+def good(name: str, asked: int, seq: int, branch: str = "") -> CallOutcome:
+    return CallOutcome(name, asked, seq, is_good=True, has_result=True, branch=branch)
 
 
-def timer(asked: int, seq: int) -> Outcome:
-    return Outcome("sleep", asked, seq, is_good=True, has_result=True, kind=RecordKind.TIMER)
+def timer(asked: int, seq: int) -> CallOutcome:
+    return CallOutcome("sleep", asked, seq, is_good=True, has_result=True, kind=RecordKind.TIMER)
 
 
-def effect(name: str, asked: int, seq: int | None, *, is_good: bool = True) -> Outcome:
+def effect(name: str, asked: int, seq: int | None, *, is_good: bool = True) -> CallOutcome:
     kind = RecordKind.EFFECT
-    return Outcome(name, asked, seq, is_good, is_good, kind=kind, reaches_out=True)
+    return CallOutcome(name, asked, seq, is_good, is_good, kind=kind, reaches_out=True)
 
 
 class Shape(NamedTuple):
     """How the calls of a run ended, whose errors ended it, and where its retry begins."""
 
     about: str
-    outcomes: list[Outcome]
+    outcomes: list[CallOutcome]
     blamed: tuple[str, ...]
     origin: str
     beside: tuple[str, ...] = ()
@@ -167,15 +167,15 @@ def test_what_was_requested_before_an_error_and_finished_after_it_is_kept() -> N
         bad("a", 1, 2),
         good("beside", 1, 3, "1"),
         good("after", 2, 4, "1"),
-        Outcome("unheard", 1, None),
-        Outcome("later and unheard", 4, None),
+        CallOutcome("unheard", 1, None),
+        CallOutcome("later and unheard", 4, None),
     ]
 
     assert failed_call_of(outcomes, outcomes[1:2]) == FailedCall("a", ("beside", "unheard"))
 
 
 def test_a_part_of_a_map_in_which_items_failed_is_kept_for_its_other_items() -> None:
-    part = Outcome("part", 0, 2, has_result=True)
+    part = CallOutcome("part", 0, 2, has_result=True)
 
     assert failed_call_of([bad("a", 0, 1), part]) == FailedCall("a", ("part",))
     assert failed_call_of([part]) == FailedCall("part", ("part",))
@@ -186,14 +186,14 @@ def test_a_run_without_a_failed_call_has_no_origin() -> None:
 
 
 def test_failures_beside_what_was_stopped_are_made_again() -> None:
-    wait = Outcome("wait", 0, None, branch="1")
+    wait = CallOutcome("wait", 0, None, branch="1")
 
     assert stopped_call_of([bad("a", 0, 1, "0")], [wait], 2) == FailedCall("a")
 
 
 def test_a_retry_of_what_was_stopped_begins_at_the_stop_if_failures_were_dealt_with() -> None:
-    wait = Outcome("wait", 1, None)
-    beside = Outcome("beside", 0, None, branch="1")
+    wait = CallOutcome("wait", 1, None)
+    beside = CallOutcome("beside", 0, None, branch="1")
 
     assert stopped_call_of([bad("a", 0, 1)], [wait], 2) is None
     assert stopped_call_of([bad("a", 0, 1)], [], 2) is None

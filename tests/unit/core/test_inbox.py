@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from onward.core.inbox import (
     Arrived,
+    InboxWait,
     Message,
     MessageKind,
-    TimedOut,
-    Wait,
+    WaitTimedOut,
     settle,
     wake,
     wakes,
@@ -71,7 +71,7 @@ def test_a_message_stirs_the_pauses_that_it_can_end(
 
 
 def test_messages_of_a_name_go_to_the_oldest_wait_in_inbox_order() -> None:
-    first, second, other = Wait("1", "go"), Wait("2", "go"), Wait("3", "stop")
+    first, second, other = InboxWait("1", "go"), InboxWait("2", "go"), InboxWait("3", "stop")
     messages = [Message(7, "c", "stop"), Message(5, "b", "go"), Message(2, "a", "go")]
 
     assert settle([first, second, other], messages, now=NOW) == (
@@ -82,7 +82,7 @@ def test_messages_of_a_name_go_to_the_oldest_wait_in_inbox_order() -> None:
 
 
 def test_a_message_that_is_here_wins_over_a_due_time_that_has_passed() -> None:
-    wait = Wait("1", "go", due=NOW - 1)
+    wait = InboxWait("1", "go", due=NOW - 1)
 
     assert settle([wait], [Message(1, "a", "go")], now=NOW) == (
         Arrived(wait, Message(1, "a", "go")),
@@ -90,18 +90,18 @@ def test_a_message_that_is_here_wins_over_a_due_time_that_has_passed() -> None:
 
 
 def test_a_wait_times_out_at_its_due_time_and_not_before() -> None:
-    wait = Wait("1", "go", due=NOW)
+    wait = InboxWait("1", "go", due=NOW)
 
     assert settle([wait], [], now=NOW - 1) == ()
-    assert settle([wait], [], now=NOW) == (TimedOut(wait),)
+    assert settle([wait], [], now=NOW) == (WaitTimedOut(wait),)
 
 
 def test_a_wait_without_a_due_time_goes_on() -> None:
-    assert settle([Wait("1", "go")], [Message(1, "a", "other")], now=NOW) == ()
+    assert settle([InboxWait("1", "go")], [Message(1, "a", "other")], now=NOW) == ()
 
 
 def test_a_repeated_message_counts_once() -> None:
-    waits = [Wait("1", "go"), Wait("2", "go")]
+    waits = [InboxWait("1", "go"), InboxWait("2", "go")]
     messages = [Message(1, "a", "go"), Message(2, "a", "go")]
 
     assert settle(waits, messages, now=NOW) == (Arrived(waits[0], messages[0]),)
@@ -117,7 +117,7 @@ names = st.sampled_from(["go", "stop"])
 def test_no_wait_ends_twice_and_no_message_is_taken_twice_or_out_of_order(
     asked: list[tuple[str, int | None]], sent: list[tuple[int, str]]
 ) -> None:
-    waits = [Wait(str(n), name, due) for n, (name, due) in enumerate(asked)]
+    waits = [InboxWait(str(n), name, due) for n, (name, due) in enumerate(asked)]
     messages = [Message(n, f"{i}-{name}", name) for n, (i, name) in enumerate(sent)]
 
     outcomes = settle(waits, messages, now=NOW)

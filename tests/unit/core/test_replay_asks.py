@@ -15,7 +15,7 @@ from onward.core.replay import (
     Ended,
     Fresh,
     Frontier,
-    Held,
+    HeldBack,
     Joined,
     Passed,
     Patched,
@@ -44,8 +44,8 @@ def test_a_call_in_history_is_read() -> None:
 def test_a_call_not_in_history_is_held_until_the_frontier() -> None:
     replay = Replay([a_record(":a#1", 1)])
     replay.ask(a_step("a", branch="1"))
-    assert replay.ask(a_step("b", branch="0")) == Held("0:b#1")
-    assert replay.ask(a_step("c", branch="1")) == Held("1:c#1")
+    assert replay.ask(a_step("b", branch="0")) == HeldBack("0:b#1")
+    assert replay.ask(a_step("c", branch="1")) == HeldBack("1:c#1")
 
     assert replay.next() == Passed(a_record(":a#1", 1))
     assert replay.next() == Frontier((Fresh("1:a#1"), Fresh("0:b#1"), Fresh("1:c#1")))
@@ -66,7 +66,7 @@ def test_what_is_open_is_resumed_and_released_at_the_frontier_in_the_order_asked
     replay = Replay([timer, failed])
 
     assert replay.ask(Ask("1", STEP, "a", args_hash="args")) == Resume(failed)
-    assert replay.ask(a_step("b", branch="2")) == Held("2:b#1")
+    assert replay.ask(a_step("b", branch="2")) == HeldBack("2:b#1")
     assert replay.ask(Ask("0", RecordKind.TIMER, "nap", args_hash="args")) == Resume(timer)
     assert replay.next() == Frontier((Resume(failed), Fresh("2:b#1"), Resume(timer)))
 
@@ -178,7 +178,7 @@ def test_a_key_asked_twice_without_comparing_is_the_same_call() -> None:
     ("history", "answer"),
     [
         ([], Fresh("a=k")),
-        ([a_record(":b#1", 1)], Held("a=k")),
+        ([a_record(":b#1", 1)], HeldBack("a=k")),
         ([a_record("a=k", 1)], Read("a=k")),
         ([a_record("a=k", None)], Resume(a_record("a=k", None))),
     ],

@@ -10,7 +10,7 @@ from onward.core.replay import (
     Ended,
     Fresh,
     Frontier,
-    Held,
+    HeldBack,
     LateStart,
     Patched,
     Policy,
@@ -103,7 +103,7 @@ def test_what_was_asked_for_before_a_clock_record_at_the_end_is_released_after_i
     replay = Replay([a_record(":a#1", 1), CLOCK])
     replay.ask(a_step("a"))
     replay.next()
-    assert replay.ask(a_step("b")) == Held(":b#1")
+    assert replay.ask(a_step("b")) == HeldBack(":b#1")
 
     assert replay.next() == Deliver(CLOCK)
     assert replay.next() == Frontier((Fresh(":b#1"),))

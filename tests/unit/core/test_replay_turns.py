@@ -17,7 +17,7 @@ from onward.core.replay import (
     Ended,
     Fresh,
     Frontier,
-    Held,
+    HeldBack,
     Passed,
     Policy,
     Read,
@@ -287,7 +287,7 @@ def test_what_is_open_in_other_branches_is_asked_for_before_anything_new_is_done
     child = a_record("order=1", None, RecordKind.CHILD)
     replay = Replay([child])
 
-    assert replay.ask(a_step("in flight when it crashed", branch="0")).__class__ is Held
+    assert replay.ask(a_step("in flight when it crashed", branch="0")).__class__ is HeldBack
     assert replay.ask(Ask("1", RecordKind.CHILD, "order", "1", "args")) == Resume(child)
     assert isinstance(replay.next(), Frontier)
 

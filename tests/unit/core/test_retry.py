@@ -18,7 +18,7 @@ from onward.core.retry import (
     REPAIRS,
     STEPS,
     Again,
-    Failure,
+    AttemptFailure,
     GiveUp,
     Retry,
     Why,
@@ -163,11 +163,11 @@ def test_errors_are_named_so_that_storage_keeps_them() -> None:
         (Retry(never=(Rare,)), 1, failure(Flaky), Again(SECOND)),
         (Retry(only=Flaky, never=Rare), 1, failure(Rare), GiveUp(Why.NEVER)),
         (Retry(only="OSError"), 1, failure(ConnectionResetError), Again(SECOND)),
-        (STEPS, 1, Failure(), Again(SECOND)),
+        (STEPS, 1, AttemptFailure(), Again(SECOND)),
     ],
 )
 def test_a_policy_decides_by_error_and_attempt(
-    policy: Retry, attempt: int, error: Failure, answer: Again | GiveUp
+    policy: Retry, attempt: int, error: AttemptFailure, answer: Again | GiveUp
 ) -> None:
     assert decide(policy, attempt, error, randomness=0.0) == answer
 
@@ -189,7 +189,7 @@ def test_chance_lengthens_the_wait_that_was_decided() -> None:
     ],
 )
 def test_an_attempt_that_would_begin_after_the_time_for_all_is_not_made(
-    elapsed: int, error: Failure, answer: Again | GiveUp
+    elapsed: int, error: AttemptFailure, answer: Again | GiveUp
 ) -> None:
     policy = Retry(attempts=None, within="10s")
 
@@ -198,7 +198,9 @@ def test_an_attempt_that_would_begin_after_the_time_for_all_is_not_made(
 
 @given(st.integers(1, 50), st.floats(0, 1), st.integers(0, 100 * SECOND))
 def test_what_is_tried_again_begins_in_time(attempt: int, randomness: float, elapsed: int) -> None:
-    answer = decide(Retry(attempts=None, within="50s"), attempt, Failure(), randomness, elapsed)
+    answer = decide(
+        Retry(attempts=None, within="50s"), attempt, AttemptFailure(), randomness, elapsed
+    )
 
     if isinstance(answer, Again):
         assert elapsed + answer.after < 50 * SECOND
@@ -214,6 +216,8 @@ def test_what_is_tried_again_begins_in_time(attempt: int, randomness: float, ela
     ],
 )
 def test_a_preset_waits_as_the_design_says(policy: Retry, waits: list[int]) -> None:
-    answers = [decide(policy, n, Failure(), randomness=0.0) for n in range(1, len(waits) + 2)]
+    answers = [
+        decide(policy, n, AttemptFailure(), randomness=0.0) for n in range(1, len(waits) + 2)
+    ]
 
     assert answers == [*(Again(wait * SECOND) for wait in waits), GiveUp(Why.EXHAUSTED)]

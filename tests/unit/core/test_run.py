@@ -30,8 +30,8 @@ from onward.core.run import (
     Recorded,
     Released,
     Returned,
-    Run,
     RunState,
+    RunStatus,
     Superseded,
     Unwound,
     Woken,
@@ -43,16 +43,16 @@ from onward.errors import InvariantBroken
 
 NOW = 1_000
 
-READY = Run(RunState.READY, due=NOW, fence=3)
-RUNNING = Run(RunState.RUNNING, fence=3)
-WAITING = Run(RunState.WAITING, fence=3)
-DUE = Run(RunState.WAITING, due=NOW, fence=3)
-LATER = Run(RunState.WAITING, due=NOW + 1, fence=3)
-DELAYED = Run(RunState.WAITING, due=NOW + 1, fence=0)
-PAUSED = Run(RunState.PAUSED, Reason.OPERATOR, fence=3)
-PAUSED_UNSTARTED = Run(RunState.PAUSED, Reason.OPERATOR, fence=0)
-DIVERGED = Run(RunState.PAUSED, Reason.DIVERGENCE, fence=3)
-UNCERTAIN = Run(RunState.PAUSED, Reason.RECONCILIATION, fence=3)
+READY = RunStatus(RunState.READY, due=NOW, fence=3)
+RUNNING = RunStatus(RunState.RUNNING, fence=3)
+WAITING = RunStatus(RunState.WAITING, fence=3)
+DUE = RunStatus(RunState.WAITING, due=NOW, fence=3)
+LATER = RunStatus(RunState.WAITING, due=NOW + 1, fence=3)
+DELAYED = RunStatus(RunState.WAITING, due=NOW + 1, fence=0)
+PAUSED = RunStatus(RunState.PAUSED, Reason.OPERATOR, fence=3)
+PAUSED_UNSTARTED = RunStatus(RunState.PAUSED, Reason.OPERATOR, fence=0)
+DIVERGED = RunStatus(RunState.PAUSED, Reason.DIVERGENCE, fence=3)
+UNCERTAIN = RunStatus(RunState.PAUSED, Reason.RECONCILIATION, fence=3)
 OPEN_RUNS = {
     "ready": READY,
     "running": RUNNING,
@@ -66,7 +66,7 @@ OPEN_RUNS = {
     "uncertain": UNCERTAIN,
 }
 ENDED = [
-    Run(state, reason, fence=3)
+    RunStatus(state, reason, fence=3)
     for state in RunState
     if state in TERMINAL
     for reason in sorted(REASONS[state], key=str)
@@ -98,14 +98,14 @@ FACTS: dict[str, Fact] = {
     "superseded": Superseded(),
 }
 
-TAKEN = Run(RunState.RUNNING, fence=4)
-AWAKE = Run(RunState.READY, due=NOW, fence=3)
-FORCED = Run(RunState.CANCELLED, Reason.FORCED, fence=4)
+TAKEN = RunStatus(RunState.RUNNING, fence=4)
+AWAKE = RunStatus(RunState.READY, due=NOW, fence=3)
+FORCED = RunStatus(RunState.CANCELLED, Reason.FORCED, fence=4)
 
-MOVES: dict[tuple[str, str], Run] = {
+MOVES: dict[tuple[str, str], RunStatus] = {
     **{(name, "forced"): FORCED for name, run in OPEN_RUNS.items() if run.fence},
     **{
-        (name, "forced"): Run(RunState.CANCELLED, Reason.FORCED, fence=1)
+        (name, "forced"): RunStatus(RunState.CANCELLED, Reason.FORCED, fence=1)
         for name in ("delayed", "paused unstarted")
     },
     **{
@@ -113,44 +113,45 @@ MOVES: dict[tuple[str, str], Run] = {
         for run in ("ready", "due")
         for claim in ("claimed", "claimed, vanished", "claimed, other code")
     },
-    ("running", "claimed, vanished"): Run(RunState.RUNNING, fence=4, crashes=1),
+    ("running", "claimed, vanished"): RunStatus(RunState.RUNNING, fence=4, crashes=1),
     ("diverged", "claimed, other code"): TAKEN,
     ("running", "recorded"): RUNNING,
-    ("running", "parked"): Run(RunState.WAITING, due=NOW + 5, fence=3),
-    ("running", "paused"): Run(RunState.PAUSED, Reason.APPROVAL, fence=3),
+    ("running", "parked"): RunStatus(RunState.WAITING, due=NOW + 5, fence=3),
+    ("running", "paused"): RunStatus(RunState.PAUSED, Reason.APPROVAL, fence=3),
     ("running", "released"): AWAKE,
-    ("running", "returned"): Run(RunState.SUCCEEDED, fence=3),
-    ("running", "continued"): Run(RunState.SUCCEEDED, Reason.CONTINUED, fence=3),
-    ("running", "raised"): Run(RunState.FAILED, Reason.LOGIC, fence=3),
-    ("running", "unwound"): Run(RunState.CANCELLED, fence=3),
-    ("running", "unwound, deadline"): Run(RunState.TIMED_OUT, Reason.DEADLINE, fence=3),
-    ("running", "disowned"): Run(RunState.READY, due=NOW, fence=4),
+    ("running", "returned"): RunStatus(RunState.SUCCEEDED, fence=3),
+    ("running", "continued"): RunStatus(RunState.SUCCEEDED, Reason.CONTINUED, fence=3),
+    ("running", "raised"): RunStatus(RunState.FAILED, Reason.LOGIC, fence=3),
+    ("running", "unwound"): RunStatus(RunState.CANCELLED, fence=3),
+    ("running", "unwound, deadline"): RunStatus(RunState.TIMED_OUT, Reason.DEADLINE, fence=3),
+    ("running", "disowned"): RunStatus(RunState.READY, due=NOW, fence=4),
     **{
         (run, wake): AWAKE
         for run in ("waiting", "due", "later")
         for wake in ("woken", "woken, operator", "woken, unstarted", "cancel", "deadline")
     },
     ("paused", "woken, operator"): AWAKE,
-    ("delayed", "woken, unstarted"): Run(RunState.READY, due=NOW),
+    ("delayed", "woken, unstarted"): RunStatus(RunState.READY, due=NOW),
     **{
         (run, wake): AWAKE
         for run in ("paused", "diverged", "uncertain")
         for wake in ("cancel", "deadline")
     },
     **{
-        (run, "cancel"): Run(RunState.CANCELLED, fence=1) for run in ("delayed", "paused unstarted")
+        (run, "cancel"): RunStatus(RunState.CANCELLED, fence=1)
+        for run in ("delayed", "paused unstarted")
     },
     **{
-        (run, "deadline"): Run(RunState.TIMED_OUT, Reason.DEADLINE, fence=1)
+        (run, "deadline"): RunStatus(RunState.TIMED_OUT, Reason.DEADLINE, fence=1)
         for run in ("delayed", "paused unstarted")
     },
     **{(run, "held"): PAUSED for run in ("ready", "waiting", "due", "later")},
     ("delayed", "held"): PAUSED_UNSTARTED,
     **{("paused", freed): AWAKE for freed in ("freed", "freed, early")},
-    ("paused unstarted", "freed"): Run(RunState.READY, due=NOW),
-    ("paused unstarted", "freed, early"): Run(RunState.WAITING, due=NOW + 9),
+    ("paused unstarted", "freed"): RunStatus(RunState.READY, due=NOW),
+    ("paused unstarted", "freed, early"): RunStatus(RunState.WAITING, due=NOW + 9),
     **{
-        (name, "superseded"): Run(RunState.FAILED, run.reason, fence=run.fence)
+        (name, "superseded"): RunStatus(RunState.FAILED, run.reason, fence=run.fence)
         for name, run in OPEN_RUNS.items()
         if run.state is RunState.PAUSED and name != "uncertain"
     },
@@ -192,14 +193,14 @@ def test_every_fact_about_an_open_run_is_decided(run: str, fact: str) -> None:
 
 @pytest.mark.parametrize("run", ENDED, ids=lambda run: f"{run.state}-{run.reason}")
 @pytest.mark.parametrize("fact", FACTS.values(), ids=FACTS)
-def test_no_fact_changes_a_run_that_has_ended(run: Run, fact: Fact) -> None:
+def test_no_fact_changes_a_run_that_has_ended(run: RunStatus, fact: Fact) -> None:
     assert isinstance(advance(run, fact, now=NOW), Ignored)
 
 
 runs = st.one_of(
     [
         st.builds(
-            Run,
+            RunStatus,
             st.just(state),
             st.sampled_from(sorted(REASONS[state], key=str)),
             st.none() | st.integers(0, 2 * NOW),
@@ -213,7 +214,7 @@ runs = st.one_of(
 
 @given(runs, st.lists(st.sampled_from(sorted(FACTS.items())), max_size=20))
 def test_a_run_always_has_a_reason_that_fits_its_state(
-    run: Run, facts: list[tuple[str, Fact]]
+    run: RunStatus, facts: list[tuple[str, Fact]]
 ) -> None:
     for _, fact in facts:
         match advance(run, fact, now=NOW):
@@ -228,7 +229,7 @@ def test_a_run_always_has_a_reason_that_fits_its_state(
 
 @given(runs, st.sampled_from(sorted(FACTS.items())))
 def test_nobody_but_the_owner_takes_a_running_run_away_under_its_fence(
-    run: Run, named: tuple[str, Fact]
+    run: RunStatus, named: tuple[str, Fact]
 ) -> None:
     _, fact = named
     by_owner = isinstance(fact, Recorded | Parked | Paused | Released | Returned | Raised | Unwound)
@@ -240,7 +241,7 @@ def test_nobody_but_the_owner_takes_a_running_run_away_under_its_fence(
 
 
 def test_a_run_fails_as_crashed_when_its_fifth_worker_vanished() -> None:
-    run = Run(RunState.RUNNING, fence=1)
+    run = RunStatus(RunState.RUNNING, fence=1)
     for crashes in range(1, MAX_CRASHES):
         decision = advance(run, Claimed(vanished=True), now=NOW)
         assert isinstance(decision, Moved)
@@ -248,20 +249,22 @@ def test_a_run_fails_as_crashed_when_its_fifth_worker_vanished() -> None:
         assert (run.state, run.crashes) == (RunState.RUNNING, crashes)
 
     assert advance(run, Claimed(vanished=True), now=NOW) == Moved(
-        Run(RunState.FAILED, Reason.CRASHED, fence=MAX_CRASHES + 2, crashes=MAX_CRASHES)
+        RunStatus(RunState.FAILED, Reason.CRASHED, fence=MAX_CRASHES + 2, crashes=MAX_CRASHES)
     )
 
 
 def test_a_new_record_clears_the_crashes() -> None:
-    run = Run(RunState.RUNNING, fence=1, crashes=4)
+    run = RunStatus(RunState.RUNNING, fence=1, crashes=4)
 
-    assert advance(run, Recorded(), now=NOW) == Moved(Run(RunState.RUNNING, fence=1))
+    assert advance(run, Recorded(), now=NOW) == Moved(RunStatus(RunState.RUNNING, fence=1))
 
 
 def test_a_wake_is_no_crash() -> None:
-    run = Run(RunState.WAITING, due=NOW, fence=1, crashes=3)
+    run = RunStatus(RunState.WAITING, due=NOW, fence=1, crashes=3)
 
-    assert advance(run, Claimed(), now=NOW) == Moved(Run(RunState.RUNNING, fence=2, crashes=3))
+    assert advance(run, Claimed(), now=NOW) == Moved(
+        RunStatus(RunState.RUNNING, fence=2, crashes=3)
+    )
 
 
 @pytest.mark.parametrize(("crashes", "answer"), [(0, False), (1, False), (2, True), (4, True)])
@@ -281,17 +284,17 @@ def test_a_message_does_not_start_a_delayed_run_before_its_time() -> None:
 
 def test_a_run_that_never_started_is_cancelled_at_once() -> None:
     assert advance(born(now=NOW), CancelAsked(Reason.PARENT), now=NOW) == Moved(
-        Run(RunState.CANCELLED, Reason.PARENT, fence=1)
+        RunStatus(RunState.CANCELLED, Reason.PARENT, fence=1)
     )
 
 
 @pytest.mark.parametrize("at", [None, NOW - 1, NOW])
 def test_a_run_whose_time_has_come_is_born_ready(at: int | None) -> None:
-    assert born(now=NOW, at=at) == Run(RunState.READY, due=NOW)
+    assert born(now=NOW, at=at) == RunStatus(RunState.READY, due=NOW)
 
 
 def test_a_run_with_a_time_ahead_is_born_waiting() -> None:
-    assert born(now=NOW, at=NOW + 1) == Run(RunState.WAITING, due=NOW + 1)
+    assert born(now=NOW, at=NOW + 1) == RunStatus(RunState.WAITING, due=NOW + 1)
 
 
 @pytest.mark.parametrize(

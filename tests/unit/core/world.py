@@ -18,7 +18,7 @@ from onward.core.replay import (
     Ended,
     Fresh,
     Frontier,
-    Held,
+    HeldBack,
     Joined,
     Passed,
     Policy,
@@ -156,7 +156,7 @@ class World:
                 self.ready.append((running, branch, record.payload))
             case Joined(identity, _):
                 self.futures[identity].append((running, branch))
-            case Read(identity) | Held(identity):
+            case Read(identity) | HeldBack(identity):
                 self.expect(identity, ask, running, branch)
             case Fresh(identity):
                 assert not replaying

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onward.core.effect import Effect, EffectState
+from onward.core.effect import EffectState, LedgerEntry
 from onward.runtime.execution.ledger import _by_our_time
 
-ROW = Effect(EffectState.NEEDS_RECONCILE, settle_until=100, known_until=500, due=50)
+ROW = LedgerEntry(EffectState.NEEDS_RECONCILE, settle_until=100, known_until=500, due=50)
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_no_window_seems_over_and_no_key_known_that_is_not(
 
 
 def test_what_has_no_times_has_none_later() -> None:
-    assert _by_our_time(Effect(), 90, 70, 80) == Effect()
+    assert _by_our_time(LedgerEntry(), 90, 70, 80) == LedgerEntry()

@@ -8,8 +8,8 @@ from onward.codec import document
 from onward.codec.shapes.refusal import (
     MAX_DEPTH,
     Misfit,
-    Refused,
     TooDeep,
+    ValueRefused,
     misfit,
     mismatch,
 )
@@ -39,7 +39,7 @@ class Array(Shape):
         try:
             for item in value:
                 lowered.append(lower(item, depth))  # noqa: PERF401 - its length is the place
-        except Refused as refused:
+        except ValueRefused as refused:
             raise refused.under(f"[{len(lowered)}]", value) from None
         return lowered
 
@@ -80,7 +80,7 @@ class Unordered(Shape):
             raise TooDeep
         try:
             lowered = [self._item.lower(item, depth + 1) for item in value]
-        except Refused as refused:
+        except ValueRefused as refused:
             raise refused.under("{…}", value) from None
         try:
             lowered.sort(key=document.write_sorted)
@@ -112,7 +112,7 @@ class Fixed(Shape):
         if type(value) is not tuple:
             raise mismatch(value, self.name)
         if len(value) != len(self._items):
-            raise Refused(
+            raise ValueRefused(
                 f"has {len(value)} items, but the annotation there is {self.name}",
                 "Pass exactly what the annotation says, or change the annotation.",
             )
@@ -122,7 +122,7 @@ class Fixed(Shape):
         try:
             for shape, item in zip(self._items, value, strict=True):
                 lowered.append(shape.lower(item, depth + 1))
-        except Refused as refused:
+        except ValueRefused as refused:
             raise refused.under(f"[{len(lowered)}]", value) from None
         return lowered
 

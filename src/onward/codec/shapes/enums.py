@@ -10,7 +10,7 @@ from enum import Enum, Flag
 from typing import Any
 
 from onward.codec.shapes.plain import INT_LEAST, MAX_INT
-from onward.codec.shapes.refusal import Misfit, Refused, mismatch
+from onward.codec.shapes.refusal import Misfit, ValueRefused, mismatch
 from onward.codec.shapes.shape import KIND_OF, Kind, Shape
 
 
@@ -88,7 +88,9 @@ class Flags(Shape):
         if type(value) is not self._enum:
             raise mismatch(value, self.name)
         if not INT_LEAST <= value.value <= MAX_INT:
-            raise Refused("has flags beyond 64 bits", "Use fewer flags, or a set of enum members.")
+            raise ValueRefused(
+                "has flags beyond 64 bits", "Use fewer flags, or a set of enum members."
+            )
         return value.value
 
     def lift(self, data: Any) -> Any:

@@ -13,8 +13,8 @@ from onward.codec import document
 from onward.codec.shapes.refusal import (
     MAX_DEPTH,
     Misfit,
-    Refused,
     TooDeep,
+    ValueRefused,
     key_step,
     misfit,
     mismatch,
@@ -51,7 +51,7 @@ class Dict(Shape):
             text = self._lower_key(key, value, depth)
             try:
                 lowered[text] = lower(item, depth)
-            except Refused as refused:
+            except ValueRefused as refused:
                 raise refused.under(key_step(key, len(lowered)), value) from None
         return lowered
 
@@ -59,7 +59,7 @@ class Dict(Shape):
         try:
             lowered = self._key.lower(key, depth)
             return lowered if self._text_keys else document.write_sorted(lowered).decode()
-        except Refused as refused:
+        except ValueRefused as refused:
             raise refused.under("{key}", value) from None
         except UnicodeEncodeError:
             raise document.surrogate(lowered).under("{key}", value) from None
@@ -113,19 +113,19 @@ class NamedKeys(Shape):
         for key, item in value.items():
             try:
                 lowered[key] = self._items[key].lower(item, depth + 1)
-            except Refused as refused:
+            except ValueRefused as refused:
                 raise refused.under(key_step(key, len(lowered)), value) from None
         return lowered
 
     def _check_keys(self, value: dict[Any, Any]) -> None:
         for name in sorted(self._required):
             if name not in value:
-                raise Refused(
+                raise ValueRefused(
                     f"lacks the key {name} of {self.name}", "Set it, or mark it NotRequired."
                 )
         for key in value:
             if type(key) is not str or key not in self._items:
-                raise Refused(
+                raise ValueRefused(
                     f"has a key that {self.name} does not name", "Add the key to the annotation."
                 )
 

@@ -18,8 +18,8 @@ import msgspec
 from onward.codec.shapes.refusal import (
     MAX_DEPTH,
     Misfit,
-    Refused,
     TooDeep,
+    ValueRefused,
     a_value,
     key_step,
     misfit,
@@ -49,12 +49,12 @@ def check_number(value: float) -> None:
     """Refuse an int or float that JSON or a 64-bit reader would change."""
     if type(value) is int:
         if not INT_LEAST <= value <= MAX_INT:
-            raise Refused(
+            raise ValueRefused(
                 "is an int that does not fit 64 bits (-2**63 to 2**63 - 1)",
                 "Pass it as text.",
             )
     elif not isfinite(value):
-        raise Refused("is NaN or infinite, which JSON does not have", "Pass None instead.")
+        raise ValueRefused("is NaN or infinite, which JSON does not have", "Pass None instead.")
 
 
 class Anything(Shape):
@@ -105,7 +105,7 @@ class Anything(Shape):
                 if type(item) not in _EASY:
                     self.lower(item, depth + 1)
                 at += 1
-        except Refused as refused:
+        except ValueRefused as refused:
             raise refused.under(key_step(list(value)[at], at), value) from None
 
     def _check_list(self, value: list[Any], depth: int) -> None:
@@ -119,10 +119,10 @@ class Anything(Shape):
                 if type(item) not in _EASY:
                     self.lower(item, depth + 1)
                 at += 1
-        except Refused as refused:
+        except ValueRefused as refused:
             raise refused.under(f"[{at}]", value) from None
 
-    def _refusal(self, value: object) -> Refused:
+    def _refusal(self, value: object) -> ValueRefused:
         back, advice = _comes_back_as(value), self._advice
         if back is None:
             base = next((base for base in _PLAIN_BASES if isinstance(value, base)), None)
@@ -130,13 +130,13 @@ class Anything(Shape):
                 return no_shape(value)
             back = f"a plain {base.__name__}"
             advice = f"Pass {back}."  # no annotation would help
-        return Refused(
+        return ValueRefused(
             f"is {a_value(value)}, but {self._fact}: it would come back as {back}", advice
         )
 
-    def _key_refusal(self, value: dict[Any, Any]) -> Refused:
+    def _key_refusal(self, value: dict[Any, Any]) -> ValueRefused:
         key = next(key for key in value if type(key) is not str)
-        return Refused(
+        return ValueRefused(
             f"has a key that is {a_value(key)}, but {self._fact}: it would come back as text",
             self._advice,
         )
@@ -147,14 +147,14 @@ _KNOWN_SHAPES: Final = (
 )
 
 
-def no_shape(value: object) -> Refused:
+def no_shape(value: object) -> ValueRefused:
     """Return the refusal of something that is not data."""
     if isinstance(value, _CODE):
-        return Refused(
+        return ValueRefused(
             f"is {a_value(value)}: code and open things cannot be stored",
             "Pass the data it is made from, and make it where it is used.",
         )
-    return Refused(
+    return ValueRefused(
         f"is {a_value(value)}, which has no known shape",
         _KNOWN_SHAPES,
     )
@@ -199,7 +199,7 @@ class Shapeless(Shape):
         """Refuse the value."""
         if isinstance(value, _CODE):
             raise no_shape(value)
-        raise Refused(
+        raise ValueRefused(
             f"is {a_value(value)}, but the annotation there is {self.name}, {self._why}",
             _KNOWN_SHAPES,
         )
@@ -263,7 +263,7 @@ class Literals(Shape):
         if type(value) not in self._taken:
             raise mismatch(value, self.name)
         if (type(value), value) not in self._members:
-            raise Refused(
+            raise ValueRefused(
                 f"is none of the values that {self.name} allows",
                 "Pass one of them, or add it to the annotation.",
             )

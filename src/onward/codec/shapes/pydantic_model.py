@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from onward.codec import document
 from onward.codec.shapes.plain import Anything
-from onward.codec.shapes.refusal import Misfit, Refused, key_step, mismatch, with_article
+from onward.codec.shapes.refusal import Misfit, ValueRefused, key_step, mismatch, with_article
 from onward.codec.shapes.shape import ALL_KINDS, Kind, Shape
 from onward.telemetry.interrupts import raise_interrupt
 
@@ -47,7 +47,7 @@ class Model(Shape):
             # Checked as plain data first: a big int or deep nesting has a place to tell.
             _PLAIN.lower(tree, depth)
             same = bool(self._validate(tree) == value)
-        except Refused:
+        except ValueRefused:
             raise
         except UnicodeEncodeError:
             raise document.surrogate(tree) from None
@@ -58,8 +58,8 @@ class Model(Shape):
             raise self._not_inverse("")
         return tree
 
-    def _not_inverse(self, reason: str) -> Refused:
-        return Refused(
+    def _not_inverse(self, reason: str) -> ValueRefused:
+        return ValueRefused(
             f"is {with_article(self.name)}, a pydantic model that does not read back "
             f"what it writes{reason}",
             "Make model_validate_json(model_dump_json()) give an equal model.",

@@ -18,8 +18,8 @@ import msgspec
 from onward.codec.shapes.refusal import (
     MAX_DEPTH,
     Misfit,
-    Refused,
     TooDeep,
+    ValueRefused,
     misfit,
     mismatch,
 )
@@ -43,7 +43,7 @@ def by_class(_made: Any) -> Any:
     """Stand for a default that the class fills in by itself, in its constructor or hook."""
 
 
-class Record(Shape):
+class RecordShape(Shape):
     """A class with named fields."""
 
     __slots__ = ("_build", "_fields", "_kind", "_lifts", "_lowers")
@@ -84,10 +84,10 @@ class Record(Shape):
         try:
             for name, lower in self._lowers:
                 lowered[name] = lower(getattr(value, name), depth)
-        except Refused as refused:
+        except ValueRefused as refused:
             raise refused.under(f".{name}", value) from None
         except AttributeError:
-            raise Refused(f"has no value in its field {name}", "Set every field.") from None
+            raise ValueRefused(f"has no value in its field {name}", "Set every field.") from None
         return lowered
 
     def lift(self, data: Any) -> Any:
@@ -122,20 +122,20 @@ def _label(kind: type) -> str:
 _WITH_CONTENT: Final = (str, bytes, bytearray, int, float, tuple, list, dict, set, frozenset)
 
 
-def record_of(name: str, kind: type) -> Record | None:
+def record_of(name: str, kind: type) -> RecordShape | None:
     """Return the still unfilled shape of a class with fields, or None if it is no such class."""
     if issubclass(kind, msgspec.Struct):
-        return Record(name, kind, _struct_fields(kind), _struct_builder(kind))
+        return RecordShape(name, kind, _struct_fields(kind), _struct_builder(kind))
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return Record(name, kind, _tuple_fields(kind), lambda values: kind(**values))
+        return RecordShape(name, kind, _tuple_fields(kind), lambda values: kind(**values))
     if issubclass(kind, _WITH_CONTENT):
         return None  # it holds more than its fields
     if dataclasses.is_dataclass(kind):
         fields = tuple(map(_dataclass_field, dataclasses.fields(kind)))
-        return Record(name, kind, fields, _builder(kind, fields, "__post_init__"))
+        return RecordShape(name, kind, fields, _builder(kind, fields, "__post_init__"))
     if hasattr(kind, "__attrs_attrs__"):
         fields = tuple(map(_attrs_field, kind.__attrs_attrs__))
-        return Record(name, kind, fields, _builder(kind, fields, "__attrs_post_init__"))
+        return RecordShape(name, kind, fields, _builder(kind, fields, "__attrs_post_init__"))
     return None
 
 

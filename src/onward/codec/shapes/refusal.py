@@ -31,21 +31,21 @@ class _Located(Exception):  # never leaves this package
         return start + "".join(steps)
 
 
-class Refused(_Located):
+class ValueRefused(_Located):
     """A value that would be lost or changed on its way through the store."""
 
     def __init__(self, fact: str, advice: str) -> None:
         super().__init__(fact)
         self.advice = advice
 
-    def under(self, step: str, container: object) -> Refused:
+    def under(self, step: str, container: object) -> ValueRefused:
         """Add the step that led here from `container`, and return the same exception."""
         del container
         self.steps.append(step)
         return self
 
 
-class TooDeep(Refused):
+class TooDeep(ValueRefused):
     """Nesting without a reasonable end; a cycle looks the same until the containers are known."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class TooDeep(Refused):
         )
         self._containers: set[int] = set()
 
-    def under(self, step: str, container: object) -> Refused:
+    def under(self, step: str, container: object) -> ValueRefused:
         """Add the step, and call it a cycle if `container` was on the way before."""
         if id(container) in self._containers:
             self.fact = "leads back to itself"
@@ -90,9 +90,9 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun[:80]}"
 
 
-def mismatch(value: object, annotation: str) -> Refused:
+def mismatch(value: object, annotation: str) -> ValueRefused:
     """Return the refusal of a value that is not what its annotation says."""
-    return Refused(
+    return ValueRefused(
         f"is {a_value(value)}, but the annotation there is {annotation}",
         "Pass exactly what the annotation says, or change the annotation.",
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from onward.codec.shapes.refusal import Misfit, Refused, misfit, mismatch
+from onward.codec.shapes.refusal import Misfit, ValueRefused, misfit, mismatch
 from onward.codec.shapes.shape import Kind, Shape
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _write_moment(value: datetime) -> str:
         return value.isoformat()
     if type(zone) is ZoneInfo and zone.key:
         return f"{value.isoformat()}[{zone.key}]"
-    raise Refused(
+    raise ValueRefused(
         f"has a time zone of type {type(zone).__name__}, which cannot be stored",
         "Use datetime.timezone or zoneinfo.ZoneInfo with a key.",
     )
@@ -82,7 +82,7 @@ def _read_moment(text: str) -> datetime:
 
 def _write_time(value: time) -> str:
     if value.tzinfo is not None and type(value.tzinfo) is not timezone:
-        raise Refused(
+        raise ValueRefused(
             "is a time in a zone, whose offset depends on the date",
             "Pass a datetime, or a time with a fixed datetime.timezone.",
         )
@@ -92,7 +92,9 @@ def _write_time(value: time) -> str:
 
 def _refuse_fold(value: datetime | time) -> None:
     if value.fold and value.tzinfo is None:
-        raise Refused("has fold=1 without a zone to give it a meaning", "Use an aware datetime.")
+        raise ValueRefused(
+            "has fold=1 without a zone to give it a meaning", "Use an aware datetime."
+        )
 
 
 def _write_duration(value: timedelta) -> str:
@@ -113,7 +115,7 @@ def _read_duration(text: str) -> timedelta:
 
 def _write_decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise Refused("is NaN or infinite, which does not compare", "Pass None instead.")
+        raise ValueRefused("is NaN or infinite, which does not compare", "Pass None instead.")
     return str(value)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from onward.codec.shapes.refusal import Misfit, Refused, TooDeep, misfit, mismatch
+from onward.codec.shapes.refusal import Misfit, TooDeep, ValueRefused, misfit, mismatch
 from onward.codec.shapes.shape import KIND_OF, Kind, Shape
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Union(Shape):
                 lowered = member.lower(value, depth)
             except TooDeep:
                 raise  # the next member would walk as far, and so on at every level
-            except Refused:
+            except ValueRefused:
                 continue
             return self._wrap(member, lowered)
         raise mismatch(value, self.name)

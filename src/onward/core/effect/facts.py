@@ -37,7 +37,7 @@ class Approved(Value):
     is_dropped: bool = False
 
 
-class Rejected(Value):
+class ApprovalRejected(Value):
     """An operator forbids a planned effect."""
 
 
@@ -45,7 +45,7 @@ class Sent(Value):
     """The run is about to make the call; the intent is committed first."""
 
 
-class Returned(Value):
+class HandlerReturned(Value):
     """The call returned."""
 
 
@@ -109,9 +109,9 @@ class Inherited(Value):
 
 Fact: TypeAlias = (
     Approved
-    | Rejected
+    | ApprovalRejected
     | Sent
-    | Returned
+    | HandlerReturned
     | RaisedNotApplied
     | NotStarted
     | Lost

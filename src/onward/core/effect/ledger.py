@@ -34,7 +34,7 @@ UNCERTAIN = frozenset(
 FINAL = frozenset({EffectState.APPLIED, EffectState.SKIPPED})
 
 
-class Effect(Value):
+class LedgerEntry(Value):
     """A row of the ledger, as far as its machine decides on it.
 
     `attempt` counts the sends of the run that holds the row, `asks` those of the reconciler since
@@ -76,7 +76,7 @@ class Terms(Value):
         return self.start_within + self.timeout + self.settle
 
 
-def settled(effect: Effect) -> bool:
+def settled(effect: LedgerEntry) -> bool:
     """Return whether the outcome is known and nothing more will be sent for this run."""
     if effect.state is EffectState.FAILED:
         return effect.due is None

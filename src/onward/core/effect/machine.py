@@ -7,24 +7,32 @@ from typing import TYPE_CHECKING, assert_never
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.effect.facts import (
     Answer,
+    ApprovalRejected,
     Approved,
     Fact,
     GivenUp,
+    HandlerReturned,
     Inherited,
     Judged,
     Lost,
     NotStarted,
     RaisedNotApplied,
     Reconciled,
-    Rejected,
-    Returned,
     Sent,
     Verdict,
     Withdrawn,
 )
-from onward.core.effect.ledger import FINAL, UNCERTAIN, Effect, EffectState, Terms, settled, window
+from onward.core.effect.ledger import (
+    FINAL,
+    UNCERTAIN,
+    EffectState,
+    LedgerEntry,
+    Terms,
+    settled,
+    window,
+)
 from onward.core.instant import SECOND, instant_text
-from onward.core.retry import RECONCILING, Again, Failure, decide, has_more
+from onward.core.retry import RECONCILING, Again, AttemptFailure, decide, has_more
 from onward.core.value import changed
 
 if TYPE_CHECKING:
@@ -35,12 +43,14 @@ START_AGAIN: Duration = SECOND
 """How long after a send that never began the next one is tried."""
 
 
-def planned(*, approve: bool = False) -> Effect:
+def planned(*, approve: bool = False) -> LedgerEntry:
     """Return an effect before its first send; with `approve` it waits for an operator."""
-    return Effect(approved=not approve)
+    return LedgerEntry(approved=not approve)
 
 
-def advance(effect: Effect, fact: Fact, terms: Terms, *, now: Instant) -> Decision[Effect]:
+def advance(
+    effect: LedgerEntry, fact: Fact, terms: Terms, *, now: Instant
+) -> Decision[LedgerEntry]:
     """Return the ledger row after `fact`, with its version raised if it moved."""
     match _decided(effect, fact, terms, now):
         case Moved(to):
@@ -49,13 +59,13 @@ def advance(effect: Effect, fact: Fact, terms: Terms, *, now: Instant) -> Decisi
             return other
 
 
-def _decided(effect: Effect, fact: Fact, terms: Terms, now: Instant) -> Decision[Effect]:
+def _decided(effect: LedgerEntry, fact: Fact, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     match fact:
-        case Approved() | Rejected():
+        case Approved() | ApprovalRejected():
             return _approval(effect, fact, now)
         case Sent():
             return _sent(effect, terms, now)
-        case Returned() | RaisedNotApplied() | NotStarted() | Lost():
+        case HandlerReturned() | RaisedNotApplied() | NotStarted() | Lost():
             return _answered(effect, fact, terms, now)
         case GivenUp():
             return _given_up(effect, terms, now)
@@ -70,7 +80,9 @@ def _decided(effect: Effect, fact: Fact, terms: Terms, now: Instant) -> Decision
     assert_never(fact)
 
 
-def _approval(effect: Effect, fact: Approved | Rejected, now: Instant) -> Decision[Effect]:
+def _approval(
+    effect: LedgerEntry, fact: Approved | ApprovalRejected, now: Instant
+) -> Decision[LedgerEntry]:
     if effect.state is EffectState.WITHDRAWN:
         return Ignored("it was withdrawn: its run was told to stop, or ended, before it was sent")
     if effect.state is not EffectState.PLANNED or effect.approved:
@@ -82,7 +94,7 @@ def _approval(effect: Effect, fact: Approved | Rejected, now: Instant) -> Decisi
     return Moved(changed(effect, state=EffectState.FAILED))
 
 
-def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+def _sent(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     waits_to_repeat = effect.state is EffectState.NEEDS_RECONCILE and not terms.reconciles
     is_safe = effect.state not in UNCERTAIN or (waits_to_repeat and _is_known(effect, terms, now))
     if settled(effect) or not is_safe:
@@ -113,17 +125,17 @@ def _sent(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
 
 
 def _answered(
-    effect: Effect,
-    fact: Returned | RaisedNotApplied | NotStarted | Lost,
+    effect: LedgerEntry,
+    fact: HandlerReturned | RaisedNotApplied | NotStarted | Lost,
     terms: Terms,
     now: Instant,
-) -> Decision[Effect]:
+) -> Decision[LedgerEntry]:
     if effect.state is EffectState.PLANNED:
         return Refused("it was never sent")
     if effect.state not in UNCERTAIN:
         return Ignored(f"it is {effect.state}: the answer comes too late")
     match fact:
-        case Returned():
+        case HandlerReturned():
             return Moved(changed(effect, state=EffectState.APPLIED, due=None))
         case RaisedNotApplied() if effect.in_doubt:
             # It speaks of the last send alone, and one before that may have happened.
@@ -140,18 +152,18 @@ def _answered(
 
 
 def _uncertain(
-    effect: Effect,
+    effect: LedgerEntry,
     fact: RaisedNotApplied | Lost,
     terms: Terms,
     now: Instant,
     *,
     after: Duration | None = None,
-) -> Effect:
+) -> LedgerEntry:
     """Return an effect whose outcome is unknown: reconciled, sent again, or left to an operator."""
     if terms.reconciles:
         return changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now)
     # An unknown outcome has no error type for a policy to match, but it has a time.
-    error = Failure(retryable=True, after=after)
+    error = AttemptFailure(retryable=True, after=after)
     again = decide(terms.retry, effect.attempt, error, fact.randomness, fact.elapsed)
     # Where the wait is too long for the key, an operator may still be in time for it.
     if isinstance(again, Again) and _is_known(effect, terms, now + again.after):
@@ -159,28 +171,28 @@ def _uncertain(
     return changed(effect, state=EffectState.INDETERMINATE, due=None)
 
 
-def _is_known(effect: Effect, terms: Terms, at: Instant) -> bool:
+def _is_known(effect: LedgerEntry, terms: Terms, at: Instant) -> bool:
     """Return whether the receiver still knows the key when a send that begins at `at` arrives."""
     if terms.idempotency_window is None or effect.known_until is None:
         return False
     return at + terms.reach <= effect.known_until
 
 
-def _failed(effect: Effect, fact: RaisedNotApplied, terms: Terms, now: Instant) -> Effect:
+def _failed(effect: LedgerEntry, fact: RaisedNotApplied, terms: Terms, now: Instant) -> LedgerEntry:
     # Who says when to come again has decided that it is tried again.
-    error = Failure(fact.names, retryable=fact.after is not None, after=fact.after)
+    error = AttemptFailure(fact.names, retryable=fact.after is not None, after=fact.after)
     again = decide(terms.retry, effect.attempt, error, fact.randomness, fact.elapsed)
     due = now + again.after if isinstance(again, Again) else None
     return changed(effect, state=EffectState.FAILED, due=due)
 
 
-def _not_started(effect: Effect, now: Instant) -> Effect:
+def _not_started(effect: LedgerEntry, now: Instant) -> LedgerEntry:
     """Return an effect that is sent again soon: what never began is no attempt."""
     state = EffectState.NEEDS_RECONCILE if effect.in_doubt else EffectState.FAILED
     return changed(effect, state=state, attempt=effect.attempt - 1, due=now + START_AGAIN)
 
 
-def _disproven(effect: Effect, terms: Terms, now: Instant) -> Effect:
+def _disproven(effect: LedgerEntry, terms: Terms, now: Instant) -> LedgerEntry:
     """Return an effect that others found not to have happened: it is sent again at once.
 
     There is no error here whose type could count, and its window has been waited for: of the policy
@@ -190,7 +202,7 @@ def _disproven(effect: Effect, terms: Terms, now: Instant) -> Effect:
     return changed(effect, state=EffectState.FAILED, due=due)
 
 
-def _given_up(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+def _given_up(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
         return Ignored(f"it is {effect.state}: it waits for nothing that could be given up")
     if terms.reconciles or _is_known(effect, terms, now):
@@ -198,7 +210,9 @@ def _given_up(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
     return Moved(changed(effect, state=EffectState.INDETERMINATE, due=None))
 
 
-def _reconciled(effect: Effect, fact: Reconciled, terms: Terms, now: Instant) -> Decision[Effect]:
+def _reconciled(
+    effect: LedgerEntry, fact: Reconciled, terms: Terms, now: Instant
+) -> Decision[LedgerEntry]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
         return Ignored(f"it is {effect.state}: no answer of the reconciler is awaited")
     if fact.answer is Answer.APPLIED:
@@ -210,13 +224,13 @@ def _reconciled(effect: Effect, fact: Reconciled, terms: Terms, now: Instant) ->
         # Too early to be proof, but no sign that the reconciler cannot know: it is not counted.
         return Moved(changed(effect, due=opens))
     asked = changed(effect, asks=effect.asks + 1)
-    again = decide(RECONCILING, asked.asks, Failure(), randomness=fact.randomness)
+    again = decide(RECONCILING, asked.asks, AttemptFailure(), randomness=fact.randomness)
     if isinstance(again, Again):
         return Moved(changed(asked, due=now + again.after))
     return Moved(changed(asked, state=EffectState.INDETERMINATE, due=None))
 
 
-def _judged(effect: Effect, fact: Judged, terms: Terms, now: Instant) -> Decision[Effect]:
+def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if settled(effect):
         return Ignored(f"it is {effect.state} already")
     if fact.version is not None and fact.version != effect.version:
@@ -232,8 +246,8 @@ def _judged(effect: Effect, fact: Judged, terms: Terms, now: Instant) -> Decisio
 
 
 def _judged_uncertain(
-    effect: Effect, fact: Judged, terms: Terms, now: Instant, opens: Instant | None
-) -> Decision[Effect]:
+    effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant, opens: Instant | None
+) -> Decision[LedgerEntry]:
     match fact.verdict:
         case Verdict.APPLIED:
             return Moved(changed(effect, state=EffectState.APPLIED, due=None))
@@ -252,7 +266,7 @@ def _judged_uncertain(
     assert_never(fact.verdict)
 
 
-def _asked_again(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]:
+def _asked_again(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     """Return an effect whose reconciler is asked once more, or whose receiver is, by a send."""
     if not terms.reconciles and not _is_known(effect, terms, now):
         if terms.idempotency_window is None or effect.known_until is None:
@@ -262,13 +276,13 @@ def _asked_again(effect: Effect, terms: Terms, now: Instant) -> Decision[Effect]
     return Moved(changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now))
 
 
-def _proof_opens(effect: Effect, now: Instant) -> Instant | None:
+def _proof_opens(effect: LedgerEntry, now: Instant) -> Instant | None:
     """Return from when "not applied" counts, or None if it counts now."""
     opens = effect.settle_until
     return opens if opens is not None and now < opens else None
 
 
-def _withdrawn(effect: Effect) -> Decision[Effect]:
+def _withdrawn(effect: LedgerEntry) -> Decision[LedgerEntry]:
     if settled(effect):
         return Ignored(f"it is {effect.state} already")
     if effect.state in UNCERTAIN:
@@ -278,7 +292,7 @@ def _withdrawn(effect: Effect) -> Decision[Effect]:
     return Moved(changed(effect, due=None))  # it failed, and is not sent again
 
 
-def _inherited(effect: Effect, now: Instant) -> Decision[Effect]:
+def _inherited(effect: LedgerEntry, now: Instant) -> Decision[LedgerEntry]:
     if effect.state is EffectState.WITHDRAWN:
         return Moved(planned(approve=not effect.approved))
     if effect.state is EffectState.FAILED and not effect.approved:

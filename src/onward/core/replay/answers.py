@@ -40,7 +40,7 @@ class Resume(Value):
     record: Record
 
 
-class Held(Value):
+class HeldBack(Value):
     """It is not in history, and replay is not at its frontier: it must wait until it is."""
 
     identity: str
@@ -104,7 +104,7 @@ class Diverged(Value):
                 return f"history has {was} where the code now asks for {asks}"
 
 
-Answer: TypeAlias = Read | Resume | Held | Fresh | Joined | Clash | Diverged
+Answer: TypeAlias = Read | Resume | HeldBack | Fresh | Joined | Clash | Diverged
 
 
 class Patched(Value):

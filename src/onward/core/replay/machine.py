@@ -22,7 +22,7 @@ from onward.core.replay.answers import (
     Ended,
     Fresh,
     Frontier,
-    Held,
+    HeldBack,
     Joined,
     Passed,
     Patched,
@@ -134,7 +134,7 @@ class Replay:
         if not self._live:
             call.standing = Standing.HELD
             self._held.append(call)
-            return Held(identity)
+            return HeldBack(identity)
         skipped = self._left_behind(ask.branch)
         if skipped is not None:
             return Diverged(Difference.UNREAD, skipped, ask)
@@ -330,7 +330,7 @@ def _asked_again(call: Call, ask: Ask) -> Answer:
         case _ if call.record is not None:
             return Resume(call.record)
         case Standing.HELD:
-            return Held(call.identity)
+            return HeldBack(call.identity)
         case _:
             return Fresh(call.identity)
 

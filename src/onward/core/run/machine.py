@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
 
 
-class Run(Value):
+class RunStatus(Value):
     """The part of a run that its machine decides on.
 
     `due` is when a waiting run may go on, and since when a ready one could.
@@ -126,14 +126,14 @@ Fact: TypeAlias = (
 # --- the machine ----------------------------------------------------------------------------------
 
 
-def born(*, now: Instant, at: Instant | None = None) -> Run:
+def born(*, now: Instant, at: Instant | None = None) -> RunStatus:
     """Return a run as it starts: ready, or waiting for its time, as `ready` never lies ahead."""
     if at is None or at <= now:
-        return Run(RunState.READY, due=now)
-    return Run(RunState.WAITING, due=at)
+        return RunStatus(RunState.READY, due=now)
+    return RunStatus(RunState.WAITING, due=at)
 
 
-def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:
+def advance(run: RunStatus, fact: Fact, *, now: Instant) -> Decision[RunStatus]:
     """Return what becomes of `run` after `fact`.
 
     Raises:
@@ -162,7 +162,7 @@ def advance(run: Run, fact: Fact, *, now: Instant) -> Decision[Run]:
             return Moved(_reported(run, fact, now))
 
 
-def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
+def _claimed(run: RunStatus, fact: Claimed, now: Instant) -> Decision[RunStatus]:
     match run.state:
         case RunState.RUNNING if not fact.vanished:
             return Refused("its worker is alive")
@@ -182,7 +182,7 @@ def _claimed(run: Run, fact: Claimed, now: Instant) -> Decision[Run]:
             return Moved(_taken(run))
 
 
-def _woken(run: Run, fact: Woken, now: Instant) -> Decision[Run]:
+def _woken(run: RunStatus, fact: Woken, now: Instant) -> Decision[RunStatus]:
     # A delayed start is kept: few messages are worth beginning a run before its time.
     if run.fence == 0 and not fact.unstarted:
         return Ignored("it has not started and will find the message")
@@ -191,13 +191,13 @@ def _woken(run: Run, fact: Woken, now: Instant) -> Decision[Run]:
     return Ignored(f"it is {run.state} and will find the message")
 
 
-def _held(run: Run) -> Decision[Run]:
+def _held(run: RunStatus) -> Decision[RunStatus]:
     if run.state in (RunState.READY, RunState.WAITING):
         return Moved(_put(run, RunState.PAUSED, Reason.OPERATOR))
     return Ignored(f"it is {run.state}; its owner reads the message, or it is paused already")
 
 
-def _freed(run: Run, fact: Freed, now: Instant) -> Decision[Run]:
+def _freed(run: RunStatus, fact: Freed, now: Instant) -> Decision[RunStatus]:
     if run.state is not RunState.PAUSED or run.reason is not Reason.OPERATOR:
         return Ignored(f"it is {run.state} for another reason")
     if run.fence == 0 and fact.scheduled_at > now:
@@ -205,14 +205,14 @@ def _freed(run: Run, fact: Freed, now: Instant) -> Decision[Run]:
     return Moved(_put(run, RunState.READY, due=now))
 
 
-def _cancel_asked(run: Run, why: Reason | None, now: Instant) -> Decision[Run]:
+def _cancel_asked(run: RunStatus, why: Reason | None, now: Instant) -> Decision[RunStatus]:
     stopped = _cancelled(run, why)
     if run.fence == 0:  # never claimed: there is no body that could clean up
         return Moved(changed(stopped, fence=run.fence + 1))
     return _woken(run, Woken(PAUSES), now)
 
 
-def _superseded(run: Run) -> Decision[Run]:
+def _superseded(run: RunStatus) -> Decision[RunStatus]:
     if run.state is not RunState.PAUSED:
         return Refused(f"it is {run.state}; cancel or pause it first")
     if run.reason is Reason.RECONCILIATION:
@@ -220,7 +220,7 @@ def _superseded(run: Run) -> Decision[Run]:
     return Moved(_put(run, RunState.FAILED, run.reason))
 
 
-def _reported(run: Run, fact: OwnFact, now: Instant) -> Run:
+def _reported(run: RunStatus, fact: OwnFact, now: Instant) -> RunStatus:
     if isinstance(fact, Released):
         return _put(run, RunState.READY, due=now)
     run = changed(run, crashes=0)  # it has made progress
@@ -244,7 +244,7 @@ def _reported(run: Run, fact: OwnFact, now: Instant) -> Run:
     assert_never(fact)
 
 
-def _cancelled(run: Run, why: Reason | None) -> Run:
+def _cancelled(run: RunStatus, why: Reason | None) -> RunStatus:
     if why is Reason.DEADLINE:
         return _put(run, RunState.TIMED_OUT, why)
     if why not in CANCELS:
@@ -253,15 +253,15 @@ def _cancelled(run: Run, why: Reason | None) -> Run:
 
 
 def _put(
-    run: Run, state: RunState, reason: Reason | None = None, due: Instant | None = None
-) -> Run:
+    run: RunStatus, state: RunState, reason: Reason | None = None, due: Instant | None = None
+) -> RunStatus:
     return changed(run, state=state, reason=reason, due=due)
 
 
-def _taken(run: Run) -> Run:
+def _taken(run: RunStatus) -> RunStatus:
     return changed(run, state=RunState.RUNNING, reason=None, due=None, fence=run.fence + 1)
 
 
-def _ended(run: Run, state: RunState, reason: Reason) -> Run:
+def _ended(run: RunStatus, state: RunState, reason: Reason) -> RunStatus:
     # Not by its owner, who must find itself lost.
-    return Run(state, reason, fence=run.fence + 1, crashes=run.crashes)
+    return RunStatus(state, reason, fence=run.fence + 1, crashes=run.crashes)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Randomness
-    from onward.core.retry import Failure, Retry
+    from onward.core.retry import AttemptFailure, Retry
     from onward.runtime.attempts.threads import StepThreads
     from onward.runtime.body.calls import StepCall
     from onward.runtime.body.effects import EffectCall
@@ -293,7 +293,7 @@ def ends_process(error: BaseException, attempt: Attempt) -> bool:
     return is_interrupt(error)
 
 
-def _facts(error: BaseException) -> Failure:
+def _facts(error: BaseException) -> AttemptFailure:
     if isinstance(error, Retryable):
         after = None if error.after is None else duration(error.after)
         return failure(type(error), retryable=True, after=after)

@@ -18,7 +18,7 @@ from onward.core.replay import (
     Diverged,
     Fresh,
     Frontier,
-    Held,
+    HeldBack,
     Joined,
     Passed,
     Read,
@@ -344,7 +344,7 @@ class Body:
                 self.clock.begin(call)
             case Read(identity):
                 self._register(call, identity)
-            case Held(identity):
+            case HeldBack(identity):
                 self._register(call, identity)
                 self._held[id(ask)] = ask, place_now()
             case Resume(record):

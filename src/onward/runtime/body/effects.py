@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from onward.codec import decode, encode
-from onward.core.effect import START_WITHIN, Effect, EffectState, Terms, planned
+from onward.core.effect import START_WITHIN, EffectState, LedgerEntry, Terms, planned
 from onward.core.effect import effect_key as key_of
 from onward.core.instant import SECOND
 from onward.core.replay import RecordKind, RecordState, put_off_after
@@ -159,7 +159,7 @@ class EffectCall(Awaited):
         super().__init__(definition.name, future, args_hash)
         self.definition = definition
         self.args = args
-        self.effect: Effect = planned(approve=definition.approve)
+        self.effect: LedgerEntry = planned(approve=definition.approve)
         self.doubt: bytes | None = None
         """Why it is uncertain, if it is."""
         self.has_news = False
@@ -210,7 +210,7 @@ class EffectCall(Awaited):
         """When something can be done about it."""
         return max(self.effect.due or 0, self.turn or 0)
 
-    def take_up_row(self, row: EffectRow, effect: Effect, run: ClaimedRun) -> None:
+    def take_up_row(self, row: EffectRow, effect: LedgerEntry, run: ClaimedRun) -> None:
         """Go on from what the ledger says; what is sent is what it has, byte for byte.
 
         Raises:
@@ -237,7 +237,7 @@ class EffectCall(Awaited):
     def written(
         self,
         run: ClaimedRun,
-        effect: Effect,
+        effect: LedgerEntry,
         now: Instant,
         *,
         result: bytes | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from onward.core.failure_origin import Outcome, failed_call_of, stopped_call_of
+from onward.core.failure_origin import CallOutcome, failed_call_of, stopped_call_of
 from onward.core.replay import RecordKind, RecordState
 from onward.errors import NotApplied
 from onward.runtime.body.calls import Awaited, TimerCall
@@ -27,14 +27,14 @@ class Blame:
     """How the calls of a body ended, as far as that matters when the body fails."""
 
     def __init__(self) -> None:
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, CallOutcome] = {}
         self._first_failed = math.inf
         self._abandoned: list[Call] = []
-        self._stopped: tuple[int, list[Outcome]] | None = None
-        self._limit: Outcome | None = None
+        self._stopped: tuple[int, list[CallOutcome]] | None = None
+        self._limit: CallOutcome | None = None
         """The last limit that was reached, such as that of `asyncio.timeout`."""
         # By id, as errors need not be hashable; the error is kept, so that no other has its id.
-        self._errors: dict[int, tuple[BaseException, Outcome]] = {}
+        self._errors: dict[int, tuple[BaseException, CallOutcome]] = {}
 
     def note(self, call: Call, record: Record) -> None:
         """Take note of how a call ended that the body was just handed."""
@@ -49,7 +49,7 @@ class Blame:
         errors = list(_errors_of(call))
         is_good = succeeded and not errors
         # One that is read out of its turn may have been requested later than it was handed over.
-        outcome = Outcome(
+        outcome = CallOutcome(
             record.identity,
             min(call.asked, seq - 1),
             seq,
@@ -105,12 +105,12 @@ class Blame:
         failed_call = stopped_call_of(self._known(under_way), cut_off, seq)
         return None if failed_call is None else failed_call.kept()
 
-    def _known(self, under_way: Iterable[Call]) -> list[Outcome]:
+    def _known(self, under_way: Iterable[Call]) -> list[CallOutcome]:
         calls = (call for call in (*under_way, *self._abandoned) if _is_kept(call))
         unheard = {call.identity: _unheard(call) for call in calls}
         return list({**unheard, **self._outcomes}.values())
 
-    def _blamed(self, error: BaseException | None, seen: set[int]) -> list[Outcome]:
+    def _blamed(self, error: BaseException | None, seen: set[int]) -> list[CallOutcome]:
         while error is not None and id(error) not in seen:
             seen.add(id(error))
             if id(error) in self._errors:
@@ -134,9 +134,9 @@ def _is_kept(call: Call) -> bool:
     return call.is_sleep if isinstance(call, TimerCall) else call.kind in _KEPT
 
 
-def _unheard(call: Call) -> Outcome:
+def _unheard(call: Call) -> CallOutcome:
     """Return what is known of a call whose outcome the body was not handed."""
-    return Outcome(
+    return CallOutcome(
         call.identity,
         call.asked,
         None,

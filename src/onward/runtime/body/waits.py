@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.effect import EffectState
 from onward.core.hold import CHANGES, read_sources, sources_after
-from onward.core.inbox import Arrived, MessageKind, Wait, settle
+from onward.core.inbox import Arrived, InboxWait, MessageKind, settle
 from onward.core.inbox import Message as Letter
 from onward.core.replay import RecordKind, RecordState, put_off_after
 from onward.core.run import Reason
@@ -227,7 +227,7 @@ class Waits:
         if not signals:
             return
         letters = [Letter(row.seq, row.message, row.name) for row in mail.signals.values()]
-        waits = [Wait(call.identity, call.name, call.due) for call in signals]
+        waits = [InboxWait(call.identity, call.name, call.due) for call in signals]
         for outcome in settle(waits, letters, now=now):
             call = self._calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):

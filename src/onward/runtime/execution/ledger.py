@@ -17,15 +17,15 @@ from onward.core.effect import (
     FINAL,
     UNCERTAIN,
     Answer,
-    Effect,
     EffectState,
     GivenUp,
+    HandlerReturned,
     Inherited,
+    LedgerEntry,
     Lost,
     NotStarted,
     RaisedNotApplied,
     Reconciled,
-    Returned,
     Sent,
     Withdrawn,
     advance,
@@ -175,7 +175,7 @@ class Ledger:
         else:
             self._send(call)
 
-    def _is_asked(self, call: EffectCall, effect: Effect) -> bool:
+    def _is_asked(self, call: EffectCall, effect: LedgerEntry) -> bool:
         """Say whether the reconciler is asked next; who has none is sent again, or given up."""
         needs = effect.state is EffectState.NEEDS_RECONCILE
         return needs and call.definition.reconcile is not None
@@ -250,7 +250,7 @@ class Ledger:
 
     def _plan(self, call: EffectCall) -> None:
         """Write what is to be sent, for an operator to approve."""
-        self._write(call, Effect(version=1, approved=False), lambda: self.go_on(call))
+        self._write(call, LedgerEntry(version=1, approved=False), lambda: self.go_on(call))
 
     def _send(self, call: EffectCall) -> None:
         if self._execution.holds_back(call):
@@ -316,7 +316,7 @@ class Ledger:
 
     def returned(self, call: EffectCall, result: bytes | None, error: bytes | None) -> None:
         """Settle an effect that happened; with an error where its result cannot be kept."""
-        self._move(call, Returned(), result=result, error=error)
+        self._move(call, HandlerReturned(), result=result, error=error)
 
     def not_applied(
         self, call: EffectCall, after: Duration | None, names: tuple[str, ...], error: bytes
@@ -374,7 +374,7 @@ class Ledger:
         result: bytes | None = None,
         error: bytes | None = None,
         at: Instant | None = None,
-    ) -> Effect | None:
+    ) -> LedgerEntry | None:
         if self._execution.is_stopped:
             return None
         now = self._host.now() if at is None else at
@@ -412,7 +412,7 @@ class Ledger:
     def _write(
         self,
         call: EffectCall,
-        to: Effect,
+        to: LedgerEntry,
         then: Callable[[], None],
         *,
         result: bytes | None = None,
@@ -438,7 +438,9 @@ class Ledger:
         self._journal.keep_effect(call, row, written)
 
 
-def _by_our_time(effect: Effect, ours: Instant, earliest: Instant, latest: Instant) -> Effect:
+def _by_our_time(
+    effect: LedgerEntry, ours: Instant, earliest: Instant, latest: Instant
+) -> LedgerEntry:
     """Return an effect as the ledger has it, by our time instead of the database's.
 
     Ours is ahead if the database's was put back, and behind by however long we stood still between
@@ -453,7 +455,7 @@ def _by_our_time(effect: Effect, ours: Instant, earliest: Instant, latest: Insta
     )
 
 
-def _kept(effect: Effect, row: EffectWrite, at: Instant) -> Effect:
+def _kept(effect: LedgerEntry, row: EffectWrite, at: Instant) -> LedgerEntry:
     """Return an effect as the ledger has it: its times count from the commit.
 
     Until when its key is known stays as it was decided, before the commit: if that had to be
@@ -466,7 +468,7 @@ def _kept(effect: Effect, row: EffectWrite, at: Instant) -> Effect:
 
 
 def _outcome(
-    call: EffectCall, effect: Effect, result: bytes | None, error: bytes | None
+    call: EffectCall, effect: LedgerEntry, result: bytes | None, error: bytes | None
 ) -> tuple[RecordState, bytes | None, bytes | None]:
     """Return how the record of a settled effect is closed."""
     if effect.state is EffectState.APPLIED and (result is not None or error is None):

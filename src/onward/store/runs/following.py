@@ -12,7 +12,7 @@ from onward.core.beginning import Beginning, beginning_of, read_beginning
 from onward.core.chain import Carried, Link, carried, is_same_start, origin
 from onward.core.chain import follow as decide
 from onward.core.decision import Moved, Refused
-from onward.core.run import TERMINAL, Reason, Run, RunState
+from onward.core.run import TERMINAL, Reason, RunState, RunStatus
 from onward.model.following import Followed, Following
 from onward.model.runs import RunRow
 from onward.store.hints import queue_subject, run_subject
@@ -87,13 +87,15 @@ async def _sent_again(tx: Tx, wish: Following) -> str:
     return ", ".join([*sent[:MAX_NAMED], *["and others"][: len(sent) - MAX_NAMED]])
 
 
-def _decide(wish: Following, old: RunRow) -> Decision[Run]:
+def _decide(wish: Following, old: RunRow) -> Decision[RunStatus]:
     link = Link(wish.link)
-    run = Run(RunState(old.state), Reason(old.reason) if old.reason else None, fence=old.fence)
+    run = RunStatus(
+        RunState(old.state), Reason(old.reason) if old.reason else None, fence=old.fence
+    )
     if wish.id is not None:  # beside the old run, which goes on as it is
         return Moved(run) if link is Link.FORK else Refused("only a fork may have another id")
     if wish.end is not None and link is not Link.CONTINUE:
-        run = Run(RunState(wish.end.state))
+        run = RunStatus(RunState(wish.end.state))
     return decide(run, link, now=old.updated_at)
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from onward.model.runs import RunRow
 
 if TYPE_CHECKING:
-    from onward.model.run_filter import RunFilter
+    from onward.model.run_filter import RunQuery
     from onward.store.database import Tx
 
 _DEEP = 1_000_000
 
 
-async def listed(tx: Tx, sought: RunFilter, limit: int, before: str | None) -> list[RunRow]:
+async def listed(tx: Tx, sought: RunQuery, limit: int, before: str | None) -> list[RunRow]:
     """Return runs, newest first; `before` is the uid of the last one of the page before."""
     given = _narrowed(sought) | {"limit": limit, "before": before}
     if sought.family is None:
@@ -27,13 +27,13 @@ async def listed(tx: Tx, sought: RunFilter, limit: int, before: str | None) -> l
     return [RunRow._make(row) for row in rows]
 
 
-async def count_started_by_runs(tx: Tx, sought: RunFilter, most: int) -> int:
+async def count_started_by_runs(tx: Tx, sought: RunQuery, most: int) -> int:
     """Return how many there are that other runs have started, as far as that is worth counting."""
     rows = await tx.fetch("count_started_by_runs", **_narrowed(sought), limit=most)
     return int(rows[0][0])
 
 
-def _narrowed(sought: RunFilter) -> dict[str, str | None]:
+def _narrowed(sought: RunQuery) -> dict[str, str | None]:
     return {
         "name": sought.name,
         "state": sought.state,

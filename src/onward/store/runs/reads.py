@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.model.maintenance import MaintenanceDue
-    from onward.model.run_filter import RunFilter
+    from onward.model.run_filter import RunQuery
     from onward.model.worker_offer import Unserved
     from onward.store.database import Database, Tx
 
@@ -100,12 +100,12 @@ class Reads:
         return {row[0]: row[1] for row in rows}
 
     async def list_runs(
-        self, sought: RunFilter = ANY_RUN, *, limit: int = 100, before: str | None = None
+        self, sought: RunQuery = ANY_RUN, *, limit: int = 100, before: str | None = None
     ) -> list[RunRow]:
         """Return runs, newest first; `before` is the uid of the last one of the page before."""
         return await self.read(lambda tx: listed(tx, sought, limit, before))
 
-    async def count_started_by_runs(self, sought: RunFilter, most: int) -> int:
+    async def count_started_by_runs(self, sought: RunQuery, most: int) -> int:
         """Return how many there are that other runs have started, but `most` at most."""
         return await self.read(lambda tx: count_started_by_runs(tx, sought, most))
 
