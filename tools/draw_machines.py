@@ -254,7 +254,7 @@ def delivery_machine() -> Drawing:
         "ConsumedWithoutEffect": [delivery.ConsumedWithoutEffect("a")],
         "ReservationReleased": [
             delivery.ReservationReleased("a"),
-            delivery.ReservationReleased("a", blamed=False),
+            delivery.ReservationReleased("a", at_fault=False),
         ],
         "HandedOver": [delivery.HandedOver("a", to="b")],
         "SkippedByOperator": [delivery.SkippedByOperator()],

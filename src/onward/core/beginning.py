@@ -1,4 +1,4 @@
-"""How the code of a run was told that it began, where it repeats calls of another run.
+"""What the code of a run received as its beginning, where it repeats calls of another run.
 
 A retry and a fork replay a part of another run's history. What that part was given (the time, drawn
 ids and numbers) must be given again, or its calls would have other arguments than those on record.

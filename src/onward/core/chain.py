@@ -67,7 +67,7 @@ def tip(members: Iterable[Member]) -> str:
 def follow(
     run: RunStatus, link: Link, *, now: Instant, newest: bool = True, unsettled: bool = False
 ) -> Decision[RunStatus]:
-    """Return what becomes of a run when another is to follow it; unchanged if it has ended.
+    """Return a run as it is when another follows it; unchanged if it has ended.
 
     `newest` says that nothing follows the run yet, `unsettled` that it has open branches,
     children or effects.

@@ -74,10 +74,10 @@ class ConsumedWithoutEffect(Value):
 
 
 class ReservationReleased(Value):
-    """The run that holds it gives it back; `blamed` if the event may be at fault."""
+    """The run that holds it gives it back; `at_fault` if the event may be at fault."""
 
     run: str
-    blamed: bool = True
+    at_fault: bool = True
 
 
 class HandedOver(Value):
@@ -162,8 +162,8 @@ def _let_go(
             return _set_aside(delivery, SkipReason.EFFECT_SKIPPED)
         case HandedOver(to=to):
             return changed(delivery, run=to)
-        case ReservationReleased(blamed=blamed):
-            releases = delivery.releases + blamed
+        case ReservationReleased(at_fault=at_fault):
+            releases = delivery.releases + at_fault
             if releases >= MAX_RELEASES:
                 return _set_aside(changed(delivery, releases=releases), SkipReason.QUARANTINED)
             return Delivery(attempt=delivery.attempt + 1, releases=releases)
@@ -195,7 +195,7 @@ def may_overwrite(state: DeliveryState) -> bool:
     return state is DeliveryState.PENDING
 
 
-def blames(reason: Reason | None) -> bool:
+def may_be_at_fault(reason: Reason | None) -> bool:
     """Return whether a run that stopped for `reason` counts against the events it held.
 
     An outage, a missing approval or an operator's cancel is not the fault of an event.

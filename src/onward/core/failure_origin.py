@@ -81,17 +81,17 @@ class CallOutcome(Value):
 
 
 def failed_call_of(
-    outcomes: Iterable[CallOutcome], blamed: Iterable[CallOutcome] = ()
+    outcomes: Iterable[CallOutcome], causes: Iterable[CallOutcome] = ()
 ) -> FailedCall | None:
     """Return where a retry of a run that failed begins, and which later results it keeps.
 
     Args:
         outcomes: What is known of its calls. Successes before its first failure may be left out,
             unless they were requested before it and arrived after it.
-        blamed: Those whose errors the run's error is, contains, or was raised from.
+        causes: Those whose errors the run's error is, contains, or was raised from.
     """
     known = list(outcomes)
-    failed, ended = _failed(known), list(blamed)
+    failed, ended = _failed(known), list(causes)
     if ended:
         got_on = [each.asked for each in known if each.is_progress]
     elif failed:

@@ -1,7 +1,7 @@
 """What the rules need from the world: time, randomness and threads, as protocols.
 
-Whoever reads a clock, draws a number or starts a thread takes one of these, so that a test can put
-a virtual clock, a seed or nothing at all in its place. There is no port for `asyncio.sleep` and
+Code that reads a clock, draws a number or starts a thread takes one of these, so that a test can
+pass a virtual clock, a seed or nothing at all. There is no port for `asyncio.sleep` and
 `create_task`: the event loop is that port, and simulation brings a loop of its own.
 """
 

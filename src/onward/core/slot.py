@@ -1,4 +1,4 @@
-"""Slots: the instants at which a schedule fires, and what becomes of each.
+"""Slots: the instants at which a schedule fires, and the disposition of each.
 
 Every slot that has passed gets exactly one disposition, also if it passed while no process ran.
 When cron fires is not known here: its slots come in as an iterator.
@@ -120,7 +120,7 @@ def due_interval(*, anchor: Instant, every: Duration, since: Instant, now: Insta
     return Due(len(passed), first, newest, passed[-1] + every)
 
 
-# --- what becomes of them -------------------------------------------------------------------------
+# --- dispositions ---------------------------------------------------------------------------------
 
 
 class Span(Value):

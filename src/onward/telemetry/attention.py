@@ -1,7 +1,7 @@
 """Calling `on_attention` for runs that need a person: a decision, or a fix.
 
-The callback runs apart from the runs, one call at a time; what it raises is logged. It is told at
-most once and only by this process: the store is the truth, this is a bell.
+The callback runs apart from the runs, one call at a time; what it raises is logged. It is called
+at most once and only by this process: the store is the truth, this is a notification.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Guard:
             emit("telemetry.failed", call=call, error=name_of(error), where=where_of(error))
 
     def harmless(self, call: str) -> Harmless:
-        """Let what happens inside a `with` fail without anybody noticing, but for the log."""
+        """Log what is raised inside a `with`, and raise nothing."""
         return Harmless(self, call)
 
 

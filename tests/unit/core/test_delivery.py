@@ -28,8 +28,8 @@ from onward.core.delivery import (
     SkippedByOperator,
     SkipReason,
     advance,
-    blames,
     events_when,
+    may_be_at_fault,
     may_overwrite,
     phase_after,
     retry_start,
@@ -109,7 +109,7 @@ def test_releases_that_are_not_its_fault_do_not_quarantine_an_event() -> None:
     delivery = PENDING
     for _ in range(3 * MAX_RELEASES):
         delivery = to(advance(delivery, Reserved("me")))
-        delivery = to(advance(delivery, ReservationReleased("me", blamed=False)))
+        delivery = to(advance(delivery, ReservationReleased("me", at_fault=False)))
 
     assert delivery == Delivery(attempt=1 + 3 * MAX_RELEASES)
 
@@ -139,12 +139,12 @@ def test_only_a_pending_event_may_be_changed_by_publishing_it_again() -> None:
 
 
 def test_an_outage_is_not_the_fault_of_an_event() -> None:
-    assert {reason for reason in Reason if blames(reason)} == {
+    assert {reason for reason in Reason if may_be_at_fault(reason)} == {
         Reason.LOGIC,
         Reason.INTERNAL,
         Reason.CRASHED,
     }
-    assert not blames(None)
+    assert not may_be_at_fault(None)
 
 
 # --- phase ----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class Shape(ABC):
         name: The annotation, as messages say it.
         label: The name by which a union marks its stored members.
         kinds: The kinds of JSON that `lower` can return.
-        types: The exact types that `lower` takes, or None where that cannot be told.
+        types: The exact types that `lower` takes, or None where they are unknown.
         plain: Whether `lower` and `lift` only check, and return what they were given.
     """
 

@@ -1,9 +1,9 @@
 """The effect: a change outside, from its plan to a settled outcome.
 
 It is sent once per attempt that the ledger recorded beforehand, and again only after proof that
-it did not happen, or under a key that its receiver surely knows. Whoever says "it did not happen"
-without having made the call is believed only when no frozen worker can send any more: from
-`settle_until` on.
+it did not happen, or under a key that its receiver surely knows. An answer "it did not
+happen" that does not come from the call itself counts only when no frozen worker can send any more:
+from `settle_until` on.
 """
 
 from onward.core.effect.facts import (

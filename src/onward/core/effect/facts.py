@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 class Approved(Value):
     """An operator lets a planned effect go.
 
-    `is_dropped`: its run was told to stop after it was planned, or is over, and sends it no more.
+    `is_dropped`: its run was cancelled after it was planned, or is over, and sends it no more.
     """
 
     is_dropped: bool = False
@@ -90,7 +90,7 @@ class Reconciled(Value):
 class Judged(Value):
     """An operator's verdict; `version` is that of the row which the operator saw.
 
-    `is_dropped`: its run was told to stop after it was sent, or is over: it neither sends it again
+    `is_dropped`: its run was cancelled after it was sent, or is over: it neither sends it again
     nor asks about it.
     """
 
@@ -100,7 +100,7 @@ class Judged(Value):
 
 
 class Withdrawn(Value):
-    """The run was told to stop, or is over, before the call was made, or made again."""
+    """The run was cancelled, or is over, before the call was made, or made again."""
 
 
 class Inherited(Value):

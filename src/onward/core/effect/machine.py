@@ -84,7 +84,7 @@ def _approval(
     effect: LedgerEntry, fact: Approved | ApprovalRejected, now: Instant
 ) -> Decision[LedgerEntry]:
     if effect.state is EffectState.WITHDRAWN:
-        return Ignored("it was withdrawn: its run was told to stop, or ended, before it was sent")
+        return Ignored("it was withdrawn: its run was cancelled, or ended, before it was sent")
     if effect.state is not EffectState.PLANNED or effect.approved:
         return Ignored(f"it is {effect.state} and waits for no approval")
     if isinstance(fact, Approved) and fact.is_dropped:

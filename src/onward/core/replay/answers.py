@@ -127,7 +127,7 @@ class Deliver(Value):
 
 
 class Passed(Value):
-    """Nobody asked for this record in its turn; it stays readable. Report it."""
+    """The code did not ask for this record in its turn; it stays readable. Report it."""
 
     record: Record
 
@@ -152,7 +152,7 @@ class Ended(Value):
     """The run may end.
 
     `unread` is what history has and the code did not ask for, `unheard` the wish that the run stops
-    if its body ended before it could be told.
+    if its body ended before it could receive that.
     """
 
     unread: tuple[Record, ...]

@@ -322,7 +322,7 @@ def _asked_again(call: Call, ask: Ask) -> Answer:
         return Joined(call.identity, call.record)
     if not call.is_given_up:
         return Joined(call.identity, None)
-    # Nobody waits for it any more, so it is made again from where it stands.
+    # Nothing awaits it any more, so it is made again from where it stands.
     call.is_given_up = False
     match call.standing:
         case Standing.READ:

@@ -134,7 +134,7 @@ def born(*, now: Instant, at: Instant | None = None) -> RunStatus:
 
 
 def advance(run: RunStatus, fact: Fact, *, now: Instant) -> Decision[RunStatus]:
-    """Return what becomes of `run` after `fact`.
+    """Return `run` as it is after `fact`.
 
     Raises:
         InvariantBroken: the fact contradicts itself, such as a pause for a reason to fail.
