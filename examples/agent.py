@@ -1,9 +1,9 @@
-"""An agent: a model asks for tools, they run at the same time, and it goes on with what they say.
+"""An agent: a model requests tools, they run in parallel, and the model gets their results.
 
 python examples/agent.py
 
-The model is a fake, so that this needs no network and no key. Every answer of the model and of a
-tool is recorded: after a crash no token is paid for twice.
+The model is a fake, so you need no network and no API key. Every response of the model and of a
+tool is recorded: after a crash you pay for no token twice.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Reply:
 
 @step(timeout="1m")
 async def model(messages: list[str]) -> Reply:
-    await asyncio.sleep(0.3)  # put the client of your model here
+    await asyncio.sleep(0.3)  # replace this with your model client
     onward.current().counters.add("tokens", sum(len(message.split()) for message in messages))
     if len(messages) == 1:
         return Reply(
@@ -38,7 +38,7 @@ async def model(messages: list[str]) -> Reply:
     return Reply("Lima: it is warmer there, and the flight is 120 more.")
 
 
-@step(limit=5)  # at most five at a time, over all agents and workers
+@step(limit=5)  # at most five at a time, across all agents and workers
 async def weather(city: str) -> str:
     await asyncio.sleep(0.2)
     return f"{city}: {'21' if city == 'Lima' else '4'} degrees"
@@ -47,7 +47,7 @@ async def weather(city: str) -> str:
 @step
 async def fares(city: str) -> str:
     if city == "Oslo" and onward.current().attempt == 1:
-        raise Retryable("the fares are busy", after="200ms")  # tried again, no sooner than that
+        raise Retryable("the fares are busy", after="200ms")  # retried, not before that
     return f"{city}: {'620' if city == 'Lima' else '500'} euros"
 
 
@@ -70,7 +70,7 @@ async def main() -> None:
         run = await app.start(agent, "Where should we meet in June, Oslo or Lima?")
         answer = await run.result(timeout="1m")
         for record in await run.history():
-            if record.seq:  # what has no number was told to nobody: attempts that failed, notes
+            if record.seq:  # failed attempts and notes have no number
                 print(f"  {record.seq}  {record.name:8} attempt {record.attempt}")
         print(answer)
         print(f"{(await run.info()).counters['tokens']} tokens were read")

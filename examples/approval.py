@@ -1,9 +1,9 @@
-"""Human approval: a run waits for somebody's word, and knows what to do if none comes.
+"""Human approval: a run waits for a decision, and escalates if none arrives.
 
 python examples/approval.py
 
-The waits are short here. In earnest they are days, and a run that waits costs nothing: it holds no
-slot, thread or connection, and no restart or deploy makes it forget.
+The waits are short here. In production they take days. A waiting run costs nothing: it holds no
+slot, thread or connection, and it survives restarts and deploys.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ async def expense(what: str, cents: int) -> str:
         try:
             answer = await decision.wait(timeout="1s")  # or "3d"
         except TimeoutError:
-            continue  # no word from them: ask the next one
+            continue  # no answer: ask the next person
         if answer.is_yes:
             return f"{await pay(what, cents)}, said {answer.by}"
         return f"nothing paid for {what}, said {answer.by}"
-    return f"nobody answered about {what}, so nothing is paid"
+    return f"no answer about {what}, so nothing is paid"
 
 
 async def main() -> None:
@@ -52,8 +52,8 @@ async def main() -> None:
         yacht = await app.start(expense, "a yacht", 90_000_000)
         plant = await app.start(expense, "a plant", 1_500)
 
-        # Whoever answers does so from wherever they are: a web page, a chat, another process.
-        # A signal is kept, so it may also come before the run waits for it.
+        # The answer can come from anywhere: a web page, a chat, another process. A signal is
+        # stored, so it may also arrive before the run waits for it.
         await tea.signal(decision, Decision(is_yes=True, by="Ada"))
         await app.signal(yacht.id, decision, Decision(is_yes=False, by="Grace"))
 

@@ -2,8 +2,8 @@
 
 python examples/batch.py
 
-Kill it half way and start it again: letters that are on record are not sent again. To begin anew,
-delete batch.db.
+Kill it half way and start it again: recorded letters are not sent again. To start over, delete
+batch.db.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ PEOPLE = 3_000
 
 @step(retry=Retry(attempts=3, delay="10ms"))
 async def send_letter(person: int) -> str:
-    await asyncio.sleep(0.03)  # stands for a call over the network
+    await asyncio.sleep(0.03)  # a network call
     if person % 1_000 == 0:
         raise LookupError(f"person {person} has moved")
     if person % 500 == 1:
@@ -28,7 +28,7 @@ async def send_letter(person: int) -> str:
 async def mailing(people: int) -> dict[str, int]:
     seen = Counter[str]()
     letters = send_letter.map(range(1, people + 1), limit=100, return_exceptions=True)
-    async for result in letters:  # in order, and never all in memory; or: results = await letters
+    async for result in letters:  # in order, not all in memory; or: results = await letters
         seen[result if isinstance(result, str) else "failed"] += 1
     return dict(seen)
 

@@ -1,6 +1,6 @@
-"""A workflow outlives its worker: `make demo` kills one with SIGKILL, and another carries on.
+"""A workflow outlives its worker: `make demo` kills one with SIGKILL, and another finishes it.
 
-python examples/demo.py                          # on a SQLite file of its own
+python examples/demo.py                          # on a temporary SQLite file
 python examples/demo.py postgresql://…/database  # or on your Postgres
 """
 
@@ -23,15 +23,15 @@ CITIES = {"Lima": 0.3, "Oslo": 0.6, "Pune": 3.0}
 
 @step
 async def measure(city: str, seconds: float) -> int:
-    tell(f"measuring {city} ...")
+    log(f"measuring {city} ...")
     await asyncio.sleep(seconds)
-    tell(f"measured {city}")
+    log(f"measured {city}")
     return len(city) * 7
 
 
 @step
 async def report(total: int) -> str:
-    tell("writing the report")
+    log("writing the report")
     return f"{total} degrees in all"
 
 
@@ -42,7 +42,7 @@ async def weather() -> str:
     return await report(sum(temperatures))
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     print(f"    {time.strftime('%H:%M:%S')}  worker {os.getpid()}: {text}", flush=True)
 
 
@@ -51,23 +51,23 @@ async def work(url: str) -> None:
         await worker.serve()
 
 
-def a_worker(url: str) -> subprocess.Popen[bytes]:
+def start_worker(url: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([sys.executable, __file__, "--work", url])  # noqa: S603 - ourselves
-    print(f"  worker {process.pid} is started", flush=True)
+    print(f"  worker {process.pid} started", flush=True)
     return process
 
 
 async def show(url: str) -> None:
     async with App(url) as app:
         run = await app.start(weather.options(id="weather-today"))
-        print(f"\n  run {run.id} is started: {len(CITIES)} steps at once, a sleep, one more step")
-        first = a_worker(url)
-        while len(await run.history()) < 2:  # noqa: ASYNC110 - it is another process that we watch
+        print(f"\n  run {run.id} started: {len(CITIES)} steps at once, a sleep, one more step")
+        first = start_worker(url)
+        while len(await run.history()) < 2:  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
         first.send_signal(signal.SIGKILL)
         first.wait()
-        print(f"  worker {first.pid} is killed with SIGKILL; two of three results are recorded\n")
-        second = a_worker(url)
+        print(f"  worker {first.pid} killed with SIGKILL; two of three results are recorded\n")
+        second = start_worker(url)
         result = await run.result(timeout="60s")
         second.terminate()
         second.wait()

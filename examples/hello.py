@@ -16,14 +16,14 @@ async def greet(name: str) -> str:
 
 
 @step
-def shout(text: str) -> str:  # an ordinary function is a step too: it runs in a thread
+def shout(text: str) -> str:  # a sync step runs in a thread
     return text.upper()
 
 
 @workflow
 async def hello(name: str) -> str:
-    text = await greet(name)  # recorded: whatever crashes from here on, it is not done again
-    await onward.sleep("1s")  # or "30d": a sleeping run holds no slot, thread or connection
+    text = await greet(name)  # recorded: not repeated after a crash
+    await onward.sleep("1s")  # or "30d": holds no slot, thread or connection
     return await shout(text)
 
 
@@ -31,7 +31,7 @@ async def main(name: str) -> None:
     app = App("hello.db")
     async with app, app.worker():
         run = await app.start(hello, name)
-        print(f"run {run.id} is started")
+        print(f"run {run.id} started")
         print(await run.result(timeout="1m"))
         for record in await run.history():
             print(f"  {record.seq}  {record.kind:6} {record.name:6} {record.state}")

@@ -1,9 +1,9 @@
-"""Letters to customers that somebody reads before they go out.
+"""Mails to customers that an operator approves before they are sent.
 
 python examples/mail_approval.py
 
-What is approved is what is sent, byte for byte: the ledger keeps the arguments from the plan on.
-The person who reads is played by this file; in earnest it is one with `onward effects list`.
+The approved arguments are sent byte for byte: the ledger stores them when the effect is planned.
+This file plays the operator; in production a person uses `onward effects list`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from onward.telemetry import Attention
 
 
 @step
-async def write(customer: str) -> str:  # this might be a language model
+async def write(customer: str) -> str:  # this could be a language model
     if customer == "Grace":
         return "Dear Grace, we owe you one million."
     return f"Dear {customer}, your teapot is on its way."
@@ -37,14 +37,14 @@ async def write_to(customer: str) -> str:
 waiting: asyncio.Queue[str] = asyncio.Queue()
 
 
-async def ring(call: Attention) -> None:
-    """Call the person who reads: an effect waits for somebody."""
+async def notify(call: Attention) -> None:
+    """Notify the operator that an effect waits for approval."""
     if call.effect is not None:
         await waiting.put(call.effect)
 
 
 async def main() -> None:
-    app = App("mail.db", on_attention=ring)
+    app = App("mail.db", on_attention=notify)
     async with app, app.worker():
         for customer in ("Ada", "Grace"):
             run = await app.start(write_to, customer)

@@ -1,9 +1,9 @@
-"""A card is charged once, though the gateway's answer gets lost on the way.
+"""A card is charged once, although the gateway's reply is lost.
 
 python examples/payment.py
 
-Kill it where you like and start it again: whether the card is charged is asked, never guessed. To
-begin anew, delete payment.db and payment.gateway, which is what the gateway has in its books.
+Kill it at any point and start it again: Onward asks the gateway whether the card was charged and
+never guesses. To start over, delete payment.db and payment.gateway (the gateway's own records).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from onward import App, Applied, NotApplied, Retry, effect, effect_key, step, wo
 
 
 class Gateway:
-    """A payment service of another company: it has its own books, and answers when it likes."""
+    """An external payment service with its own records and unreliable replies."""
 
     BOOKS = Path("payment.gateway")
 
@@ -21,15 +21,15 @@ class Gateway:
         self.calls = 0
 
     async def charge(self, card: str, cents: int, key: str) -> str:
-        await asyncio.sleep(0.3)  # stands for the network
+        await asyncio.sleep(0.3)  # a network call
         self.calls += 1
         if self.calls == 1:
-            raise NotApplied("the gateway is busy", after="200ms")  # it said so: nothing happened
+            raise NotApplied("the gateway is busy", after="200ms")  # certain: nothing happened
         with self.BOOKS.open("a") as books:
             books.write(f"{key} charge {len(self.booked()) + 1}: {cents} cents from {card}\n")
         print("    gateway: the card is charged", flush=True)
         if self.calls == 2:
-            raise ConnectionError("the line went dead")  # charged, but nobody hears of it
+            raise ConnectionError("the line went dead")  # charged, but the reply is lost
         return self.booked()[key]
 
     def booked(self) -> dict[str, str]:
@@ -41,14 +41,14 @@ gateway = Gateway()
 
 
 async def find_charge(card: str, cents: int, *, key: str) -> Applied[str] | NotApplied:
-    """Ask the gateway what became of a call; it gets the same arguments, and the key."""
+    """Ask the gateway for the outcome of a call, by the same arguments and the key."""
     print(f"    asking the gateway: were {cents} cents taken from {card}?", flush=True)
     charge = gateway.booked().get(key)
     return NotApplied() if charge is None else Applied(charge)
 
 
-# A "not applied" counts when a worker that froze can no longer send: 4 seconds here, a minute if
-# you say nothing. An "applied" counts at once.
+# "Not applied" counts once a frozen worker can no longer send: after 4 seconds here, about a minute
+# by default. "Applied" counts at once.
 @effect(
     reconcile=find_charge, timeout="2s", settle="1s", start_within="1s", retry=Retry(attempts=5)
 )
@@ -64,7 +64,7 @@ async def pack(item: str) -> str:
 
 @workflow
 async def buy(item: str, cents: int) -> str:
-    receipt = await charge("Ada's card", cents)  # no try: here it happened, or NotApplied is raised
+    receipt = await charge("Ada's card", cents)  # it happened, or NotApplied is raised
     return f"{await pack(item)}, {receipt}"
 
 

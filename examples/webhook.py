@@ -1,9 +1,9 @@
-"""A webhook whose receiver cannot be asked: when nobody knows, an operator decides.
+"""A webhook whose outcome cannot be looked up: an operator decides.
 
 python examples/webhook.py
 
-The operator is played by this file. In earnest it is a person with `onward effects list` and
-`onward effects resolve`, who has days to answer: a run that waits costs nothing.
+This file plays the operator. In production a person uses `onward effects list` and `onward effects
+resolve`, and has days to answer: a waiting run costs nothing.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ troubles = {
 }
 
 
-# No reconcile: this receiver has no way to ask what it has got. The three times say how long a
-# call can still arrive after the ledger has it: 3 seconds here, and 55 if you say nothing.
+# No reconciler: this receiver cannot be queried. The three limits say how long a call can still
+# arrive after the ledger write: 3 seconds here, 55 by default.
 @effect(timeout="1s", settle="1s", start_within="1s")
 async def notify(receiver: str, text: str) -> str:
     print(f"    sending {text!r} to {receiver}", flush=True)
@@ -31,30 +31,30 @@ async def notify(receiver: str, text: str) -> str:
     if trouble != "the request got lost":
         received.append(receiver)
     if trouble:
-        raise ConnectionError("no answer")  # all that the code can see, of the one and the other
+        raise ConnectionError("no answer")  # the same for a lost request and a lost reply
     return f"{receiver} said thanks"
 
 
 @workflow
 async def announce(receiver: str) -> str:
     try:
-        return await notify(receiver, "order 7 is paid")  # waits here for a verdict, if need be
+        return await notify(receiver, "order 7 is paid")  # waits here for a verdict if needed
     except EffectSkipped:
         return f"{receiver} may or may not know"
 
 
 async def operate(app: App, call: EffectInfo) -> None:
-    """Do what an operator does: look, find out by telephone, say so, and say why."""
+    """Do what an operator does: look at the effect, find out by phone, give a verdict."""
     receiver = call.arguments["receiver"]
     print(f"operator: {receiver}? {call.why}", flush=True)
     if receiver == "the museum":
-        await app.effects.resolve(call.id, "skip", reason="nobody answers the telephone")
+        await app.effects.resolve(call.id, "skip", reason="no answer by phone")
     elif receiver in received:
         result = f"{receiver} has it, says Ada"
-        await app.effects.resolve(call.id, "applied", result=result, reason="Ada rang them")
+        await app.effects.resolve(call.id, "applied", result=result, reason="Ada called them")
     else:
-        # It did not happen, so it will be sent again. That is believed only when the first call
-        # can no longer arrive; before, the verdict is refused.
+        # It did not happen, so it will be sent again. This verdict is refused until the first
+        # call can no longer arrive.
         assert call.judged_from is not None
         seconds = (call.judged_from - datetime.now(UTC)).total_seconds()
         await asyncio.sleep(max(0.0, seconds) + 0.1)
@@ -64,14 +64,14 @@ async def operate(app: App, call: EffectInfo) -> None:
 waiting: asyncio.Queue[str] = asyncio.Queue()
 
 
-async def ring(call: Attention) -> None:
-    """Call the operator: an effect waits for somebody."""
+async def notify_operator(call: Attention) -> None:
+    """Notify the operator that an effect waits for a verdict."""
     if call.effect is not None:
         await waiting.put(call.effect)
 
 
 async def main() -> None:
-    app = App("webhook.db", on_attention=ring)
+    app = App("webhook.db", on_attention=notify_operator)
     async with app, app.worker():
         for receiver in list(troubles):
             run = await app.start(announce, receiver)

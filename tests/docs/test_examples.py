@@ -62,7 +62,7 @@ def kill_when_it_says(words: str, name: str, folder: Path) -> str:
 
 def test_hello_greets_and_shows_its_history(run: Run) -> None:
     assert re.fullmatch(
-        r"run [\w-]+ is started\n"
+        r"run [\w-]+ started\n"
         r"HELLO, WORLD!\n"
         r"  1  step   greet  succeeded\n"
         r"  2  timer  sleep  succeeded\n"
@@ -179,7 +179,7 @@ def test_an_approval_is_given_refused_or_asked_of_the_next(run: Run) -> None:
     assert "7.00 paid for tea, said Ada" in said
     assert "nothing paid for a yacht, said Grace" in said
     assert "  to the boss: may we spend 15.00 on a plant?" in said
-    assert said[-1] == "nobody answered about a plant, so nothing is paid"
+    assert said[-1] == "no answer about a plant, so nothing is paid"
 
 
 def test_an_agent_answers_after_two_rounds_of_tools(run: Run) -> None:
