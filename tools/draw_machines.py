@@ -3,8 +3,8 @@
     python tools/draw_machines.py            writes docs/internals/machines.md
     python tools/draw_machines.py --check    exits with 1 if that page is stale
 
-Nothing is drawn by hand: a state is every sample of it, a fact every way it can come, and an edge
-is there because the machine moved.
+Nothing is drawn by hand: each state is covered by samples, each fact by its variants, and an edge
+exists because the machine moved.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ PAGE = Path(__file__).parent.parent / "docs" / "internals" / "machines.md"
 NOW = 1_000_000_000_000
 LATER = NOW + 1
 
-HEAD = """# The machines
+HEAD = """# State machines
 
-Drawn by `tools/draw_machines.py` from the machines themselves; `make docs` draws them again.
-An arrow is a fact that moves; in the tables `-` is a fact that is ignored on purpose, `no` one that
-is refused, and `bug` one that only a fault in Onward can cause. Where a cell has several answers,
-details of the state or the fact decide.
+`tools/draw_machines.py` generates this page from the machines in `onward.core`; `make docs` runs it
+again. An arrow is a fact that changes the state. In the tables, `-` is a fact that is ignored
+deliberately, `no` one that is refused, and `bug` one that only a bug in Onward can cause. Where a
+cell has several answers, details of the state or the fact decide.
 """
 
 
 @dataclass
 class Drawing:
-    """What a machine did with every pair: cells[fact][state] is the set of answers."""
+    """The decisions of a machine: cells[fact][state] is the set of answers."""
 
     title: str
     text: str
@@ -88,7 +88,7 @@ def draw(
     decide: Callable[[Any, Any], Any],
     name: Callable[[Any], str],
 ) -> Drawing:
-    """Run every sample with every way of every fact, and note what the machine answers."""
+    """Apply every variant of every fact to every sample, and record the answers."""
     for state, (fact, ways) in product(list(samples), facts.items()):
         for way in ways:
             drawing.saw(name(state), fact, answer(decide, state, way, name))
@@ -98,7 +98,7 @@ def draw(
 def answer(
     decide: Callable[[Any, Any], Any], state: Any, fact: Any, name: Callable[[Any], str]
 ) -> str:
-    """Return the word for a decision: the state moved to, or how the fact was turned away."""
+    """Return the text for a decision: the new state, or how the fact was rejected."""
     try:
         decision = decide(state, fact)
     except InvariantBroken:
@@ -140,8 +140,8 @@ def run_machine() -> Drawing:
     ]
     drawing = Drawing(
         "Run",
-        "`onward.core.run`. Reasons, fence and crashes go with the state; a run that has ended "
-        "never moves again.",
+        "`onward.core.run`. The state includes reason, fence and crash count; a run that has ended "
+        "never changes.",
         list(run.RunState),
         first="ready",
         last=run.TERMINAL,
@@ -154,8 +154,8 @@ def run_machine() -> Drawing:
 def inbox_machine() -> Drawing:
     drawing = Drawing(
         "Inbox",
-        "`onward.core.inbox`. What a message does to a run that was claimed before. A pause ends "
-        "only by a message that wakes its reason.",
+        "`onward.core.inbox`. The effect of a message on a run that was claimed before. A pause "
+        "ends only by a message that wakes its reason.",
         [
             "waiting",
             *(f"paused_{reason}" for reason in run.Reason if reason in run.PAUSES),
@@ -180,12 +180,12 @@ def lease_machine() -> Drawing:
     facts: dict[str, Iterable[lease.Fact]] = {
         "Renewed": [lease.Renewed()],
         "TakenOver": [lease.TakenOver(lease.Lease(NOW, 0))],
-        "TakenOver, by one that was cut off": [lease.TakenOver(late)],
+        "TakenOver, by a worker that was cut off": [lease.TakenOver(late)],
         "Left": [lease.Left()],
     }
     drawing = Drawing(
         "Lease",
-        "`onward.core.lease`. A lease that is late is still a lease; only its row's end counts.",
+        "`onward.core.lease`. A late lease is still valid; it ends only when its row is deleted.",
         ["held", "late", "gone"],
         first="held",
         last=["gone"],
@@ -226,9 +226,9 @@ def effect_machine() -> Drawing:
     drawing = Drawing(
         "Effect",
         "`onward.core.effect`. A failed effect may be sent again, because it is known not to have "
-        "happened; `Reconciled` and `Judged` say so only once the window for late sends is over. "
-        "One that `needs_reconcile` is asked about or, as long as its receiver knows the key, sent "
-        "again.",
+        "happened; `Reconciled` and `Judged` prove this only once the window for late sends is "
+        "over. For an effect in `needs_reconcile`, the reconciler is asked or, while its receiver "
+        "remembers the key, the effect is sent again.",
         list(effect.EffectState),
         first="planned",
         last=["applied", "failed", "skipped", "withdrawn"],
@@ -268,7 +268,7 @@ def delivery_machine() -> Drawing:
     ]
     drawing = Drawing(
         "Delivery",
-        "`onward.core.delivery`. What a run reports counts only while it holds the event.",
+        "`onward.core.delivery`. A report of a run counts only while the run holds the event.",
         list(delivery.DeliveryState),
         first="pending",
         last=["consumed", "skipped"],
@@ -301,8 +301,8 @@ def replay_machine() -> Drawing:
     """Bring a keyed call to each standing, then do to it what can be done next."""
     drawing = Drawing(
         "Replay: one call",
-        "`onward.core.replay`. How a call stands between the code and its history, live and "
-        "replayed; divergence is not shown. `turn` is the call for what comes next.",
+        "`onward.core.replay`. The state of a call between code and history, live and replayed; "
+        "divergence is not shown. `turn` asks for the next delivery.",
         list(Standing),
         first="unknown",
         last=["delivered"],
@@ -363,7 +363,7 @@ def done(replay: Replay, fact: str) -> None:
 def retry_machine() -> Drawing:
     drawing = Drawing(
         "Retry",
-        "`onward.core.retry`. What a failed attempt leads to.",
+        "`onward.core.retry`. What happens after a failed attempt.",
         ["tried", "again", *retry.Why],
         first="tried",
         last=retry.Why,
@@ -385,7 +385,7 @@ def retry_machine() -> Drawing:
 def slot_machine() -> Drawing:
     drawing = Drawing(
         "Slot",
-        "`onward.core.slot`. What becomes of four late slots: by catch-up alone (cap 2, overlaps "
+        "`onward.core.slot`. The outcome of four late slots: by catch-up alone (cap 2, overlaps "
         "allowed), and by overlap alone (all caught up).",
         ["passed", *slot.Disposition, "held"],
         first="passed",
@@ -405,7 +405,7 @@ def slot_machine() -> Drawing:
     for overlap, is_open in product(slot.Overlap, (False, True)):
         fact = f"overlap {overlap}" + (" with an open run" if is_open else "")
         saw(fact, slot.Rules(slot.CatchUp.ALL, overlap), is_open=is_open)
-    saw("schedule at rest", slot.Rules(), paused=True)
+    saw("paused schedule", slot.Rules(), paused=True)
     return drawing
 
 
@@ -423,7 +423,7 @@ MACHINES = [
 
 
 def page() -> str:
-    """Return the whole page as it should be."""
+    """Return the text of the page."""
     return "\n\n".join([HEAD.rstrip(), *(machine().page() for machine in MACHINES)]) + "\n"
 
 
