@@ -1,7 +1,7 @@
-# Everything that is run here by hand or by CI.
+# Commands for development and CI.
 #
-# Needs Python 3.11 or newer, pip and make. `.venv` is made and kept up to date on the way: a light
-# one (Onward alone) for the demo, a full one (with all tools) for the rest.
+# Needs Python 3.11 or newer, pip and make. Each target creates and updates `.venv`: a light one
+# (Onward alone) for the demo, a full one (with all tools) for the rest.
 
 PYTHON ?=
 ARGS ?=
@@ -20,7 +20,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Two installs into one environment must not overlap, and the tests use the cores by themselves.
+# Two installs into one environment must not overlap, and the tests already run in parallel.
 .NOTPARALLEL:
 .PHONY: help demo test check format bench campaign docs clean
 
@@ -33,7 +33,7 @@ demo: $(LIGHT) ## Watch a workflow outlive its worker.
 test: $(FULL) ## Run the tests: ARGS="-k lease" picks some, JOBS=0 uses one process.
 	$(BIN)/python -m pytest -q -n $(JOBS) --durations=10 --durations-min=0.5 $(ARGS)
 
-check: $(FULL) ## Check format, lint, types, the rooms and the drawings.
+check: $(FULL) ## Check format, lint, types, imports between packages and generated pages.
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy $(TYPED)
@@ -42,7 +42,7 @@ ifneq ($(DRAW),)
 	$(BIN)/python $(DRAW) --check
 endif
 
-format: $(FULL) ## Format the code and mend what ruff can mend.
+format: $(FULL) ## Format the code and apply automatic fixes.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -56,13 +56,13 @@ endif
 campaign: $(FULL) ## Kill workers for a few minutes: ARGS="--runs 5000 --kills 2000".
 	$(BIN)/python -m tools.crash_campaign $(ARGS)
 
-docs: $(FULL) ## Redraw the generated pages and test all pages.
+docs: $(FULL) ## Regenerate the generated pages and test all pages.
 ifneq ($(DRAW),)
 	$(BIN)/python $(DRAW)
 endif
 	$(BIN)/python tools/effect_outcomes.py
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
-	@echo "The pages are Markdown; begin with docs/index.md. A site comes later."
+	@echo "The pages are Markdown; start with docs/index.md."
 
 clean: ## Remove .venv, caches and build output.
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
@@ -81,7 +81,7 @@ $(FULL): pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[dev]'
 	@touch $(LIGHT) $@
 
-# Some systems split ensurepip off from Python; the pip that is there then brings one in.
+# Some systems package ensurepip separately; then use the pip that is installed.
 $(BIN)/python:
 	@found=; for python in $(PYTHONS); do \
 	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
