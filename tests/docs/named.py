@@ -1,4 +1,4 @@
-"""Tests that pages name as their proof."""
+"""Finds the tests that pages refer to."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def missing(text: str) -> list[str]:
-    """Return the tests that a page names and that are not there."""
+    """Return the tests that a page names and that do not exist."""
     return [
         f"{path}::{name}"
         for path, name in NAMED.findall(text)

@@ -1,4 +1,4 @@
-"""What the docs tests read: the project's Markdown pages, their code, links and headings."""
+"""Reads the project's Markdown pages: their code, links and headings."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Fence(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Return every page that people read."""
+    """Return every documentation page."""
     flat = [
         path for folder in (".", "changes", "examples") for path in (ROOT / folder).glob("*.md")
     ]
@@ -49,13 +49,13 @@ def prose(page: Path) -> str:
 
 
 def links(page: Path) -> Iterator[str]:
-    """Yield the targets of links to places in this project."""
+    """Yield the targets of links within this project."""
     for target in LINK.findall(prose(page)):
         if not re.match(r"[a-z]+:", target):
             yield target
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names by which the page's headings can be linked to."""
+    """Return the anchors of the page's headings."""
     headings = HEADING.findall(FENCE.sub("", page.read_text()))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

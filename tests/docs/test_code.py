@@ -1,4 +1,4 @@
-"""The code in the pages runs as it is printed, and prints what the page says."""
+"""The code on the pages runs as printed, and its output matches the page."""
 
 import subprocess
 import sys

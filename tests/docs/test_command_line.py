@@ -1,4 +1,4 @@
-"""The page on the command line: its commands run as they are printed, and none is left out."""
+"""The commands on the command line page run as printed, and the page lists every command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = ROOT / "docs" / "guides" / "command-line.md"
-AN_ID = "3f2a9c"  # on the page; a real one differs each time
+AN_ID = "3f2a9c"  # on the page; real ids differ
 
 
 def lines() -> list[str]:
@@ -44,7 +44,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the database that the page makes."""
+    """A folder with the database that the page's script creates."""
     [sample] = [block for block in fences(PAGE) if block.language == "python"]
     (tmp_path / "sample.py").write_text(sample.text)
     assert run(tmp_path, "sample.py").returncode == 0

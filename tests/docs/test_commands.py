@@ -1,4 +1,4 @@
-"""The commands in the pages are ones that `onward` understands."""
+"""`onward` accepts the commands on the pages."""
 
 import shlex
 from pathlib import Path
@@ -23,10 +23,10 @@ def named() -> list[tuple[Path, str]]:
 
 
 def understand(line: str) -> click.Context:
-    """Parse a command as the shell and `onward` would, and do nothing.
+    """Parse a command as the shell and `onward` would, without running it.
 
     Raises:
-        click.UsageError: there is no such command, or it does not take this.
+        click.UsageError: the command or one of its arguments does not exist.
     """
     command: click.Command | None = commands()
     _, *words = shlex.split(line, comments=True)

@@ -1,4 +1,4 @@
-"""Every public name explains itself, and the examples in docstrings run as they are printed."""
+"""Every public name has a docstring, and the examples in docstrings run as printed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from onward.sdk.mapping import Mapped
 from onward.sdk.sync import SyncWithin, SyncWorker
 from onward.sdk.within import Within
 
-# What the public names hand out has no name at the front door, but is used all the same.
-HANDED_OUT = (Attributes, Counters, Mapped, SyncWithin, SyncWorker, Within)
+# Types that public functions return, but that `onward` does not export.
+RETURNED = (Attributes, Counters, Mapped, SyncWithin, SyncWorker, Within)
 
 
 def examples() -> list[doctest.DocTest]:
@@ -33,8 +33,8 @@ def examples() -> list[doctest.DocTest]:
 
 
 def members() -> list[tuple[str, Any]]:
-    """Return (name, value) for every public method and property of what users hold in hand."""
-    kinds = [*(getattr(onward, name) for name in onward.__all__), *HANDED_OUT]
+    """Return (name, value) for every public method and property of the public classes."""
+    kinds = [*(getattr(onward, name) for name in onward.__all__), *RETURNED]
     return [
         (f"{kind.__name__}.{name}", value)
         for kind in kinds
@@ -66,5 +66,5 @@ def test_every_public_method_has_a_docstring() -> None:
     assert [name for name, value in found if not inspect.getdoc(value)] == []
 
 
-def test_what_is_handed_out_has_a_docstring() -> None:
-    assert [kind for kind in HANDED_OUT if not kind.__doc__] == []
+def test_returned_types_have_docstrings() -> None:
+    assert [kind for kind in RETURNED if not kind.__doc__] == []

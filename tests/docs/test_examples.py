@@ -1,4 +1,4 @@
-"""The examples run by one command, end by themselves, and go on after they were killed."""
+"""Each example runs with one command, ends, and continues after it was killed."""
 
 import re
 import signal
@@ -22,7 +22,7 @@ Run = Callable[[str], str]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Return what runs an example to its end and returns what it printed."""
+    """Return a function that runs an example to its end and returns its output."""
 
     def run(name: str) -> str:
         answer = subprocess.run(
@@ -220,4 +220,4 @@ def test_an_example_is_short_and_says_how_it_is_run(name: str) -> None:
 
 def test_the_list_of_examples_is_complete() -> None:
     listed = re.findall(r"`python examples/(\w+)\.py", (EXAMPLES / "README.md").read_text())
-    assert sorted([*listed, "demo"]) == NAMES  # which is there as `make demo`
+    assert sorted([*listed, "demo"]) == NAMES  # listed as `make demo`

@@ -1,4 +1,4 @@
-"""The page on where Onward comes from is complete, and every test that it names is there."""
+"""The lineage page is complete, and every test that it names exists."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ PLANNED = [
 
 
 class Row(NamedTuple):
-    """A line of a table: what it is about, and what became of it."""
+    """A table row: the number, Stent's behaviour, and the answer of Onward."""
 
     number: str
     said: str

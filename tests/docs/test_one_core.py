@@ -1,4 +1,4 @@
-"""The page of tables: it names the tables that the migrations make, and those to come."""
+"""The page on tables names the tables of the migrations, and the planned ones."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TO_COME = "These come with schedules, pipelines and the server:"
 
 
 def tables(text: str) -> set[str]:
-    """Return the tables that the first cells of a part of the page name."""
+    """Return the tables in the first cells of a part of the page."""
     cells = re.findall(r"^\| (`onward_[^|]*) \|", text, flags=re.M)
     return set(re.findall(r"onward_[a-z_]+", " ".join(cells)))
 
 
 def made() -> set[str]:
-    """Return the tables that the migrations make."""
+    """Return the tables that the migrations create."""
     texts = [path.read_text() for path in sorted(MIGRATIONS.glob("*.sql"))]
     return set(re.findall(r"CREATE TABLE (onward_[a-z_]+)", "\n".join(texts)))
 

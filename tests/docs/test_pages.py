@@ -1,4 +1,4 @@
-"""The pages hold what they say: links lead somewhere, named commands exist, sizes are kept."""
+"""Links on the pages work, named make targets exist, and the README stays short."""
 
 import re
 from pathlib import Path

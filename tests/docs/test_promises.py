@@ -1,4 +1,4 @@
-"""The page of promises has every promise, each with tests that are there."""
+"""The promises page lists every promise, each with existing tests."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ README = ROOT / "README.md"
 
 
 def promises(page: Path) -> dict[str, str]:
-    """Return what stands under each promise."""
+    """Return the text of each promise."""
     parts = re.split(r"^## (P\d+): .+$", page.read_text(), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 

@@ -1,4 +1,4 @@
-"""Decisions and changes are written down in their form."""
+"""Decision records and changelog fragments follow their format."""
 
 import re
 import tomllib
@@ -53,6 +53,6 @@ def test_the_kinds_of_changes_are_explained() -> None:
 
 
 def kinds() -> list[str]:
-    """Return the kinds that the tool which makes the changelog knows."""
+    """Return the kinds of changes that towncrier is configured for."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     return [kind["directory"] for kind in settings["tool"]["towncrier"]["type"]]
