@@ -27,9 +27,14 @@ PLANTED = {
     "postgres": [
         (CLAIM, "claim", "state = 'waiting' AND due <= :now AND", "state = 'waiting' AND"),
         (CLAIM, "claim", "crashes = r.crashes + (r.state = 'running')::int", "crashes = r.crashes"),
-        (REPORT, "commit", "THEN r.crashes ELSE 0", "THEN r.crashes ELSE r.crashes"),
+        (REPORT, "commit_runs", "THEN r.crashes ELSE 0", "THEN r.crashes ELSE r.crashes"),
         (WAKE, "send", "',' || l.reason || ','", "',' || l.state || ','"),
-        (WAKE_BY_COMMIT, "commit", "l.state = 'waiting'", "l.state = 'waiting' AND l.fence > 1"),
+        (
+            WAKE_BY_COMMIT,
+            "commit_runs",
+            "l.state = 'waiting'",
+            "l.state = 'waiting' AND l.fence > 1",
+        ),
     ],
 }
 

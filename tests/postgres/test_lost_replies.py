@@ -52,7 +52,7 @@ async def test_a_commit_whose_reply_was_lost_is_told_with_the_time_it_was_writte
 ) -> None:
     async with LossyProxy(postgres_url) as proxy, open_store(proxy.url) as store:
         run = (await claimed(store, "r"))["r"]
-        fault = proxy.drop_reply_after_commit(STATEMENTS["record"].sql.encode())
+        fault = proxy.drop_reply_after_commit(STATEMENTS["commit_records"].sql.encode())
         record = NewRecord(run.uid, ":a#1", 1, 1, "step", "a", "succeeded")
         outcome = await store.writer(WORKER).commit(Commit(run.uid, run.fence, (record,)))
 

@@ -17,13 +17,15 @@ from tests.postgres.hand import STATEMENTS, Hand
 
 # Statements of both databases that a busy worker or client sends all the time.
 SHARED = {
-    "be_followed", "chores", "copy_messages", "copy_records", "disown", "diverged_runs",
-    "drop_lease", "edit_record", "end_followed", "follow_data", "follow_run", "insert_outbox",
-    "failed_children", "insert_run", "insert_run_data", "is_dropped", "keep_end",
-    "keep_progress", "last_position", "lease_here",
-    "limit_of", "list_children", "newest_run", "next_due", "overdue_runs", "release_deliveries",
-    "renew_lease", "retire_run", "run_by_uid", "run_end", "set_limit", "started_run", "stir",
-    "stop_run", "take_lease", "target_seen", "told_to_stop", "bound_children", "unpark_run",
+    "all_notes", "be_followed", "bound_below", "bound_children", "chores", "copy_messages",
+    "copy_records", "disown", "diverged_runs", "drop_lease", "drop_outbox_rows", "edit_record",
+    "end_followed", "failed_children", "follow_data", "follow_run", "free_runs", "history",
+    "hold_runs", "insert_outbox", "insert_run", "insert_run_data", "is_dropped", "keep_aside",
+    "keep_end", "keep_progress", "last_position", "lease_here", "let_go", "limit_of",
+    "list_children", "list_family", "newest_run", "next_due", "outbox_of_run", "overdue_runs",
+    "recorded_times", "release_deliveries", "renew_lease", "retire_run", "ripen", "run_by_uid",
+    "run_end", "run_ends", "runs_of_worker", "sent_after", "set_limit", "started_run", "stir",
+    "stop_run", "take_lease", "target_seen", "told_to_stop", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)
 
@@ -158,7 +160,7 @@ async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
     }  # fmt: skip
     async with open_store(postgres_url) as store, like_the_store(postgres_url) as hand:
         await store.take_lease(WORKER, LONG)
-        for name, given in (("claim", claim), ("record", record)):
+        for name, given in (("claim", claim), ("commit_records", record)):
             await prepare(hand, name)
             await plan(hand, name, **given)
         for state in ("succeeded", "ready"):
@@ -168,7 +170,7 @@ async def test_claims_and_records_touch_few_pages_among_forty_thousand_runs(
         claimed = await plan(hand, "claim", ", ANALYZE, BUFFERS", **claim)
         assert claimed["Actual Rows"] == 10
         assert pages(claimed) < 400
-        recorded = await plan(hand, "record", ", ANALYZE, BUFFERS", **record)
+        recorded = await plan(hand, "commit_records", ", ANALYZE, BUFFERS", **record)
         assert pages(recorded) < 100
         assert len((await store.history(["ready20000"]))["ready20000"]) == 1
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onward.core.lease import Fate
+from onward.model.commits import NOTHING_ATTACHED
 from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.runs import Move
@@ -80,11 +81,17 @@ def _attach(**what: Any) -> Commit:
     return Commit("r", FENCE, attached=Attachments(**what))
 
 
+def _statement(commit: Commit) -> str:
+    if commit.is_plain:
+        return "commit_records"
+    return "commit_runs" if commit.attached is NOTHING_ATTACHED else "commit_attached"
+
+
 def _commit(commit: Commit) -> Write:
     async def call(store: Store) -> Fate:
         return (await store.writer(WORKER).commit(commit)).fate
 
-    return Write(call, STATEMENTS["record" if commit.is_plain else "commit"].sql)
+    return Write(call, STATEMENTS[_statement(commit)].sql)
 
 
 async def _closure(tx: Tx) -> int:

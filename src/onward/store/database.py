@@ -79,8 +79,8 @@ class Tx(Protocol):
         """Run a named statement and return its rows."""
         ...
 
-    def texts(self, values: Iterable[str]) -> object:
-        """Return the parameter that stands for a list of texts."""
+    def array(self, values: Iterable[str] | Iterable[int]) -> object:
+        """Return the parameter that stands for a list."""
         ...
 
     async def lock(self, uids: Iterable[str]) -> None:

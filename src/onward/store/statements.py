@@ -1,14 +1,15 @@
 """Named SQL statements, read from `.sql` files and rendered for one database.
 
-The files are valid SQLite as they stand, with `:name` parameters. The Postgres text is derived:
-tables get their schema, parameters become `$1`, the parameter `:now` becomes the database's own
-clock, the choice of an index goes, which SQLite would not make without statistics, and a few words
-of DDL change. The batched hot path is written for each database in a folder of its own
-(`sql/sqlite/`: row by row in the writer's transaction; `sql/postgres/`: one statement a batch); a
-test lists what stands there.
+The files are written for SQLite, with `:name` parameters. The Postgres text is derived by the rules
+in `_for_postgres`: tables get their schema, parameters become `$1`, `:now` becomes the database's
+own clock, and a list, which is a JSON array on SQLite, becomes an array. Row locks, which only
+Postgres has, are left out for SQLite. What cannot be derived stands in a folder of its own, whole:
+`sql/sqlite/` (batches are written row by row in the writer's transaction) and `sql/postgres/`
+(batches are single statements). A test lists what stands there.
 
-A header may name parameters in the order in which rows give them (`-- name: add_record(run, …)`);
-others follow in the order in which the text uses them.
+A text that several statements share is a part: it follows a line `-- part: name`, and `{name}`
+stands for it. A header may name parameters in the order in which rows give them
+(`-- name: add_record(run, …)`); others follow in the order in which the text uses them.
 """
 
 from __future__ import annotations
@@ -17,20 +18,29 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from importlib.resources.abc import Traversable
 
 # The time at which Postgres received the statement. Unlike clock_timestamp() it is stable, so an
 # index can be searched by it; unlike now() it does not stand still in a long transaction.
 POSTGRES_CLOCK = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 
-_HEADER = re.compile(r"^-- name: (\w+)(?:\(([\w\s,-]*)\))?$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (name|part): (\w+)(?:\(([\w\s,-]*)\))?$", re.MULTILINE)
+_PART = re.compile(r"\{(\w+)\}")
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _INDEX_HINT = re.compile(r" INDEXED BY \w+")
+_ROW_LOCK = re.compile(r"\s+FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE)(?: SKIP LOCKED)?")
+_IN_TEXTS = re.compile(r"IN \(SELECT value FROM json_each\(:(\w+)\)\)")
+_IN_NUMBERS = re.compile(r"IN \(SELECT CAST\(value AS BIGINT\) FROM json_each\(:(\w+)\)\)")
+_EACH_TEXT = re.compile(r"json_each\(:(\w+)\) (\w+)")
+_LOOKUP = re.compile(
+    r"(CROSS|LEFT) JOIN (onward_\w+) (\w+)\s+ON ([\s\S]*?)"
+    r"(?=\n\s*(?:CROSS|LEFT|JOIN|WHERE|ORDER|UNION|\))|;|\Z)"
+)
 _IDENTITY = "GENERATED ALWAYS AS IDENTITY"
 _TABLE = re.compile(r"CREATE TABLE (onward_\w+)")
 
@@ -64,18 +74,18 @@ class Dialect:
 
     def statements(self) -> dict[str, Statement]:
         """Return every named statement, rendered."""
-        texts = dict(_texts("sql")) | dict(_texts(f"sql/{self.name}"))
-        return {name: self.render(name, *text) for name, text in texts.items()}
+        texts = [*_texts("sql"), *_texts(f"sql/{self.name}")]
+        parts = {each.name: each.sql for each in texts if each.is_part}
+        return {
+            each.name: self.render(each.name, _composed(each.sql, parts), each.order)
+            for each in texts
+            if not each.is_part
+        }
 
     def render(self, name: str, text: str, order: tuple[str, ...] = ()) -> Statement:
         """Render one statement with numbered parameters, those in `order` first."""
         sql = _COMMENT.sub("", text).strip()
-        if self.postgres:
-            sql = self._qualified(_INDEX_HINT.sub("", sql))
-            clock = POSTGRES_CLOCK if self.database_time else ":now::bigint"
-            sql = re.sub(r"(?<![:\w]):now\b", clock, sql)
-            if not self.skip_locked:
-                sql = sql.replace(" SKIP LOCKED", "")
+        sql = self._for_postgres(sql) if self.postgres else _ROW_LOCK.sub("", sql)
         # Only SQLite is given rows as they are; Postgres refuses a parameter that no text uses.
         names = [] if self.postgres else list(order)
 
@@ -85,6 +95,17 @@ class Dialect:
             return f"{'$' if self.postgres else '?'}{names.index(match[1]) + 1}"
 
         return Statement(name, _PARAMETER.sub(numbered, sql), tuple(names))
+
+    def _for_postgres(self, sql: str) -> str:
+        sql = _INDEX_HINT.sub("", sql)  # SQLite would not choose it without statistics
+        sql = _IN_TEXTS.sub(r"= ANY (:\1::text[])", sql)
+        sql = _IN_NUMBERS.sub(r"= ANY (:\1::bigint[])", sql)
+        sql = _EACH_TEXT.sub(r"unnest(:\1::text[]) WITH ORDINALITY \2 (value, key)", sql)
+        sql = _LOOKUP.sub(_lateral, sql)
+        sql = self._qualified(sql.replace("instr(", "strpos("))
+        clock = POSTGRES_CLOCK if self.database_time else ":now::bigint"
+        sql = re.sub(r"(?<![:\w]):now\b", clock, sql)
+        return sql if self.skip_locked else sql.replace(" SKIP LOCKED", "")
 
     def script(self, text: str) -> list[str]:
         """Render DDL, which has no parameters, as single statements."""
@@ -122,15 +143,42 @@ def tables() -> frozenset[str]:
 
 def own_statements(folder: str) -> frozenset[str]:
     """Return the names of the statements that only one database has, or has its own text for."""
-    return frozenset(name for name, _ in _texts(f"sql/{folder}"))
+    return frozenset(text.name for text in _texts(f"sql/{folder}") if not text.is_part)
 
 
-def _texts(path: str) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
+class _Text(NamedTuple):
+    """A statement, or a part of statements, as it stands in a file."""
+
+    name: str
+    sql: str
+    order: tuple[str, ...]
+    is_part: bool
+
+
+def _texts(path: str) -> Iterator[_Text]:
     for entry in sorted(_folder(path).iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".sql"):
-            parts = _HEADER.split(entry.read_text("utf-8"))
-            for name, order, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-                yield name, (text, tuple(re.findall(r"\w+", order or "")))
+            found = _HEADER.split(entry.read_text("utf-8"))
+            for kind, name, order, sql in zip(*(found[n::4] for n in (1, 2, 3, 4)), strict=True):
+                yield _Text(name, sql, tuple(re.findall(r"\w+", order or "")), kind == "part")
+
+
+def _composed(sql: str, parts: Mapping[str, str]) -> str:
+    """Put parts in the place of their names in braces."""
+    sql = _COMMENT.sub("", sql)
+    return _PART.sub(lambda found: _composed(parts[found[1]], parts).strip(), sql)
+
+
+def _lateral(join: re.Match[str]) -> str:
+    """Look up each row by itself.
+
+    A plan that was made while the table was empty would otherwise read the whole namespace and
+    pick from that. On SQLite the same is said by CROSS JOIN, which keeps the order of the loops.
+    """
+    kind, table, alias, condition = join.groups()
+    subquery = f"(SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0)"  # noqa: S608 - ours
+    end = "" if kind == "CROSS" else " ON true"
+    return f"{kind} JOIN LATERAL {subquery} {alias}{end}"
 
 
 def _folder(path: str) -> Traversable:

@@ -89,4 +89,4 @@ async def kept(store: Store, handler: str, key: str = "") -> Handler | None:
     rows: Sequence[Sequence[object]] = await store.read(
         lambda tx: tx.fetch("handler_state", handler=handler, key=key)
     )
-    return Handler._make(rows[0]) if rows else None
+    return Handler._make(rows[0][:4]) if rows else None

@@ -19,20 +19,15 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 
 # A statement that one database has for itself is a decision: everything else is one text.
 ONLY_SQLITE = {
-    "add_event", "add_message", "add_record", "all_notes", "candidates_of_key", "claim_run",
-    "claimed_runs", "delivery_seen", "drop_outbox_row", "due_candidates", "effect_version",
-    "end_run", "flow_suspects", "flowing", "free_runs", "handler_seen", "history", "hold_runs",
-    "keep_aside", "keep_time", "keys_of_queue", "let_go", "look", "message_seen", "move_delivery",
-    "move_run", "oldest_outbox", "orphan_candidates", "outbox_of_run", "raise_inbox", "read_time",
-    "ready_candidates", "recorded_times", "reset_time", "ripen", "run_ends", "runs_of_worker",
-    "runs_seen", "save_state", "shift_leases", "signal_seen", "spread_event", "stir_handler",
-    "suspect_candidates", "bound_below", "write_effect",
+    "add_event", "add_message", "add_record", "candidates_of_key", "claim_run", "claimed_runs",
+    "delivery_seen", "due_candidates", "flow_suspects", "flowing", "keep_time", "keys_of_queue",
+    "look", "message_seen", "move_delivery", "move_run", "oldest_outbox", "orphan_candidates",
+    "raise_inbox", "read_time", "ready_candidates", "reset_time", "runs_seen", "save_state",
+    "shift_leases", "spread_event", "suspect_candidates", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
-    "all_notes", "claim", "commit", "drop_outbox_rows", "flow_candidates", "flow_keys", "free_runs",
-    "hint_send", "hint_start", "history", "hold_lease", "hold_runs", "keep_aside", "let_go",
-    "lock_runs", "look", "oldest_outbox", "outbox_of_runs", "place", "record", "recorded_times",
-    "ripen", "run_ends", "runs_of_worker", "send", "start", "bound_below",
+    "claim", "commit_attached", "commit_records", "commit_runs", "flow_candidates", "flow_keys",
+    "hint_send", "hint_start", "lock_runs", "look", "oldest_outbox", "place", "send", "start",
 }  # fmt: skip
 
 
@@ -116,6 +111,44 @@ def test_the_choice_of_an_index_is_for_sqlite_alone() -> None:
 
     assert SQLITE.render("x", text).sql == text
     assert POSTGRES.render("x", text).sql == "SELECT 1 FROM t x WHERE true"
+
+
+def test_row_locks_are_for_postgres_alone() -> None:
+    text = "SELECT 1 FROM t WHERE true\nFOR UPDATE SKIP LOCKED"
+
+    assert SQLITE.render("x", text).sql == "SELECT 1 FROM t WHERE true"
+    assert SQLITE.render("x", "SELECT 1 FROM t FOR KEY SHARE").sql == "SELECT 1 FROM t"
+    assert POSTGRES.render("x", text).sql == text
+
+
+def test_a_list_is_a_json_array_or_an_array() -> None:
+    texts = "SELECT 1 WHERE x IN (SELECT value FROM json_each(:xs))"
+    numbers = "SELECT 1 WHERE x IN (SELECT CAST(value AS BIGINT) FROM json_each(:xs))"
+
+    assert SQLITE.render("x", texts).sql.endswith("IN (SELECT value FROM json_each(?1))")
+    assert POSTGRES.render("x", texts).sql == "SELECT 1 WHERE x = ANY ($1::text[])"
+    assert POSTGRES.render("x", numbers).sql == "SELECT 1 WHERE x = ANY ($1::bigint[])"
+
+
+def test_rows_of_a_list_are_looked_up_one_by_one() -> None:
+    text = (
+        "SELECT r.x FROM json_each(:uids) j\nCROSS JOIN onward_run r\n    ON r.uid = j.value\n"
+        "LEFT JOIN onward_lease l ON l.worker = r.worker\nWHERE r.x > 1;"
+    )
+
+    assert POSTGRES.render("x", text).sql == (
+        "SELECT r.x FROM unnest($1::text[]) WITH ORDINALITY j (value, key)\n"
+        "CROSS JOIN LATERAL (SELECT * FROM onward.onward_run r WHERE r.uid = j.value OFFSET 0) r\n"
+        "LEFT JOIN LATERAL (SELECT * FROM onward.onward_lease l WHERE l.worker = r.worker OFFSET 0)"
+        " l ON true\nWHERE r.x > 1;"
+    )
+
+
+def test_a_statement_is_composed_of_parts() -> None:
+    composed = POSTGRES.statements()["commit_runs"].sql
+
+    assert "{" not in composed
+    assert composed.count("INSERT INTO onward.onward_record") == 1
 
 
 def test_a_script_is_cut_into_statements_and_translated() -> None:

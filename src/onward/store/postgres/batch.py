@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
@@ -10,6 +9,7 @@ import asyncpg
 from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD, Fate, Row, Write, fate
 from onward.core.run import MAX_CRASHES, SUSPECT_AT, TERMINAL, RunState, rooms_after
 from onward.errors import LeaseLost, Unavailable
+from onward.model.commits import NOTHING_ATTACHED
 from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage, SentMessage
@@ -31,9 +31,15 @@ if TYPE_CHECKING:
     from onward.store.writing.batch import Batch
 
 _TRIES = 5
+_FIRST_WRITES = {"onward_effect_pkey", "onward_handler_pkey"}
+"""Keys of rows that another statement may insert while this one finds that they are not there."""
+
 _NO_MOVE = (None,) * len(Move._fields)
 _NO_OWNER = (None,) * len(RunOwner._fields)
-_STARTED = (*NewRun._fields, *(f"owner_{field}" for field in RunOwner._fields))
+_OWNED_START = (
+    *(f"c_{field}" for field in NewRun._fields),
+    *(f"owner_{field}" for field in RunOwner._fields),
+)
 
 
 def _columns(
@@ -63,7 +69,7 @@ class _Owned(NamedTuple):
 
 
 _MESSAGES = _Owned("m_", NewMessage._fields)
-_CHILDREN = _Owned("c_", NewRun._fields)
+_STARTS = _Owned("c_", NewRun._fields)
 _DELIVERIES = _Owned("d_", DeliveryMove._fields)
 _PUBLISHED = _Owned("p_", Publish._fields)
 _STATES = _Owned("h_", HandlerState._fields)
@@ -74,7 +80,7 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
 
     A run that was there to be written and yet was not has met another statement on its row, most
     likely our own whose reply was lost: it is sent again. So is everything when another statement
-    was first to write a row that this one thought it was the first to write.
+    was first to insert a row of the ledger or of a handler.
     """
     answer = _Answer()
     left = batch.runs
@@ -82,7 +88,9 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
         statement, given = _arrays(list(left.values()))
         try:
             rows = await tx.fetch(statement, worker=worker, **given)
-        except asyncpg.DivisionByZeroError:  # how the statement says that it came second
+        except asyncpg.UniqueViolationError as conflict:
+            if conflict.constraint_name not in _FIRST_WRITES:
+                raise
             continue
         repeated = answer.take(left, rows, len(given["r_run"]))
         answer.earlier |= await recorded_times(tx, repeated)
@@ -148,19 +156,19 @@ def _arrays(commits: list[Commit]) -> tuple[str, dict[str, tuple[Any, ...]]]:
     written = _columns("r_", NewRecord._fields, records)
     if all(commit.is_plain for commit in commits):
         owners = [(commit.run, commit.fence) for commit in commits]
-        return "record", written | _columns("", ("run", "fence"), owners)
+        return "commit_records", written | _columns("", ("run", "fence"), owners)
     moves = [(c.run, c.fence, *(c.move or _NO_MOVE)) for c in commits]
+    written |= _columns("", ("run", "fence", *Move._fields), moves)
+    written |= _MESSAGES.columns((c.run, c.messages) for c in commits)
+    written |= _STARTS.columns((c.run, c.starts) for c in commits)
+    if all(commit.attached is NOTHING_ATTACHED for commit in commits):
+        return "commit_runs", written
     effects = [effect for c in commits for effect in c.attached.effects]
-    return "commit", {
-        **written,
-        **_columns("", ("run", "fence", *Move._fields), moves),
-        **_columns("e_", EffectWrite._fields, effects),
-        **_MESSAGES.columns((c.run, c.messages) for c in commits),
-        **_CHILDREN.columns((c.run, c.starts) for c in commits),
-        **_DELIVERIES.columns((c.run, c.attached.deliveries) for c in commits),
-        **_PUBLISHED.columns((c.run, c.attached.published) for c in commits),
-        **_STATES.columns((c.run, c.attached.states) for c in commits),
-    }
+    written |= _columns("e_", EffectWrite._fields, effects)
+    written |= _DELIVERIES.columns((c.run, c.attached.deliveries) for c in commits)
+    written |= _PUBLISHED.columns((c.run, c.attached.published) for c in commits)
+    written |= _STATES.columns((c.run, c.attached.states) for c in commits)
+    return "commit_attached", written
 
 
 async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:
@@ -169,7 +177,7 @@ async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | Lease
     asked = list(starts)
     for _ in range(_TRIES):
         given = [(*run, *(owner or _NO_OWNER)) for run, owner in asked]
-        rows = await tx.fetch("start", **_columns("", _STARTED, given))
+        rows = await tx.fetch("start", **_columns("", _OWNED_START, given))
         by_uid = {run.uid: run for run, _ in asked}
         for uid, lost, made, there, name, start_hash, state in rows:
             if lost is not None:
@@ -256,11 +264,12 @@ async def sweep_runs(tx: PostgresTx, ids: Iterable[str], most: int) -> list[Sent
     sent: list[SentMessage] = []
     after = dict.fromkeys(sorted(ids), 0)
     while after:
-        given = {"targets": list(after), "after": list(after.values()), "limit": most}
-        rows = await tx.fetch("outbox_of_runs", **given)
-        sent += await _sweep(tx, rows)
-        counts = Counter(row[1] for row in rows)
-        after = {row[1]: row[0] for row in rows if counts[row[1]] == most}
+        pages = [
+            await tx.fetch("outbox_of_run", target=target, after=seq, limit=most)
+            for target, seq in after.items()
+        ]
+        sent += await _sweep(tx, [row for page in pages for row in page])
+        after = {page[-1][1]: page[-1][0] for page in pages if len(page) == most}
     return sent
 
 

@@ -42,8 +42,8 @@ class PostgresTx:
         )
         return rows
 
-    def texts(self, values: Iterable[str]) -> object:
-        """Return the parameter that stands for a list of texts."""
+    def array(self, values: Iterable[str] | Iterable[int]) -> object:
+        """Return the parameter that stands for a list."""
         return list(values)
 
     async def lock(self, uids: Iterable[str]) -> None:
@@ -52,7 +52,7 @@ class PostgresTx:
 
     async def leased(self, worker: str) -> bool:
         """Say whether a worker has its lease, and let nobody take it before this ends."""
-        return bool(await self.fetch("hold_lease", worker=worker))
+        return bool(await self.fetch("lease_here", worker=worker))
 
     async def send(self, messages: Sequence[NewMessage]) -> list[SentMessage]:
         """Put messages into the inboxes of runs."""

@@ -156,7 +156,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
     )
     await tx.fetch("copy_records", cut=cut, **both)
     if wish.beside:
-        await tx.fetch("keep_aside", beside=tx.texts(wish.beside), cut=cut, **both)
+        await tx.fetch("keep_aside", beside=tx.array(wish.beside), cut=cut, **both)
     if link is Link.RETRY:
         await tx.fetch("copy_aside", **both)
     if wish.edited is not None:

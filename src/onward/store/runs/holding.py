@@ -37,7 +37,7 @@ async def pause(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str
     [[is_stopping]] = await tx.fetch("told_to_stop", uid=top.uid)
     if is_stopping:  # it cleans up, and so do all below it
         return PauseAnswer(top.uid, "stopping"), set()
-    uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
+    uids = tx.array([top.uid, *await _lock_below(tx, top.uid)])
     held = await tx.fetch("hold_runs", uids=uids, source=top.uid)
     told = await tx.send(_to_owners(held, MessageKind.PAUSE, message, top.uid))
     return PauseAnswer(top.uid, "done"), {run_subject(top.uid)} | heard(told)
@@ -51,7 +51,7 @@ async def resume(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[st
     top = await _open_run(tx, target)
     if isinstance(top, PauseAnswer):
         return top, set()
-    uids = tx.texts([top.uid, *await _lock_below(tx, top.uid)])
+    uids = tx.array([top.uid, *await _lock_below(tx, top.uid)])
     left = await tx.fetch("let_go", uids=uids, source=top.uid)
     freed = await tx.fetch("free_runs", uids=uids)
     messages = _to_owners(left, MessageKind.RESUME, message, top.uid)
@@ -91,7 +91,7 @@ async def _lock_below(tx: Tx, top: str) -> list[str]:
 
 
 async def _children(tx: Tx, parents: list[str]) -> set[str]:
-    return {row[0] for row in await tx.fetch("bound_below", uids=tx.texts(parents))}
+    return {row[0] for row in await tx.fetch("bound_below", uids=tx.array(parents))}
 
 
 def _to_owners(

@@ -75,7 +75,7 @@ class Reads:
     async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
         """Return those of the runs that are over or paused, with what came of them."""
         wanted = dict.fromkeys(uids)
-        rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.texts(wanted)))
+        rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.array(wanted)))
         return [RunEnd._make(row) for row in rows]
 
     async def notes(self, uid: str) -> list[bytes]:
@@ -86,7 +86,7 @@ class Reads:
         """Return what runs began with and have noted of themselves, of many at once."""
         found = {uid: NotesRow(None, []) for uid in uids}
         for uid, noted, payload in await self.read(
-            lambda tx: tx.fetch("all_notes", uids=tx.texts(found))
+            lambda tx: tx.fetch("all_notes", uids=tx.array(found))
         ):
             if noted:
                 found[uid].notes.append(payload)
@@ -159,7 +159,7 @@ class Reads:
     async def history(self, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
         """Return the histories of runs, each in the order of delivery, what is open last."""
         found: dict[str, list[RecordRow]] = {uid: [] for uid in uids}
-        for row in await self.read(lambda tx: tx.fetch("history", uids=tx.texts(found))):
+        for row in await self.read(lambda tx: tx.fetch("history", uids=tx.array(found))):
             record = RecordRow._make(row)
             found[record.run].append(record)
         return found

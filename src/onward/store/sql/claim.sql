@@ -1,4 +1,11 @@
--- What a worker asks beside its claims.
+-- What a worker asks beside its claims, and what it may claim.
+
+-- part: offered
+-- The run needs what the worker offers: the code by its name and version, and one of its tags.
+name IN (SELECT value FROM json_each(:names))
+AND (version IS NULL OR version = CAST(:version AS TEXT))
+AND (tags = '' OR EXISTS (
+    SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
 
 -- name: next_due
 -- When a run is due, and when the deadline of one is.
@@ -26,5 +33,19 @@ SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
                       WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
                         AND i.message = 'deadline' AND i.run = r.uid) IS NULL);
 
--- name: outbox_waiting
-SELECT count(*) FROM (SELECT 1 FROM onward_outbox WHERE namespace = :namespace LIMIT 1) o;
+-- name: runs_of_worker
+SELECT uid, fence FROM onward_run INDEXED BY onward_run_running
+WHERE namespace = :namespace AND worker = :worker AND state = 'running';
+
+-- name: ripen
+-- Runs with a flow key that are due become ready, so that all that could be claimed lies in one
+-- place, in order. An insert that always meets its row: see hold.sql.
+INSERT INTO onward_run AS r (
+    namespace, uid, id, kind, name, queue, state, due, created_at, updated_at)
+SELECT CAST(:namespace AS TEXT), d.uid, '', 'workflow', '', '', 'ready', d.due, :now, :now
+FROM (SELECT uid, due FROM onward_run
+      WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL AND due <= :now
+      ORDER BY due LIMIT CAST(:limit AS BIGINT)
+      FOR UPDATE SKIP LOCKED) d
+WHERE true
+ON CONFLICT (namespace, uid) DO UPDATE SET state = 'ready', updated_at = excluded.updated_at;

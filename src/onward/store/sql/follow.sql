@@ -97,6 +97,19 @@ FROM onward_record
 WHERE namespace = :namespace AND run = :old AND kind = 'memo'
 ON CONFLICT DO NOTHING;
 
+-- name: keep_aside
+-- What was finished from `cut` on beside the call that failed, and what it noted: the outcome under
+-- another identity and without a position, for the new run has not asked for it yet.
+INSERT INTO onward_record (
+    namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, payload,
+    opened_at, closed_at)
+SELECT h.namespace, CAST(:new_uid AS TEXT), '=memo.' || h.identity, 1, NULL, 'memo',
+       h.kind || ' ' || h.name, h.state, h.args_hash, h.version, h.payload, h.opened_at, h.closed_at
+FROM onward_record h
+WHERE h.namespace = :namespace AND h.run = :old AND h.state = 'succeeded' AND (
+    h.seq >= CAST(:cut AS BIGINT) AND h.identity IN (SELECT value FROM json_each(:beside))
+    OR h.kind = 'note' AND h.identity IN (SELECT '=note.of.' || b.value FROM json_each(:beside) b));
+
 -- name: edit_record
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
@@ -137,19 +150,20 @@ WITH RECURSIVE line(uid, forked) AS (
     SELECT CAST(:old AS TEXT), 0
     UNION ALL
     SELECT r.follows, CASE r.link WHEN 'forked_from' THEN 1 ELSE l.forked END FROM line l
-    JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.uid
+    CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.uid
         AND r.link IN ('retry_of', 'forked_from')
 ), kin(uid, asked, forked) AS (
     SELECT uid, CAST(NULL AS TEXT), forked FROM line
     UNION ALL
     SELECT c.uid, coalesce(k.asked, c.parent_identity), k.forked FROM kin k
-    JOIN onward_run c INDEXED BY onward_run_parent
+    CROSS JOIN onward_run c INDEXED BY onward_run_parent
         ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
         AND c.parent_identity IS NOT NULL
 )
 SELECT e.name, e.key FROM kin k
 CROSS JOIN onward_effect e INDEXED BY onward_effect_run
-WHERE e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL AND e.attempt > 0
+    ON e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL
+WHERE e.attempt > 0
   AND e.state IN ('in_flight', 'needs_reconcile', 'indeterminate', 'applied', 'skipped')
   AND coalesce(k.asked, e.identity) <> CAST(:named AS TEXT)
   AND coalesce(k.asked, e.identity) NOT IN (

@@ -22,7 +22,9 @@ DELETE FROM onward_lease WHERE namespace = :namespace AND worker = :worker
 RETURNING worker;
 
 -- name: lease_here
-SELECT renewed_at + length FROM onward_lease WHERE namespace = :namespace AND worker = :worker;
+-- Held for the transaction: no other worker takes it over meanwhile, but it can be renewed.
+SELECT renewed_at + length FROM onward_lease WHERE namespace = :namespace AND worker = :worker
+FOR KEY SHARE;
 
 -- name: clip_leases
 -- Leases that were renewed by a clock which was ahead count from now.

@@ -24,13 +24,13 @@ WITH RECURSIVE line (uid, id, follows) AS (
     SELECT uid, id, follows FROM onward_run WHERE namespace = :namespace AND uid = :top
     UNION ALL
     SELECT r.uid, r.id, r.follows
-    FROM line l JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.follows AND r.id = l.id
+    FROM line l CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.follows AND r.id = l.id
     WHERE CAST(:line AS BIGINT) = 1
 ), family (member, depth) AS (
     SELECT uid, 0 FROM line
     UNION ALL
     SELECT r.uid, f.depth + 1
-    FROM family f JOIN onward_run r INDEXED BY onward_run_parent
+    FROM family f CROSS JOIN onward_run r INDEXED BY onward_run_parent
         ON r.namespace = :namespace AND r.parent = f.member
     WHERE f.depth < CAST(:deepest AS BIGINT)
 )
@@ -38,8 +38,8 @@ SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, st
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
-FROM family CROSS JOIN onward_run
-WHERE namespace = :namespace AND uid = member AND depth >= CAST(:highest AS BIGINT)
+FROM family f CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = f.member
+WHERE depth >= CAST(:highest AS BIGINT)
   AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
   AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
   AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))

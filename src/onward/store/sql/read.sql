@@ -56,7 +56,7 @@ SELECT event, state, run, attempt FROM onward_delivery
 WHERE namespace = :namespace AND handler = :handler ORDER BY event;
 
 -- name: handler_state
-SELECT state, state_version, published, wake_at FROM onward_handler
+SELECT state, state_version, published, wake_at, saved_by FROM onward_handler
 WHERE namespace = :namespace AND handler = :handler AND key = :key;
 
 -- name: subscribe

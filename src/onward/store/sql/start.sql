@@ -43,7 +43,3 @@ FROM (SELECT namespace, uid, name, state, 1 AS rank FROM onward_run
       SELECT namespace, uid, name, state, 2 AS rank FROM onward_run
       WHERE namespace = :namespace AND id = :id AND newest = 1) r
 ORDER BY r.rank LIMIT 1;
-
--- name: insert_outbox
-INSERT INTO onward_outbox (namespace, target, message, kind, name, payload, wakes, created_at)
-VALUES (:namespace, :target, :message, :kind, :name, :payload, :wakes, :now);

@@ -10,7 +10,7 @@ WHERE namespace = :namespace AND uid = :uid
   AND (fence = 0 OR CAST(:unstarted_only AS BIGINT) = 0)
 RETURNING queue;
 
--- name: keep_end
+-- name: keep_end(result, error, failed_call, uid, lost, namespace)
 -- A run whose data is lost still keeps why it ended.
 INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
 VALUES (:namespace, :uid, :lost, '', :result, :error, :failed_call)
@@ -29,7 +29,7 @@ SET state = 'pending', run = NULL, attempt = attempt + 1, reason = NULL, updated
 WHERE namespace = :namespace AND run = :uid AND state = 'reserved'
 RETURNING handler;
 
--- name: stir
+-- name: stir(handler, count, namespace, now)
 INSERT INTO onward_handler AS h (namespace, handler, key, published, updated_at)
 VALUES (:namespace, :handler, '', :count, :now)
 ON CONFLICT (namespace, handler, key) DO UPDATE

@@ -15,6 +15,7 @@ from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD, Fate, Row, Write, fate
 from onward.core.run import MAX_CRASHES, SUSPECT_AT, RunState, rooms_after
 from onward.errors import LeaseLost
 from onward.model.commits import NOTHING_ATTACHED
+from onward.model.effects import EffectRow
 from onward.model.messages import NewMessage, SentMessage
 from onward.model.runs import ClaimedRun, Started
 from onward.store.database import Written
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onward.model.claims import Wanted
     from onward.model.commits import Attachments, Commit
     from onward.model.deliveries import Publish
+    from onward.model.effects import EffectWrite
     from onward.model.runs import NewRun, RunOwner, Start
     from onward.store.sqlite.transaction import SqliteTx
     from onward.store.writing.batch import Batch
@@ -38,7 +40,7 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     leased = bool(tx.rows("lease_here", worker=worker))
     seen: dict[str, Row] = {}
     queues: dict[str, str] = {}
-    for uid, state, fence, inbox, queue in tx.rows("runs_seen", uids=tx.texts(batch.runs)):
+    for uid, state, fence, inbox, queue in tx.rows("runs_seen", uids=tx.array(batch.runs)):
         seen[uid] = Row(RunState(state), fence, inbox)
         queues[uid] = queue
     fates: dict[str, Fate] = {}
@@ -74,9 +76,9 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
     moving = [(commit.run, commit.move) for commit in accepted if commit.move is not None]
     tx.write_rows("move_run", [(*move[:8], run, *ours) for run, move in moving])
     tx.write_rows(
-        "end_run",
+        "keep_end",
         [
-            (move.result, move.error, move.failed_call, run, tx.namespace)
+            (move.result, move.error, move.failed_call, run, b"", tx.namespace)
             for run, move in moving
             if not (move.result is None and move.error is None and move.failed_call is None)
         ],
@@ -98,11 +100,8 @@ def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
     if attached is NOTHING_ATTACHED:
         return False
     for effect in attached.effects:
-        found = tx.rows("effect_version", key=effect.key)
-        version, state, owner, is_judged = found[0] if found else (0, None, None, 0)
-        # What an operator wrote last is never ours, even if it says the same.
-        ours = not is_judged and (version, state, owner) == (effect.version, effect.state, run)
-        if version != effect.version - 1 and not ours:
+        found = tx.rows("ledger_row", key=effect.key)
+        if not _fits(EffectRow._make(found[0]) if found else None, effect, run):
             return True
     for delivery in attached.deliveries:
         found = tx.rows("delivery_seen", handler=delivery.handler, event=delivery.event)
@@ -111,11 +110,24 @@ def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
         if not fits and (state, owner) != (delivery.becomes, run):
             return True
     for saved in attached.states:
-        found = tx.rows("handler_seen", handler=saved.handler, key=saved.key)
-        version, owner = found[0] if found else (0, None)
+        found = tx.rows("handler_state", handler=saved.handler, key=saved.key)
+        version, owner = (found[0][1], found[0][4]) if found else (0, None)
         if version != saved.version - 1 and (version, owner) != (saved.version, run):
             return True
     return False
+
+
+def _fits(row: EffectRow | None, effect: EffectWrite, run: str) -> bool:
+    """Say whether a row of the ledger is as a write expects it, or as that very write left it."""
+    if row is None:
+        return effect.version == 1
+    if row.version == effect.version - 1:
+        return True
+    # What an operator wrote last is never ours, even if it says the same.
+    is_judged = row.decided_at is not None and row.decided_at == row.updated_at
+    return not is_judged and (row.version, row.state, row.run) == (
+        effect.version, effect.state, run,
+    )  # fmt: skip
 
 
 def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
@@ -128,7 +140,7 @@ def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
     stirred = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")
     for event in attached.published:
         stirred.update(_publish(tx, event, run))
-    tx.write_rows("stir_handler", [(handler, n, *time) for handler, n in stirred.items()])
+    tx.write_rows("stir", [(handler, n, *time) for handler, n in stirred.items()])
 
 
 def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
@@ -151,7 +163,7 @@ def _has(tx: SqliteTx, owner: RunOwner) -> bool:
     """Say whether a worker still has a run."""
     leased = bool(tx.rows("lease_here", worker=owner.worker))
     row = None
-    for _, state, fence, inbox, _ in tx.rows("runs_seen", uids=tx.texts([owner.run])):
+    for _, state, fence, inbox, _ in tx.rows("runs_seen", uids=tx.array([owner.run])):
         row = Row(RunState(state), fence, inbox)
     return fate(row, Write(owner.fence), leased=leased) is Fate.DONE
 
@@ -193,7 +205,8 @@ async def send_in_turn(
     swept: list[SentMessage] = []
     for message in messages:
         for _, run_id, *_ in tx.rows("target_seen", target=message.target, by_uid=message.by_uid):
-            swept += _sweep(tx, tx.rows("outbox_of_run", target=run_id))
+            behind = tx.rows("outbox_of_run", target=run_id, after=0, limit=-1)
+            swept += _sweep(tx, behind)
         answers.append(_send(tx, message))
     return answers, swept
 
@@ -204,10 +217,10 @@ async def sweep(tx: SqliteTx, most: int) -> list[SentMessage]:
 
 
 def _sweep(tx: SqliteTx, rows: list[Any]) -> list[SentMessage]:
-    sent = []
-    for seq, *message in rows:
-        sent.append(_send(tx, NewMessage(*message)))
-        tx.rows("drop_outbox_row", seq=seq)
+    if not rows:
+        return []
+    sent = [_send(tx, NewMessage(*message)) for _, *message in rows]
+    tx.rows("drop_outbox_rows", seqs=tx.array(row[0] for row in rows))
     return sent
 
 
@@ -226,7 +239,7 @@ def _send(tx: SqliteTx, message: NewMessage) -> SentMessage:
         uid = tx.rows("target_seen", target=run_id, by_uid=0)[0][0]
     # The newest may be of another chain, if it was started in the place of the one that is meant.
     for run in dict.fromkeys((meant, uid)) if message.kind == MessageKind.SIGNAL else ():
-        there = tx.rows("signal_seen", run=run, message=message.message)
+        there = tx.rows("message_seen", run=run, message=message.message, in_chain=1)
         if there:
             return SentMessage(uid, there[0][0], "", "duplicate")
     return _deliver(tx, uid, message)
@@ -234,7 +247,7 @@ def _send(tx: SqliteTx, message: NewMessage) -> SentMessage:
 
 def _deliver(tx: SqliteTx, uid: str, message: NewMessage) -> SentMessage:
     """Put a message into the inbox of a run, unless it is there already or the run is over."""
-    there = tx.rows("message_seen", run=uid, message=message.message)
+    there = tx.rows("message_seen", run=uid, message=message.message, in_chain=0)
     if there:
         return SentMessage(uid, there[0][0], "", "duplicate")
     raised = tx.rows("raise_inbox", run=uid, wakes=message.wakes)
@@ -264,9 +277,9 @@ def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:
     """Return the runs to claim, each with the time since when it could have been claimed."""
     flowing = flow.choose(tx, wanted) if wanted.limited else []
     given = {
-        "queues": tx.texts(wanted.queues),
-        "names": tx.texts(wanted.names),
-        "tags": tx.texts(wanted.tags),
+        "queues": tx.array(wanted.queues),
+        "names": tx.array(wanted.names),
+        "tags": tx.array(wanted.tags),
         "version": wanted.version,
         "limit": wanted.limit,
         "suspect_at": SUSPECT_AT,

@@ -16,9 +16,9 @@ def choose(tx: SqliteTx, wanted: Wanted) -> list[Candidate]:
     """Return runs with a flow key that may be claimed now, all of them or some."""
     tx.rows("ripen", limit=MAX_RIPEN)
     given = {
-        "queues": tx.texts(wanted.queues),
-        "names": tx.texts(wanted.names),
-        "tags": tx.texts(wanted.tags),
+        "queues": tx.array(wanted.queues),
+        "names": tx.array(wanted.names),
+        "tags": tx.array(wanted.tags),
         "version": wanted.version,
         "suspect_at": SUSPECT_AT,
     }

@@ -81,8 +81,8 @@ class SqliteTx:
         """Run a named statement that returns what it wrote, and say whether it wrote."""
         return bool(self._connection.execute(self._statements[name].sql, row).fetchall())
 
-    def texts(self, values: Iterable[str]) -> object:
-        """Return the parameter that stands for a list of texts."""
+    def array(self, values: Iterable[str] | Iterable[int]) -> object:
+        """Return the parameter that stands for a list."""
         return _as_json(list(values)).decode()
 
     async def lock(self, uids: Iterable[str]) -> None:

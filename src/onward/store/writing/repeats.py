@@ -26,6 +26,6 @@ async def recorded_times(tx: Tx, commits: Iterable[Commit]) -> dict[RecordKey, I
     ]
     if not keys:
         return {}
-    runs, identities = tx.texts(run for run, _ in keys), tx.texts(name for _, name in keys)
+    runs, identities = tx.array(run for run, _ in keys), tx.array(name for _, name in keys)
     rows = await tx.fetch("recorded_times", runs=runs, identities=identities)
     return {(run, identity, attempt): at for run, identity, attempt, at in rows}

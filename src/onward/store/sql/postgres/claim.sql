@@ -32,17 +32,14 @@ WITH RECURSIVE me AS MATERIALIZED (
         SELECT uid, priority, due FROM onward_run
         WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = q.queue
           AND crashes < :suspect_at::bigint
-          AND name = ANY(:names::text[]) AND (version IS NULL OR version = :version::text)
-          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+          AND {offered}
         ORDER BY priority DESC, due LIMIT :limit::bigint
         FOR UPDATE SKIP LOCKED) r
 ), due AS (
     SELECT uid, priority, due FROM onward_run
     WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
       AND crashes < :suspect_at::bigint
-      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
-      AND (version IS NULL OR version = :version::text)
-      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+      AND queue = ANY(:queues::text[]) AND {offered}
     ORDER BY due LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED
 ), owner AS (
@@ -63,9 +60,7 @@ WITH RECURSIVE me AS MATERIALIZED (
         SELECT uid, priority FROM onward_run
         WHERE namespace = :namespace AND state = 'running' AND worker = v.worker
           AND crashes + 1 < :suspect_at::bigint
-          AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
-          AND (version IS NULL OR version = :version::text)
-          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+          AND queue = ANY(:queues::text[]) AND {offered}
         LIMIT :limit::bigint
         FOR UPDATE SKIP LOCKED) r
 ), suspects AS (
@@ -78,9 +73,7 @@ WITH RECURSIVE me AS MATERIALIZED (
           AND least(crashes + (state = 'running')::int, :crashes_most::bigint) = l.crashes
           AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
                OR state = 'running' AND worker = ANY (ARRAY(SELECT worker FROM vanished)))
-          AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
-          AND (version IS NULL OR version = :version::text)
-          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+          AND queue = ANY(:queues::text[]) AND {offered}
         LIMIT l.room
         FOR UPDATE SKIP LOCKED) s
 ), suspect AS (
@@ -115,6 +108,3 @@ FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true
 ORDER BY p.priority DESC, p.due;
 
--- name: runs_of_worker
-SELECT uid, fence FROM onward_run
-WHERE namespace = :namespace AND worker = :worker AND state = 'running';

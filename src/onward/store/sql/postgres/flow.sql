@@ -2,20 +2,6 @@
 -- of the limits, and then counts: a statement sees what was committed before it began, so whoever
 -- counts after it got hold of a limit sees every claim that was made under it.
 
--- name: ripen
--- What is due becomes ready, so that all that could be claimed lies in one place, in order.
-WITH due AS MATERIALIZED (
-    SELECT uid, due FROM onward_run
-    WHERE namespace = :namespace::text AND state = 'waiting' AND flow_key IS NOT NULL
-      AND due <= :now
-    ORDER BY due LIMIT :limit::bigint
-    FOR UPDATE SKIP LOCKED
-)
-INSERT INTO onward_run AS r (
-    namespace, uid, id, kind, name, queue, state, due, created_at, updated_at)
-SELECT :namespace::text, uid, '', 'workflow', '', '', 'ready', due, :now, :now FROM due
-ON CONFLICT (namespace, uid) DO UPDATE SET state = 'ready', updated_at = excluded.updated_at;
-
 -- name: flow_keys
 -- The keys of what is ready in these queues, one step down the index each. Those that have a limit
 -- and room are held, unless somebody else holds them; those without a limit are given as they are.
@@ -62,9 +48,7 @@ WITH room AS MATERIALIZED (
     FROM room k, unnest(:queues::text[]) q (queue), LATERAL (
         SELECT uid, priority, due FROM onward_run
         WHERE namespace = :namespace::text AND state = 'ready' AND queue = q.queue
-          AND flow_key = k.key AND crashes < :suspect_at::bigint AND name = ANY(:names::text[])
-          AND (version IS NULL OR version = :version::text)
-          AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+          AND flow_key = k.key AND crashes < :suspect_at::bigint AND {offered}
         ORDER BY priority DESC, due LIMIT greatest(0, k.room)
         FOR UPDATE SKIP LOCKED) r
 ), suspect AS (
@@ -73,9 +57,7 @@ WITH room AS MATERIALIZED (
       AND state IN ('ready', 'running', 'waiting') AND state = 'ready'
       AND crashes >= :suspect_at::bigint
       AND coalesce(flow_key, '') = ANY (ARRAY(SELECT key FROM room WHERE room > 0))
-      AND queue = ANY(:queues::text[]) AND name = ANY(:names::text[])
-      AND (version IS NULL OR version = :version::text)
-      AND (tags = '' OR string_to_array(tags, ' ') && :tags::text[])
+      AND queue = ANY(:queues::text[]) AND {offered}
     ORDER BY priority DESC, due LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED
 )

@@ -6,6 +6,3 @@ SELECT r.uid FROM (SELECT uid FROM unnest(:uids::text[]) u (uid) ORDER BY uid) k
     SELECT uid FROM onward_run
     WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r;
 
--- name: hold_lease
-SELECT worker FROM onward_lease WHERE namespace = :namespace AND worker = :worker
-FOR KEY SHARE;

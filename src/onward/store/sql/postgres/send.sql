@@ -9,9 +9,7 @@
 -- of the newest. Only the end of a child is for its very parent.
 --
 -- With `in_turn`, nothing is sent to a run for which the outbox holds messages: they are `behind`.
-WITH patience AS MATERIALIZED (
-    SELECT set_config('lock_timeout', '2000', true)  -- behind a pooler nothing else sets it
-), given AS (
+WITH {patience}, given AS (
     SELECT g.* FROM patience, unnest(
         :target::text[], :message::text[], :kind::text[], :name::text[], :payload::bytea[],
         :wakes::text[], :by_uid::bigint[]) WITH ORDINALITY
@@ -45,53 +43,21 @@ WITH patience AS MATERIALIZED (
         LIMIT 1) o ON true
 ), fresh AS (
     SELECT DISTINCT ON (uid, message)
-           uid, chain, place, message, kind, name, payload, wakes FROM aimed
+           uid AS target, chain, place, message, kind, name, payload, wakes FROM aimed
     WHERE there IS NULL AND behind IS NULL
     ORDER BY uid, message, place
-), numbered AS (
-    SELECT *, row_number() OVER (PARTITION BY uid ORDER BY place) AS k,
-           count(*) OVER (PARTITION BY uid) AS n
-    FROM fresh
-), locked AS (
-    SELECT r.* FROM (SELECT DISTINCT uid FROM fresh ORDER BY uid) k, LATERAL (
+), {post}, locked AS (
+    SELECT r.* FROM (SELECT DISTINCT target FROM fresh ORDER BY target) k, LATERAL (
         SELECT uid, state, reason, fence, newest, held_by FROM onward_run
-        WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
-), woken AS (
-    -- An insert that always meets its row: see `moved` in commit.sql.
-    INSERT INTO onward_run AS r (
-        namespace, uid, id, kind, name, queue, state, due, inbox, held_by, created_at, updated_at)
-    SELECT :namespace::text, l.uid, '', 'workflow', '', '',
-           CASE WHEN (l.fence > 0 OR strpos(p.wakes, ',unstarted,') > 0) AND (
-                    l.state = 'waiting'
-                    OR l.state = 'paused' AND strpos(p.wakes, ',' || l.reason || ',') > 0)
-                THEN 'ready' ELSE 'paused' END, :now, p.n,
-           CASE WHEN strpos(p.wakes, ',unstarted,') > 0 THEN '' ELSE l.held_by END, :now, :now
-    FROM (SELECT uid, count(*) AS n, string_agg(wakes, '') AS wakes FROM fresh GROUP BY uid) p
-    JOIN locked l ON l.uid = p.uid
-    WHERE l.state IN ('ready', 'running', 'waiting', 'paused')
-    ON CONFLICT (namespace, uid) DO UPDATE
-    SET inbox = r.inbox + excluded.inbox,
-        state = CASE WHEN excluded.state = 'ready' THEN 'ready' ELSE r.state END,
-        reason = CASE WHEN excluded.state = 'ready' THEN NULL ELSE r.reason END,
-        due = CASE WHEN excluded.state = 'ready' THEN excluded.due ELSE r.due END,
-        held_by = excluded.held_by,
-        updated_at = CASE WHEN excluded.state = 'ready' THEN excluded.updated_at ELSE r.updated_at END
-    RETURNING uid, queue, inbox
-), mail AS (
-    INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
-    SELECT :namespace::text, n.uid, w.inbox - n.n + n.k, n.chain, n.message, n.kind, n.name,
-           n.payload, :now
-    FROM numbered n JOIN woken w ON w.uid = n.uid
-    ON CONFLICT DO NOTHING
-    RETURNING run, message, seq
-)
+        WHERE namespace = :namespace::text AND uid = k.target LIMIT 1 FOR NO KEY UPDATE) r
+), {woken}, {raised}, {inbox}
 SELECT g.place, a.uid, coalesce(l.state, a.state), m.seq, a.there, w.queue,
        l.newest = 0 AND g.kind <> 'child' AS followed, a.behind
 FROM given g
 LEFT JOIN aimed a ON a.place = g.place
 LEFT JOIN locked l ON l.uid = a.uid
 LEFT JOIN fresh f ON f.place = g.place
-LEFT JOIN mail m ON m.run = a.uid AND m.message = f.message
+LEFT JOIN inbox m ON m.run = a.uid AND m.message = f.message
 LEFT JOIN woken w ON w.uid = a.uid
 ORDER BY g.place;
 
@@ -115,11 +81,3 @@ SELECT o.* FROM held h, LATERAL (
     ORDER BY seq LIMIT :limit::bigint FOR UPDATE) o
 ORDER BY o.seq LIMIT :limit::bigint;
 
--- name: outbox_of_runs
-SELECT o.* FROM unnest(:targets::text[], :after::bigint[]) t (target, after), LATERAL (
-    SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
-    WHERE namespace = :namespace::text AND target = t.target AND seq > t.after
-    ORDER BY seq LIMIT :limit::bigint FOR UPDATE) o;
-
--- name: drop_outbox_rows
-DELETE FROM onward_outbox WHERE namespace = :namespace AND seq = ANY (:seqs::bigint[]);

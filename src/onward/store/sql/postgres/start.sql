@@ -11,16 +11,8 @@ WITH patience AS MATERIALIZED (
     SELECT set_config('lock_timeout', '100', true)
 ), given AS (
     SELECT g.* FROM patience, unnest(
-        :uid::text[], :id::text[], :name::text[], :input::bytea[], :args_hash::text[],
-        :kind::text[], :queue::text[], :version::text[], :priority::bigint[], :flow_key::text[],
-        :tags::text[], :delay_in::bigint[], :due::bigint[], :deadline::bigint[],
-        :deadline_in::bigint[], :parent::text[], :parent_identity::text[], :root::text[],
-        :cancel_with_parent::bigint[], :follows::text[], :link::text[], :attempt::bigint[], :origin::text[],
-        :handler::text[], :trace::text[], :retry::text[], :attributes::bytea[],
-        :owner_worker::text[], :owner_run::text[], :owner_fence::bigint[])
-    WITH ORDINALITY AS g (uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in,
-          due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt,
-          origin, handler, trace, retry, attributes, owner_worker, owner_run, owner_fence, nth)
+        {run_arrays}, :owner_worker::text[], :owner_run::text[], :owner_fence::bigint[])
+    WITH ORDINALITY AS g ({run_columns}, owner_worker, owner_run, owner_fence, nth)
 ), lease AS MATERIALIZED (
     SELECT l.worker FROM (
         SELECT DISTINCT owner_worker AS worker FROM given WHERE owner_worker IS NOT NULL

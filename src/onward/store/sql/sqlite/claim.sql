@@ -8,10 +8,7 @@
 SELECT uid, priority, due FROM onward_run
 WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = :queue
   AND crashes < :suspect_at
-  AND name IN (SELECT value FROM json_each(:names))
-  AND (version IS NULL OR version = :version)
-  AND (tags = '' OR EXISTS (
-      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+  AND {offered}
 ORDER BY priority DESC, due
 LIMIT :limit;
 
@@ -20,10 +17,7 @@ SELECT uid, priority, due FROM onward_run
 WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
   AND crashes < :suspect_at
   AND queue IN (SELECT value FROM json_each(:queues))
-  AND name IN (SELECT value FROM json_each(:names))
-  AND (version IS NULL OR version = :version)
-  AND (tags = '' OR EXISTS (
-      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+  AND {offered}
 ORDER BY due
 LIMIT :limit;
 
@@ -31,10 +25,7 @@ LIMIT :limit;
 SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_running
 WHERE namespace = :namespace AND state = 'running' AND crashes + 1 < :suspect_at
   AND queue IN (SELECT value FROM json_each(:queues))
-  AND name IN (SELECT value FROM json_each(:names))
-  AND (version IS NULL OR version = :version)
-  AND (tags = '' OR EXISTS (
-      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+  AND {offered}
   AND NOT EXISTS (SELECT 1 FROM onward_lease l
                   WHERE l.namespace = r.namespace AND l.worker = r.worker)
 LIMIT :limit;
@@ -48,10 +39,7 @@ WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', '
        OR state = 'running' AND NOT EXISTS (
            SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))
   AND queue IN (SELECT value FROM json_each(:queues))
-  AND name IN (SELECT value FROM json_each(:names))
-  AND (version IS NULL OR version = :version)
-  AND (tags = '' OR EXISTS (
-      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+  AND {offered}
 LIMIT :room;
 
 -- name: claim_run(uid, namespace, worker, now)
@@ -72,6 +60,3 @@ CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.key
 LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
 ORDER BY j.id;
 
--- name: runs_of_worker
-SELECT uid, fence FROM onward_run INDEXED BY onward_run_running
-WHERE namespace = :namespace AND worker = :worker AND state = 'running';

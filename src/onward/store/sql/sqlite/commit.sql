@@ -28,10 +28,6 @@ SET state = :state,
 WHERE namespace = :namespace AND uid = :uid AND (:seen IS NULL OR inbox = :seen)
   AND worker = :worker;
 
--- name: end_run(result, error, failed_call, uid, namespace)
-UPDATE onward_run_data SET result = :result, error = :error, failed_call = :failed_call
-WHERE namespace = :namespace AND uid = :uid;
-
 -- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error, namespace, now)
 -- An open record is closed by a later write of the same attempt; a closed one never changes.
 INSERT INTO onward_record AS r (
@@ -45,10 +41,6 @@ SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.d
     message = excluded.message, payload = excluded.payload, error = excluded.error,
     closed_at = excluded.closed_at
 WHERE r.state = 'open';
-
--- name: effect_version
-SELECT version, state, run, coalesce(decided_at = updated_at, 0)
-FROM onward_effect WHERE namespace = :namespace AND key = :key;
 
 -- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked, namespace, now)
 INSERT INTO onward_effect AS e (
@@ -95,10 +87,6 @@ SELECT :namespace, handler, :event, :key, 'pending', :now
 FROM onward_subscription WHERE namespace = :namespace AND topic = :topic
 RETURNING handler;
 
--- name: handler_seen
-SELECT state_version, saved_by FROM onward_handler
-WHERE namespace = :namespace AND handler = :handler AND key = :key;
-
 -- name: save_state(handler, key, version, state, wake_at, run, namespace, now)
 INSERT INTO onward_handler (
     namespace, handler, key, state, state_version, saved_by, wake_at, updated_at)
@@ -107,8 +95,3 @@ ON CONFLICT (namespace, handler, key) DO UPDATE
 SET state = excluded.state, state_version = excluded.state_version, saved_by = excluded.saved_by,
     wake_at = excluded.wake_at, updated_at = excluded.updated_at;
 
--- name: stir_handler(handler, count, namespace, now)
-INSERT INTO onward_handler (namespace, handler, key, published, updated_at)
-VALUES (:namespace, :handler, '', :count, :now)
-ON CONFLICT (namespace, handler, key) DO UPDATE
-SET published = onward_handler.published + excluded.published, updated_at = excluded.updated_at;

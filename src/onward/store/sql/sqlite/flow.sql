@@ -1,13 +1,5 @@
 -- Claiming runs that have a flow key, on SQLite: key by key, as many as its limit leaves room for.
 
--- name: ripen
--- What is due becomes ready, so that all that could be claimed lies in one place, in order.
-UPDATE onward_run SET state = 'ready', updated_at = :now
-WHERE namespace = :namespace AND uid IN (
-    SELECT uid FROM onward_run
-    WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL AND due <= :now
-    ORDER BY due LIMIT :limit);
-
 -- name: keys_of_queue
 -- The keys of what is ready in a queue, one step down the index each, and how many of each may run.
 WITH RECURSIVE flow (key) AS (
@@ -30,10 +22,7 @@ WHERE namespace = :namespace AND flow_key = :key AND state = 'running';
 SELECT uid, priority, due FROM onward_run
 WHERE namespace = :namespace AND state = 'ready' AND queue = :queue AND flow_key = :key
   AND crashes < :suspect_at
-  AND name IN (SELECT value FROM json_each(:names))
-  AND (version IS NULL OR version = :version)
-  AND (tags = '' OR EXISTS (
-      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
+  AND {offered}
 ORDER BY priority DESC, due
 LIMIT :room;
 
@@ -43,7 +32,4 @@ WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', '
   AND crashes >= :suspect_at
   AND state = 'ready' AND flow_key IS NOT NULL
   AND queue IN (SELECT value FROM json_each(:queues))
-  AND name IN (SELECT value FROM json_each(:names))
-  AND (version IS NULL OR version = :version)
-  AND (tags = '' OR EXISTS (
-      SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0));
+  AND {offered};

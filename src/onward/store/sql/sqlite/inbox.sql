@@ -1,19 +1,12 @@
 -- Sending on SQLite. The run's row counts the messages; parking compares that count.
 
 -- name: message_seen
+-- By the run itself or, with `in_chain`, by any run of the chain that it belongs to.
 SELECT i.seq FROM onward_run r
 CROSS JOIN onward_inbox i INDEXED BY onward_inbox_message
-    ON i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-        AND i.message = :message AND i.run = r.uid
-WHERE r.namespace = :namespace AND r.uid = :run;
-
--- name: signal_seen
--- By any run of the chain that a run belongs to.
-SELECT i.seq FROM onward_run r
-CROSS JOIN onward_inbox i INDEXED BY onward_inbox_message
-    ON i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-        AND i.message = :message AND i.kind = 'signal'
+    ON i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid) AND i.message = :message
 WHERE r.namespace = :namespace AND r.uid = :run
+  AND (i.run = r.uid OR :in_chain AND i.kind = 'signal')
 LIMIT 1;
 
 -- name: raise_inbox
@@ -44,9 +37,15 @@ ON CONFLICT DO NOTHING;
 SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
 WHERE namespace = :namespace ORDER BY seq LIMIT :limit;
 
--- name: outbox_of_run
-SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
-WHERE namespace = :namespace AND target = :target ORDER BY seq;
-
--- name: drop_outbox_row
-DELETE FROM onward_outbox WHERE namespace = :namespace AND seq = :seq;
+-- name: look
+-- Messages after the ones that are known. The payloads of signals and ends of children are left out
+-- once they add up to the budget: their sizes are added first, for a window keeps whole rows.
+SELECT i.run, i.seq, i.message, i.kind, i.name,
+       CASE WHEN t.is_omitted = 0 THEN i.payload END AS payload, i.sent_at, t.is_omitted
+FROM (SELECT h.run, h.seq, h.kind IN ('signal', 'child') AND h.payload IS NOT NULL
+             AND sum(length(h.payload)) OVER (ORDER BY h.run, h.seq) > :budget AS is_omitted
+      FROM json_each(:after) j
+      CROSS JOIN onward_inbox h
+        ON h.namespace = :namespace AND h.run = j.key AND h.seq > j.value) t
+CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = t.run AND i.seq = t.seq
+ORDER BY i.run, i.seq;

@@ -1,4 +1,4 @@
--- Reads for many runs at once: the list is a JSON array. CROSS JOIN keeps it on the outside.
+-- Reads for many runs at once. Each run is looked up by itself.
 
 -- name: history
 SELECT h.run, h.identity, h.attempt, h.seq, h.kind, h.name, h.state, h.args_hash, h.version,
@@ -14,19 +14,6 @@ FROM json_each(:runs) r JOIN json_each(:identities) i ON i.key = r.key
 CROSS JOIN onward_record h
     ON h.namespace = :namespace AND h.run = r.value AND h.identity = i.value
 WHERE h.closed_at IS NOT NULL;
-
--- name: look
--- Messages after the ones that are known. The payloads of signals and ends of children are left out
--- once they add up to the budget: their sizes are added first, for a window keeps whole rows.
-SELECT i.run, i.seq, i.message, i.kind, i.name,
-       CASE WHEN t.is_omitted = 0 THEN i.payload END AS payload, i.sent_at, t.is_omitted
-FROM (SELECT h.run, h.seq, h.kind IN ('signal', 'child') AND h.payload IS NOT NULL
-             AND sum(length(h.payload)) OVER (ORDER BY h.run, h.seq) > :budget AS is_omitted
-      FROM json_each(:after) j
-      CROSS JOIN onward_inbox h
-        ON h.namespace = :namespace AND h.run = j.key AND h.seq > j.value) t
-CROSS JOIN onward_inbox i ON i.namespace = :namespace AND i.run = t.run AND i.seq = t.seq
-ORDER BY i.run, i.seq;
 
 -- name: run_ends
 SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.failed_call,
@@ -51,3 +38,7 @@ SELECT d.uid, 0, d.attributes
 FROM json_each(:uids) j
 CROSS JOIN onward_run_data d ON d.namespace = :namespace AND d.uid = j.value
 WHERE d.attributes IS NOT NULL;
+
+-- name: notes
+SELECT payload FROM onward_record
+WHERE namespace = :namespace AND run = :uid AND kind = 'note';

@@ -1,0 +1,58 @@
+-- Parts of `commit`: rows of the ledger.
+
+-- part: given_effects
+effect AS (
+    SELECT * FROM unnest(
+        :e_key::text[], :e_run::text[], :e_identity::text[], :e_name::text[], :e_title::text[],
+        :e_args::bytea[], :e_args_hash::text[], :e_state::text[], :e_version::bigint[],
+        :e_attempt::bigint[], :e_asks::bigint[], :e_approved::bigint[], :e_reconciles::bigint[],
+        :e_tries::bigint[], :e_reach::bigint[], :e_start_by_in::bigint[], :e_settle_in::bigint[],
+        :e_known_in::bigint[], :e_due_in::bigint[], :e_result::bytea[], :e_error::bytea[],
+        :e_asked::bigint[])
+    AS e (key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
+          reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error,
+          asked)
+), effect_fits AS (
+    SELECT e.key, t.version = e.version - 1
+           OR t.version = e.version AND t.state = e.state AND t.run = e.run
+           -- What an operator wrote last is never ours, even if it says the same.
+           AND t.decided_at IS DISTINCT FROM t.updated_at AS fits
+    FROM (SELECT * FROM effect ORDER BY key) e, LATERAL (
+        SELECT version, state, run, decided_at, updated_at FROM onward_effect
+        WHERE namespace = :namespace::text AND key = e.key LIMIT 1 FOR UPDATE) t
+)
+
+-- part: effect_columns
+namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
+approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, asked,
+created_at, updated_at
+
+-- part: effect_values
+:namespace::text, e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state,
+e.version, e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach, :now + e.start_by_in,
+:now + e.settle_in, :now + e.known_in, :now + e.due_in, e.result, e.error, e.asked, :now, :now
+
+-- part: effects
+-- A row that was not found is inserted without any care for conflicts: if another owner has written
+-- it since, the statement fails with a unique violation and the batch is sent again.
+new_effect AS (
+    INSERT INTO onward_effect ({effect_columns})
+    SELECT {effect_values}
+    FROM effect e JOIN own o ON o.uid = e.run LEFT JOIN effect_fits f ON f.key = e.key
+    WHERE f.key IS NULL
+    ORDER BY e.key
+), changed_effect AS (
+    INSERT INTO onward_effect AS t ({effect_columns})
+    SELECT {effect_values}
+    FROM effect e JOIN own o ON o.uid = e.run JOIN effect_fits f ON f.key = e.key
+    ON CONFLICT (namespace, key) DO UPDATE
+    SET run = excluded.run, state = excluded.state, version = excluded.version,
+        attempt = excluded.attempt, asks = excluded.asks, approved = excluded.approved,
+        reconciles = excluded.reconciles, tries = excluded.tries, reach = excluded.reach,
+        start_by = coalesce(excluded.start_by, t.start_by),
+        settle_until = coalesce(excluded.settle_until, t.settle_until),
+        known_until = coalesce(t.known_until, excluded.known_until), due = excluded.due,
+        result = excluded.result, error = excluded.error, asked = excluded.asked,
+        updated_at = excluded.updated_at
+    WHERE t.version = excluded.version - 1
+)

@@ -1,0 +1,135 @@
+-- Parts of `commit`: whose runs they are, and how they move.
+
+-- part: me
+me AS MATERIALIZED (
+    SELECT worker FROM onward_lease
+    WHERE namespace = :namespace::text AND worker = :worker::text
+    FOR KEY SHARE
+)
+
+-- part: patience
+patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', '2000', true)  -- behind a pooler nothing else sets it
+)
+
+-- part: found_owned
+found AS (
+    SELECT g.uid, g.fence AS own_fence, r.state, r.fence, r.inbox, false AS refused
+    FROM unnest(:run::text[], :fence::bigint[]) g (uid, fence)
+    LEFT JOIN LATERAL (
+        SELECT state, fence, inbox FROM onward_run
+        WHERE namespace = :namespace::text AND uid = g.uid LIMIT 1) r ON true
+), own AS (
+    SELECT uid FROM found, me WHERE fence = own_fence AND state = 'running'
+)
+
+-- part: given_moves
+given AS (
+    SELECT g.* FROM patience, unnest(
+        :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
+        :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :parked_by::text[],
+        :result::bytea[], :error::bytea[], :failed_call::text[])
+    AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
+          failed_call)
+)
+
+-- part: nothing_refused
+refused AS (
+    SELECT NULL::text AS run WHERE false
+)
+
+-- part: found
+found AS (
+    SELECT g.uid, g.state IS NOT NULL AS moves, g.fence AS own_fence, r.state, r.fence, r.inbox,
+           f.run IS NOT NULL AS refused
+    FROM given g
+    LEFT JOIN LATERAL (
+        SELECT state, fence, inbox FROM onward_run
+        WHERE namespace = :namespace::text AND uid = g.uid LIMIT 1) r ON true
+    LEFT JOIN refused f ON f.run = g.uid
+)
+
+-- part: locked
+-- The runs that move, those that start others, and those that are sent messages. A run that starts
+-- others is locked so that a forced end of it sees either the new run, or that there will be none.
+locked AS (
+    SELECT r.* FROM (
+        SELECT uid FROM given WHERE state IS NOT NULL
+        UNION SELECT run FROM child UNION SELECT target FROM message
+        ORDER BY uid) k, LATERAL (
+        SELECT uid, state, reason, fence, inbox, held_by, coalesce(chain, uid) AS chain
+        FROM onward_run
+        WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
+)
+
+-- part: moved
+-- An insert that always meets its row, for it is there and locked: unlike an update it can find the
+-- row by nothing but the key, whichever plan was made. Other statements do the same.
+moved AS (
+    INSERT INTO onward_run AS r (
+        namespace, uid, id, kind, name, queue, state, reason, phase, parked_by, due, worker, seq,
+        finished_at, created_at, updated_at)
+    SELECT :namespace::text, g.uid, '', 'workflow', '', '', g.state, g.reason, g.phase,
+           coalesce(g.parked_by, ''),
+           CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
+           CASE WHEN g.state = 'running' THEN :worker::text END, g.seq,
+           CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
+           :now, :now
+    FROM given g JOIN locked l ON l.uid = g.uid, me
+    WHERE g.state IS NOT NULL AND l.fence = g.fence AND l.state = 'running'
+      AND (g.seen IS NULL OR l.inbox = g.seen) AND g.uid NOT IN (SELECT run FROM refused)
+    ON CONFLICT (namespace, uid) DO UPDATE
+    SET state = excluded.state, reason = excluded.reason, due = excluded.due,
+        phase = coalesce(excluded.phase, r.phase), worker = excluded.worker,
+        seq = greatest(r.seq, excluded.seq),
+        parked_by = CASE
+            WHEN strpos(' ' || r.parked_by || ' ', ' ' || excluded.parked_by || ' ') > 0
+            THEN r.parked_by ELSE trim(r.parked_by || ' ' || excluded.parked_by) END,
+        crashes = CASE WHEN excluded.state = 'ready' THEN r.crashes ELSE 0 END,
+        held_by = CASE WHEN excluded.finished_at IS NULL THEN r.held_by ELSE '' END,
+        finished_at = excluded.finished_at, updated_at = excluded.updated_at
+    RETURNING uid, queue, state
+)
+
+-- part: own
+own AS (
+    SELECT uid FROM moved
+    UNION ALL
+    SELECT f.uid FROM found f LEFT JOIN locked l ON l.uid = f.uid, me
+    WHERE NOT f.moves AND NOT f.refused AND coalesce(l.fence, f.fence) = f.own_fence
+      AND coalesce(l.state, f.state) = 'running'
+)
+
+-- part: ended
+ended AS (
+    INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
+    SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.failed_call
+    FROM given g JOIN moved m ON m.uid = g.uid
+    WHERE g.result IS NOT NULL OR g.error IS NOT NULL OR g.failed_call IS NOT NULL
+    ON CONFLICT (namespace, uid) DO UPDATE
+    SET result = excluded.result, error = excluded.error, failed_call = excluded.failed_call
+)
+
+-- part: record
+record AS (
+    INSERT INTO onward_record AS t (
+        namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
+        payload, error, opened_at, closed_at)
+    SELECT :namespace::text, h.run, h.identity, h.attempt, h.seq, h.kind, h.name, h.state,
+           h.args_hash, h.version, coalesce(h.due, :now + h.due_in), h.message, h.payload, h.error,
+           :now, CASE WHEN h.state <> 'open' THEN :now END
+    FROM unnest(
+        :r_run::text[], :r_identity::text[], :r_attempt::bigint[], :r_seq::bigint[],
+        :r_kind::text[], :r_name::text[], :r_state::text[], :r_args_hash::text[],
+        :r_version::text[], :r_due::bigint[], :r_due_in::bigint[], :r_message::bigint[],
+        :r_payload::bytea[], :r_error::bytea[])
+    AS h (run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message,
+          payload, error)
+    JOIN own o ON o.uid = h.run
+    ON CONFLICT (namespace, run, identity, attempt) DO UPDATE
+    SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, t.due),
+        message = excluded.message, payload = excluded.payload, error = excluded.error,
+        closed_at = excluded.closed_at
+    WHERE t.state = 'open'
+    RETURNING 1
+)
