@@ -60,6 +60,7 @@ def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         is_shared = is_near and ".test_" not in place
         return place == module or is_shared
 
+    monkeypatch.setattr("onward.runtime.registry._used", {})
     for place in ("workflow", "step", "effect"):
         known = sys.modules[f"onward.sdk.{place}"].registered
         own = {

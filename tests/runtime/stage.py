@@ -24,7 +24,7 @@ from onward.runtime.context import body_now
 from onward.runtime.definition import Program
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.loop_monitor import LoopMonitor
-from onward.runtime.registry import Names, Registry
+from onward.runtime.registry import Registry
 from onward.runtime.running import Running
 from onward.telemetry.observer import SILENT
 from onward.telemetry.scope import StepScope
@@ -109,7 +109,7 @@ class Stage:
     observer = SILENT
     context = copy_context()
     turns = LoopMonitor()
-    names = Names(Registry(()))
+    names = Registry(())
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -42,7 +42,7 @@ class Route:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class StepDefinition:
     """A function whose result is recorded once in a run's history."""
 
@@ -59,7 +59,7 @@ class StepDefinition:
         check_retry(self.retry)
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class WorkflowDefinition:
     """A function whose runs are durable."""
 

@@ -1,7 +1,13 @@
-"""Which function is meant by a name: history and the store know workflows and steps by no more."""
+"""Which function a name means: history and the store know workflows and steps by name alone.
+
+Functions of one process may share a name, as in a test suite. A worker takes no runs of such a name
+until its process starts or calls one of them.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import PurePath
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -14,139 +20,103 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """What a function was made into."""
-
     @property
-    def name(self) -> str:
-        """The name under which it is stored."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def fn(self) -> Callable[..., Any]:
-        """The function."""
-        ...
+    def fn(self) -> Callable[..., Any]: ...
 
 
-D = TypeVar("D", bound=Named)
+N = TypeVar("N", bound=Named)
+D = TypeVar("D", bound="WorkflowDefinition | StepDefinition")
+
+_used: dict[tuple[str, str], Callable[..., Any]] = {}
+"""By kind and name, the function that this process has started or called last."""
 
 
-class Meant(Generic[D]):
-    """Definitions of one kind by name, and those names that are not known to mean one of them.
+def define(table: dict[str, list[N]], definition: N) -> None:
+    """Add a definition to those of its name; it replaces an earlier one of the same place."""
+    same = table.setdefault(definition.name, [])
+    same[:] = [*(one for one in same if not is_same(one.fn, definition.fn)), definition]
 
-    Several functions of a process may have one name, as in a suite of tests. Nobody can tell whose
-    a run of that name is, before one of them is used here.
+
+def note_start(workflow: WorkflowDefinition, registries: Iterable[Registry]) -> None:
+    """Note that an app starts a workflow; `registries` are those of the app's own workers.
+
+    Raises:
+        BadInput: in one of them the name means another function.
     """
-
-    def __init__(self, kind: str, definitions: Iterable[D]) -> None:
-        self._kind = kind
-        known = _by_name(definitions)
-        self.one: dict[str, D] = {name: same[0] for name, same in known.items() if len(same) == 1}
-        self._several = {name: same for name, same in known.items() if len(same) > 1}
-        self._chosen: set[str] = set()
-
-    @property
-    def unclear(self) -> dict[str, list[D]]:
-        """Names that may mean several, with what has them."""
-        return {name: same for name, same in self._several.items() if name not in self.one}
-
-    @property
-    def settled(self) -> dict[str, D]:
-        """What every name means of which that will not change."""
-        open_names = self._several.keys() - self._chosen
-        return {name: one for name, one in self.one.items() if name not in open_names}
-
-    def suggest(self, name: str, fn: Callable[..., Any]) -> bool:
-        """Let a name mean this function until another one is chosen; say whether that is news."""
-        if name in self._chosen:
-            return False
-        for one in self._several.get(name, ()):
-            if one.fn is fn:
-                is_news = self.one.get(name) is not one
-                self.one[name] = one
-                return is_news
-        return False
-
-    def choose(self, name: str, fn: Callable[..., Any]) -> bool:
-        """Take note which of several functions is meant by a name; say whether that is news.
-
-        Raises:
-            BadInput: another one was chosen before.
-        """
-        if name in self._chosen and not _is_again(self.one[name].fn, fn):
-            raise two(self._kind, name, self.one[name].fn, fn)
-        is_news = self.suggest(name, fn)
-        if name in self._several and self.one.get(name) is not None:
-            self._chosen.add(name)
-        return is_news
+    for registry in registries:
+        registry.check_start(workflow.name, workflow.fn)
+    _used["workflow", workflow.name] = workflow.fn
 
 
 class Registry:
-    """The workflows and steps that a worker can run, by name."""
+    """The workflows and steps that a worker runs, by name.
+
+    Args:
+        workflows: The workflows.
+        steps: The steps.
+        is_list: Whether the workflows are those of a list, and not all of the process.
+
+    Raises:
+        BadInput: two workflows of a list have one name.
+    """
 
     def __init__(
-        self, workflows: Iterable[WorkflowDefinition], steps: Iterable[StepDefinition] = ()
+        self,
+        workflows: Iterable[WorkflowDefinition],
+        steps: Iterable[StepDefinition] = (),
+        *,
+        is_list: bool = False,
     ) -> None:
-        self._workflows = Meant("workflow", workflows)
-        self._steps = Meant("step", steps)
-        self.names = self._names()
-        """The names of all runs that can be taken, sorted."""
-        self.tell: Callable[[str, str, Callable[..., Any]], None] = lambda *_: None
-        """Is told what is chosen, for the other workers of the process."""
+        self._workflows = _Names("workflow", workflows)
+        self._steps = _Names("step", steps)
+        self._of: dict[str, _Names[Any]] = {
+            "workflow": self._workflows,
+            "step": self._steps,
+            "effect": _Names[StepDefinition]("effect", ()),
+        }
+        self.workflows = self._workflows.clear
+        self.steps = self._steps.clear
+        self._workflows.fix_clear(is_list=is_list)
+        self._names: tuple[str, ...] = ()
 
     @property
-    def workflows(self) -> dict[str, WorkflowDefinition]:
-        """The workflows whose names are clear."""
-        return self._workflows.one
-
-    @property
-    def steps(self) -> dict[str, StepDefinition]:
-        """The steps whose names are clear."""
-        return self._steps.one
+    def names(self) -> tuple[str, ...]:
+        """The names of the runs to claim, sorted; the same object unless names became clear."""
+        self._workflows.follow_process()
+        self._steps.follow_process()
+        mapped = {*self.workflows, *self.steps}
+        if len(self._names) != len(self.workflows) + len(self.steps) + len(mapped):
+            steps = (run_name(RunKind.STEP, name) for name in self.steps)
+            maps = (run_name(RunKind.MAP, name) for name in mapped)
+            self._names = tuple(sorted((*self.workflows, *steps, *maps)))
+        return self._names
 
     @property
     def unclear(self) -> dict[str, str]:
-        """Names of workflows that are not taken, and the places of the functions that have them."""
+        """Names that several workflows share and none is chosen for, with their places."""
         return {
             name: " and ".join(place_of(each.fn) for each in same)
-            for name, same in self._workflows.unclear.items()
+            for name, same in self._workflows.known.items()
+            if name not in self.workflows
         }
 
-    def check_clear(self) -> None:
-        """Refuse workflows of one name.
+    def check(self, kind: str, name: str, fn: Callable[..., Any]) -> None:
+        """Note that a body calls a function.
 
         Raises:
-            BadInput: there are two.
+            BadInput: another function was called by this name, and could be given its results.
         """
-        for name, (first, second, *_) in self._workflows.unclear.items():
-            raise two("workflow", name, first.fn, second.fn)
+        self._of[kind].fix(name, fn, is_same)
 
-    def choose(self, kind: str, name: str, fn: Callable[..., Any]) -> None:
-        """Take note which function is meant by a name here, if there are several.
+    def check_start(self, name: str, fn: Callable[..., Any]) -> None:
+        """Note that the worker's own app starts a workflow.
 
         Raises:
-            BadInput: another one was chosen before.
+            BadInput: the worker runs another function by this name.
         """
-        meant = self._of(kind)
-        if meant is not None:
-            if meant.choose(name, fn):
-                self.names = self._names()
-            self.tell(kind, name, fn)
-
-    def suggest(self, kind: str, name: str, fn: Callable[..., Any]) -> None:
-        """Take note which function others in this process mean by a name, if there are several."""
-        meant = self._of(kind)
-        if meant is not None and meant.suggest(name, fn):
-            self.names = self._names()
-
-    def _of(self, kind: str) -> Meant[WorkflowDefinition] | Meant[StepDefinition] | None:
-        if kind == "workflow":
-            return self._workflows
-        return self._steps if kind == "step" else None
-
-    @property
-    def settled(self) -> dict[str, WorkflowDefinition]:
-        """The workflows whose names will mean nothing else."""
-        return self._workflows.settled
+        self._workflows.fix(name, fn, _replaces)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -158,67 +128,66 @@ class Registry:
             if route is not None and route.limit is not None
         }
 
-    def _names(self) -> tuple[str, ...]:
-        steps = (run_name(RunKind.STEP, name) for name in self.steps)
-        maps = (run_name(RunKind.MAP, name) for name in {*self.workflows, *self.steps})
-        return tuple(sorted((*self.workflows, *steps, *maps)))
 
+class _Names(Generic[D]):
+    """The definitions of one kind. Names are fixed by the app and the bodies of one worker."""
 
-class Names:
-    """Whose the names are that the bodies of one worker call steps, effects and workflows by.
+    def __init__(self, kind: str, definitions: Iterable[D]) -> None:
+        self._kind = kind
+        self.known: dict[str, list[D]] = {}
+        for each in definitions:
+            same = self.known.setdefault(each.name, [])
+            same[:] = [*(one for one in same if not _replaces(one.fn, each.fn)), each]
+        self._shared = {name: same for name, same in self.known.items() if len(same) > 1}
+        self.clear = {name: same[0] for name, same in self.known.items() if len(same) == 1}
+        self._fixed: dict[str, Callable[..., Any]] = {}
+        local = {name for name, one in self.clear.items() if _is_local(one.fn)}
+        self._open = {*self._shared, *local}
 
-    If two functions had one, each could be handed what the other has returned. They are not refused
-    before they are used: a process may know many more.
-    """
+    def fix_clear(self, *, is_list: bool) -> None:
+        """Fix the names that mean one function; those of a list must all do."""
+        if is_list:
+            for name, (first, second, *_) in self._shared.items():
+                raise _taken(self._kind, name, first.fn, second.fn)
+            self._open.clear()
+        self._fixed |= {name: one.fn for name, one in self.clear.items() if name not in self._open}
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._taken: dict[str, dict[str, Callable[..., Any]]] = {
-            "step": {},
-            "effect": {},
-            "workflow": {name: each.fn for name, each in registry.settled.items()},
-        }
-
-    def check(self, kind: str, name: str, fn: Callable[..., Any]) -> None:
-        """Take note of a call.
-
-        Raises:
-            BadInput: other code was called by this name.
-        """
-        if isinstance(fn, MethodType):
-            return  # as it is the caller's business which object does it, so is of which class
-        taken = self._taken[kind]
-        other = taken.get(name)
-        if other is fn:
+    def fix(self, name: str, fn: Callable[..., Any], fits: Callable[..., bool]) -> None:
+        other = self._fixed.get(name)
+        if other is fn or isinstance(fn, MethodType):  # whose method it is, is up to the caller
             return
-        if other is None:
-            self._registry.choose(kind, name, fn)
-        elif not is_same(other, fn):
-            raise two(kind, name, other, fn)
-        taken[name] = fn
+        if other is not None and not fits(other, fn):
+            raise _taken(self._kind, name, other, fn)
+        self._fixed[name] = _used[self._kind, name] = fn
+        self._choose(name, fn)
 
+    def follow_process(self) -> None:
+        """Let names that are not fixed mean what the process has used last."""
+        for name in self._open - self._fixed.keys():
+            if (fn := _used.get((self._kind, name))) is not None:
+                self._choose(name, fn)
 
-def _by_name(definitions: Iterable[D]) -> dict[str, list[D]]:
-    """Return definitions by name; one that was loaded again has taken the place of the old."""
-    found: dict[str, list[D]] = {}
-    for each in definitions:
-        same = found.setdefault(each.name, [])
-        same[:] = [*(other for other in same if not _is_again(other.fn, each.fn)), each]
-    return found
+    def _choose(self, name: str, fn: Callable[..., Any]) -> None:
+        for one in self.known[name] if name in self._open else ():
+            if is_same(one.fn, fn):
+                self.clear[name] = one if _replaces(fn, one.fn) else replace(one, fn=fn)
 
 
 def is_same(fn: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Say whether two functions stand at one place: it was loaded twice, or is made in a call."""
-    return fn is other or place_of(fn) == place_of(other) or _file(fn) == _file(other)
+    """Say whether two functions stand at one place: loaded twice, or made by a call each time."""
+    return fn is other or _qualified(fn) == _qualified(other) or _written(fn) == _written(other)
 
 
-def _is_again(fn: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Say whether a function is another one loaded again, which takes its place."""
-    return fn is other or (is_same(fn, other) and "<locals>" not in place_of(fn))
+def _replaces(fn: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Say whether two are one function, or one that was loaded again."""
+    return fn is other or (is_same(fn, other) and not _is_local(fn))
 
 
-def two(kind: str, name: str, fn: Callable[..., Any], other: Callable[..., Any]) -> BadInput:
-    """Return what is wrong with two functions of one name."""
+def _is_local(fn: Callable[..., Any]) -> bool:
+    return "<locals>" in _qualified(fn)
+
+
+def _taken(kind: str, name: str, fn: Callable[..., Any], other: Callable[..., Any]) -> BadInput:
     return BadInput(
         f"the {kind} name {name!r}",
         f"is used by {place_of(fn)} and by {place_of(other)}",
@@ -227,11 +196,17 @@ def two(kind: str, name: str, fn: Callable[..., Any], other: Callable[..., Any])
 
 
 def place_of(fn: Callable[..., Any]) -> str:
-    """Return where a function is defined, in words."""
+    """Return where a function is defined: `shop.sell (shop.py:12)`."""
+    code = getattr(fn, "__code__", None)
+    line = "" if code is None else f" ({PurePath(code.co_filename).name}:{code.co_firstlineno})"
+    return _qualified(fn) + line
+
+
+def _qualified(fn: Callable[..., Any]) -> str:
     return f"{fn.__module__}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
 
 
-def _file(fn: Callable[..., Any]) -> tuple[object, str]:
+def _written(fn: Callable[..., Any]) -> tuple[str, str]:
     """Return where a function is written; a script that is also imported has two modules."""
     code = getattr(fn, "__code__", None)
-    return (place_of(fn), "") if code is None else (code.co_filename, code.co_qualname)
+    return (_qualified(fn), "") if code is None else (code.co_filename, code.co_qualname)

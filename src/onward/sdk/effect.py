@@ -17,6 +17,7 @@ from onward.errors import BadInput, NotInBody
 from onward.runtime.body.body import Evicted
 from onward.runtime.body.effects import SETTLE, TIMEOUT, EffectDefinition, check_key, sending_now
 from onward.runtime.context import body_now, step_now
+from onward.runtime.registry import define
 from onward.sdk.functions import stored_name, time_limit
 from onward.sdk.reconciler import check_reconciler
 
@@ -251,7 +252,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     )
     _check_memory(definition)
     check_reconciler(definition)
-    registered.setdefault(definition.name, []).append(definition)
+    define(registered, definition)
     return Effect(definition)
 
 

@@ -22,6 +22,7 @@ from onward.errors import BadInput
 from onward.runtime.body.chunks import how_of_step
 from onward.runtime.context import body_now
 from onward.runtime.definition import Route, StepDefinition
+from onward.runtime.registry import define
 from onward.sdk.functions import stored_name, time_limit
 from onward.sdk.mapping import Mappable
 
@@ -224,7 +225,7 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         compare,
         _route(None, queue, tags, limit),
     )
-    registered.setdefault(definition.name, []).append(definition)
+    define(registered, definition)
     return Step(definition)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onward.codec import encode
 from onward.engine import within as joining
-from onward.sdk import process_registry
+from onward.runtime.registry import note_start
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Within:
             StoreUnusable: the connection leads elsewhere, or is in no transaction.
         """
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
-        process_registry.started(workflow.definition, self._registries)
+        note_start(workflow.definition, self._registries)
         options = workflow.start_options
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)

@@ -15,6 +15,7 @@ from onward.errors import BadInput, NotInBody
 from onward.runtime.body.chunks import how_of_workflow
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition
+from onward.runtime.registry import define
 from onward.sdk.functions import refuse_method, stored_name
 from onward.sdk.mapping import Mappable
 
@@ -229,7 +230,7 @@ def workflow(
         retry,
         strict,
     )
-    registered.setdefault(definition.name, []).append(definition)
+    define(registered, definition)
     return Workflow(definition, StartOptions(queue=queue))
 
 

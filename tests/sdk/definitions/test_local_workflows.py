@@ -1,4 +1,4 @@
-"""Names that are used again: by what is still there, and after what is gone."""
+"""Workflows that are local to a function, and share their names with earlier ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_local_workflow(answer: int) -> Workflow[[], list[int]]:
     return local
 
 
-async def test_a_local_workflow_that_is_gone_does_not_stand_in_the_way(app: App) -> None:
+async def test_each_worker_runs_the_local_workflow_that_is_started_there(app: App) -> None:
     async with app:
         for answer in (1, 2, 3):
             local = a_local_workflow(answer)
@@ -33,7 +33,7 @@ async def test_a_local_workflow_that_is_gone_does_not_stand_in_the_way(app: App)
                 assert await app.run(local) == [answer, answer + 1]
 
 
-async def test_of_two_local_workflows_of_one_name_one_is_run_in_an_app(app: App) -> None:
+async def test_a_second_local_workflow_of_one_name_is_refused_in_an_app(app: App) -> None:
     one, two = a_local_workflow(1), a_local_workflow(2)
     async with app.worker():
         assert await app.run(two) == [2, 3]
@@ -41,10 +41,10 @@ async def test_of_two_local_workflows_of_one_name_one_is_run_in_an_app(app: App)
             await app.run(one)
 
 
-async def test_a_workflow_that_only_its_name_is_left_of_is_run(app: App) -> None:
+async def test_a_started_workflow_is_run_although_a_later_one_has_its_name(app: App) -> None:
     async with app:
         uid = (await app.start(a_local_workflow(1))).uid
         a_local_workflow(2)
         async with app.worker():
             run = await app.get(uid)
-            assert await run.result(timeout="30s") == [2, 3]
+            assert await run.result(timeout="30s") == [1, 2]

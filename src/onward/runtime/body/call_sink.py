@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.runtime.body.calls import Call
-    from onward.runtime.registry import Names
+    from onward.runtime.registry import Registry
 
 
 class CallSink(Protocol):
     """Who does what the code of a run asks for."""
 
-    names: Names
+    names: Registry
     """Whose the names of what it calls are."""
 
     def now(self) -> Instant:

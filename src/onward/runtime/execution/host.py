@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onward.runtime.body.calls import StepCall
     from onward.runtime.execution.execution import End, Execution
     from onward.runtime.execution.loop_monitor import LoopMonitor
-    from onward.runtime.registry import Names
+    from onward.runtime.registry import Registry
     from onward.runtime.running import Running
     from onward.runtime.worker.engine_calls import EngineCalls
     from onward.telemetry.observer import Observer
@@ -32,7 +32,7 @@ class Host(Protocol):
     """Calls of the engine that are more than a write."""
     sender: Sender
     """Makes the calls of effects."""
-    names: Names
+    names: Registry
     """Whose the names of what bodies call are."""
     turns: LoopMonitor
     """Is told whose turn it is."""

@@ -20,7 +20,6 @@ from onward.runtime.attempts.threads import StepThreads
 from onward.runtime.execution.execution import End
 from onward.runtime.execution.loop_monitor import LoopMonitor
 from onward.runtime.execution.reporting import report_claimed, report_left
-from onward.runtime.registry import Names
 from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.body_cache import BodyCache
 from onward.runtime.worker.database_time import DatabaseTime
@@ -101,7 +100,7 @@ class Worker:
         self._beginnings = Beginnings(self, store)
         self._time = DatabaseTime(ports.clock, self._clock_stepped)
         self._chores = Chores(store, self.id, ports.clock, self._time, self.programs)
-        self.names = Names(registry)
+        self.names = registry
         self.turns = LoopMonitor()
         self.context = copy_context()
         self.engine_calls = EngineCalls(store, self.id, ports.randomness, self.outage)
