@@ -17,10 +17,9 @@ from onward.engine.starting import check_run_id, check_tags, start
 from onward.errors import BadInput, NoWorker
 from onward.model.run_filter import RunQuery
 from onward.runtime.definition import Limits
-from onward.runtime.registry import Registry
+from onward.runtime.registry import Registry, note_start
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.supervisor import Supervisor
-from onward.sdk import process_registry
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
 from onward.sdk.follow_errors import uid_of
@@ -29,7 +28,6 @@ from onward.sdk.inside import refuse_in_body
 from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.search import Page, check_sought, family_of, find_runs
 from onward.sdk.shared_open import Opening
-from onward.sdk.sync import SyncApp
 from onward.sdk.within import Within
 from onward.sdk.worker_context import at_work
 from onward.sdk.workflow import Workflow, registered
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from onward.model.worker_offer import Unserved
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.run import RunInfo
+    from onward.sdk.sync import SyncApp
     from onward.sdk.waits import Signal
     from onward.store.store import Store
     from onward.store.within import Within as StoreWithin
@@ -175,7 +174,7 @@ class App:
         if not isinstance(workflow, Workflow):
             raise BadInput(f"{workflow!r}", "is no workflow", "Put @workflow above an async def")
         run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
-        process_registry.started(workflow.definition, self._registries)
+        note_start(workflow.definition, self._registries)
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)
             started = await start(self._store, run, workflow.start_options.on_conflict)
@@ -397,6 +396,8 @@ class App:
 
     def sync(self) -> SyncApp:
         """Return this app for code without an event loop; it must not be open here as well."""
+        from onward.sdk.sync import SyncApp  # it is built from the methods of this class
+
         return SyncApp(self)
 
     def _handle(self, uid: str, run_id: str, definition: WorkflowDefinition | None) -> Run[Any]:
@@ -456,7 +457,6 @@ class App:
                     observer=self._observer,
                 ),
             )
-            process_registry.serve(registry)
             if workflows is None:
                 self._registries.add(registry)
             try:
@@ -469,10 +469,9 @@ class App:
         """Return what a worker can run: what is given, or whatever this process knows."""
         all_steps = [each for same in steps.registered.values() for each in same]
         if workflows is not None:
-            registry = Registry([workflow.definition for workflow in workflows], all_steps)
-            registry.check_clear()
-            return registry
-        return Registry(process_registry.all_known(registered), all_steps)
+            listed = [workflow.definition for workflow in workflows]
+            return Registry(listed, all_steps, is_list=True)
+        return Registry([each for same in registered.values() for each in same], all_steps)
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:

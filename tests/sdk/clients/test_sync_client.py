@@ -15,8 +15,7 @@ import pytest
 from onward import App, Run, Signal, SyncApp, SyncRun, step, workflow
 from onward.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable, WouldBlock
 from onward.sdk.effects import Effects
-from onward.sdk.sync import SyncWithin
-from onward.sdk.sync_effects import SyncEffects
+from onward.sdk.sync import SyncEffects, SyncWithin
 from onward.sdk.within import Within
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def test_a_worker_that_is_stopped_leaves(url: str) -> None:
     with App(url).sync() as app, app.worker(workflows=[cheer]) as worker:
         assert app.run(cheer, "Ada") == "WELL DONE, ADA"
         worker.stop()
-        while app._call(app._app._store.served_queues()):
+        while app._call(app._target._store.served_queues()):
             pass
 
 
@@ -246,7 +245,7 @@ def test_ctrl_c_ends_a_call_that_waits_and_the_worker_leaves_in_order(tmp_path: 
     assert process.returncode == 0
     with App(path).sync() as app:
         assert app.get("f").state() in ("ready", "waiting")
-        assert app._call(app._app._store.served_queues()) == set()
+        assert app._call(app._target._store.served_queues()) == set()
 
 
 FORGOTTEN = """
