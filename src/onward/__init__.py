@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from onward.errors import Fatal, NotApplied, Retryable
     from onward.runtime.body.effects import Applied, Unknown
     from onward.sdk.app import App
-    from onward.sdk.current import Current, current
+    from onward.sdk.current import current
     from onward.sdk.effect import Effect, effect, effect_key
     from onward.sdk.inside import (
-        ChildRun,
         as_completed,
         continue_as_new,
         now,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     )
     from onward.sdk.run import Run, RunInfo
     from onward.sdk.step import Step, step
-    from onward.sdk.sync import SyncApp, SyncRun
     from onward.sdk.waits import Signal, sleep, sleep_until, wait_signal
     from onward.sdk.workflow import Workflow, workflow
 
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "App",
     "Applied",
-    "ChildRun",
-    "Current",
     "Effect",
     "Fatal",
     "NotApplied",
@@ -47,8 +43,6 @@ __all__ = [
     "Signal",
     "Step",
     "StepFailed",
-    "SyncApp",
-    "SyncRun",
     "Unknown",
     "Workflow",
     "as_completed",
@@ -75,15 +69,13 @@ _HOMES = {
     "onward.errors": ("Fatal", "NotApplied", "Retryable"),
     "onward.runtime.body.effects": ("Applied", "Unknown"),
     "onward.sdk.app": ("App",),
-    "onward.sdk.current": ("Current", "current"),
+    "onward.sdk.current": ("current",),
     "onward.sdk.effect": ("Effect", "effect", "effect_key"),
     "onward.sdk.inside": (
-        *("ChildRun", "as_completed", "continue_as_new", "now", "patched", "random", "start"),
-        "uuid",
+        *("as_completed", "continue_as_new", "now", "patched", "random", "start", "uuid"),
     ),
     "onward.sdk.run": ("Run", "RunInfo"),
     "onward.sdk.step": ("Step", "step"),
-    "onward.sdk.sync": ("SyncApp", "SyncRun"),
     "onward.sdk.waits": ("Signal", "sleep", "sleep_until", "wait_signal"),
     "onward.sdk.workflow": ("Workflow", "workflow"),
 }

@@ -17,7 +17,7 @@ from tests.cli.shop import spam
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onward import SyncRun
+    from onward.handles import SyncRun
     from tests.cli.conftest import Ask
 
 CHARGE_WITH_CODE = ("--module", "tests.cli.shop")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import onward
+from onward import handles
 from onward.sdk.current import Attributes, Counters
 from onward.sdk.mapping import Mapped
 from onward.sdk.sync import SyncWithin, SyncWorker
@@ -18,6 +19,7 @@ from onward.sdk.within import Within
 
 # Types that public functions return, but that `onward` does not export.
 RETURNED = (Attributes, Counters, Mapped, SyncWithin, SyncWorker, Within)
+PUBLIC = {name: getattr(home, name) for home in (onward, handles) for name in home.__all__}
 
 
 def examples() -> list[doctest.DocTest]:
@@ -34,7 +36,7 @@ def examples() -> list[doctest.DocTest]:
 
 def members() -> list[tuple[str, Any]]:
     """Return (name, value) for every public method and property of the public classes."""
-    kinds = [*(getattr(onward, name) for name in onward.__all__), *RETURNED]
+    kinds = [*PUBLIC.values(), *RETURNED]
     return [
         (f"{kind.__name__}.{name}", value)
         for kind in kinds
@@ -53,9 +55,9 @@ def test_an_example_in_a_docstring_runs(example: doctest.DocTest) -> None:
     assert runner.summarize(verbose=False).failed == 0
 
 
-@pytest.mark.parametrize("name", onward.__all__)
+@pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_has_a_docstring_with_an_example(name: str) -> None:
-    text = getattr(onward, name).__doc__
+    text = PUBLIC[name].__doc__
     assert text, f"{name} has no docstring"
     assert doctest.DocTestParser().get_examples(text), f"{name} has no example"
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, assert_type
 
 import onward
-from onward import ChildRun, Current, Signal, step, workflow
+from onward import Signal, step, workflow
+from onward.handles import ChildRun, Current
 
 names = Signal("names", list[str])
 anything = Signal("anything")

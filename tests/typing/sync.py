@@ -3,7 +3,8 @@
 import sqlite3
 from typing import Any, assert_type
 
-from onward import App, Run, RunInfo, Signal, SyncApp, SyncRun, workflow
+from onward import App, Run, RunInfo, Signal, workflow
+from onward.handles import SyncApp, SyncRun
 
 answer = Signal("answer", bool)
 

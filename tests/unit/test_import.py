@@ -56,6 +56,10 @@ def test_the_version_is_that_of_the_package_and_is_looked_up_when_asked_for() ->
     assert output_of(code) == f"{version('onward')} False\n"
 
 
+def test_the_front_door_has_at_most_30_names() -> None:
+    assert len(output_of("import onward; print(*onward.__all__)").split()) <= 30
+
+
 def test_import_costs_little() -> None:
     # All CPU of the process, the interpreter's own start included; the least of several runs, as
     # other processes can only add to it. The first run may also have to compile.

@@ -13,7 +13,8 @@ from onward.errors import BadInput, Conflict, NotInBody, RunCancelled, RunFailed
 from tests.kit.families import appears, asks_for, children, is_in, rests, until
 
 if TYPE_CHECKING:
-    from onward import App, ChildRun
+    from onward import App
+    from onward.handles import ChildRun
 
 nod = Signal("nod", int)
 proceed = Signal("proceed", int)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onward import App, Run, Signal, SyncApp, SyncRun, step, workflow
+from onward import App, Run, Signal, step, workflow
 from onward.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable, WouldBlock
+from onward.handles import SyncApp, SyncRun
 from onward.sdk.effects import Effects
 from onward.sdk.sync import SyncEffects, SyncWithin
 from onward.sdk.within import Within
