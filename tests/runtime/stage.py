@@ -20,12 +20,12 @@ from onward.engine.payloads import pack, unpack
 from onward.model.commits import CommitOutcome
 from onward.model.records import RecordRow
 from onward.model.runs import ClaimedRun
+from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.context import body_now
 from onward.runtime.definition import Program
 from onward.runtime.execution.execution import End, Execution
 from onward.runtime.execution.loop_monitor import LoopMonitor
 from onward.runtime.registry import Registry
-from onward.runtime.running import Running
 from onward.telemetry.observer import SILENT
 from onward.telemetry.scope import StepScope
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from onward.model.commits import Commit
     from onward.model.messages import InboxRow
     from onward.model.runs import Move
+    from onward.runtime.attempts.perform import StepOwner
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
     from onward.runtime.worker.engine_calls import EngineCalls
@@ -67,6 +68,22 @@ class NoEngineCalls:
 
     def retry(self, run: ClaimedRun, move: Move) -> None:
         return None
+
+
+class StageAttempt(Attempt):
+    """An attempt of a step whose end the stage decides."""
+
+    def __init__(self, owner: StepOwner, call: StepCall) -> None:
+        scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
+        super().__init__(owner.claimed, scope, owner.report_progress)
+        self._owner = owner
+        self._call = call
+
+    def on_left(self) -> None:
+        self.is_left = True
+
+    def on_end(self, task: asyncio.Task[None] | None) -> None:
+        self._owner.step_ended(self._call, self, task)
 
 
 class Stage:
@@ -123,14 +140,14 @@ class Stage:
         self._unanswered.append((commit, answer))
         return answer
 
-    def perform(self, execution: Execution, call: StepCall) -> Running:
+    def perform(self, owner: StepOwner, call: StepCall) -> Attempt:
         context = copy_context()
         context.run(body_now.set, None)
-        task = self._loop.create_task(self._perform(execution, call), context=context)
-        scope = StepScope(execution.scope, call.name, call.identity, call.attempt)
-        return Running(task, scope, lambda: None)
+        attempt = StageAttempt(owner, call)
+        attempt.start(self._perform(owner, call), self._loop, context, self.context)
+        return attempt
 
-    async def _perform(self, execution: Execution, call: StepCall) -> None:
+    async def _perform(self, owner: StepOwner, call: StepCall) -> None:
         gate: asyncio.Future[None] = self._loop.create_future()
         self._gates.append(gate)
         await gate
@@ -139,14 +156,9 @@ class Stage:
         try:
             result = await call.definition.fn(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
-            self._close(execution, call, error=pack(encode_error(error)))
+            owner.close_step(call, error=pack(encode_error(error)))
         else:
-            kept = pack(call.definition.shape.encode_result(result))
-            self._close(execution, call, payload=kept)
-
-    def _close(self, execution: Execution, call: StepCall, **outcome: Any) -> None:
-        if execution.is_wanted(call):
-            execution.steps.close(call, **outcome)
+            owner.close_step(call, payload=pack(call.definition.shape.encode_result(result)))
 
     def progress(self, execution: Execution, value: bytes) -> None:
         raise NotImplementedError

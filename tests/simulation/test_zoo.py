@@ -151,7 +151,7 @@ def test_a_count_that_is_kept_from_an_attempt_that_failed_is_seen(
 
     def carried_over(self: Attempt, *args: Any, **kwargs: Any) -> None:
         exactly(self, *args, **kwargs)
-        self.noted = noted.setdefault((self.run.uid, self.identity), self.noted)
+        self._noted = noted.setdefault((self.run.uid, self.identity), self.noted)
 
     monkeypatch.setattr(Attempt, "__init__", carried_over)
     failure = first_failure()

@@ -81,14 +81,15 @@ class Arguments:
         Raises:
             Unencodable: some text has a lone surrogate.
         """
-        defaults = self._defaults
+        defaults, given = self._defaults, self._tree
         try:
-            told = {
-                name: item
-                for name, item in self._tree.items()
-                if name not in defaults or not _same(item, defaults[name])
-            }
-            return fingerprint_of(told)
+            if defaults:
+                given = {
+                    name: item
+                    for name, item in given.items()
+                    if name not in defaults or not _same(item, defaults[name])
+                }
+            return fingerprint_of(given)
         except UnicodeEncodeError:
             broken = document.surrogate(self._tree)
             raise Unencodable(broken.place(self._path), broken.fact, broken.advice) from None
@@ -100,6 +101,8 @@ class CallShape:
     def __init__(self, fn: Callable[..., Any], *, method: bool = False) -> None:
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self._fn = fn
+        self._arguments_path = f"{self.name}(…)"
+        self._result_path = f"{self.name}()"
         self._method = method
         self._around = namespace_around(fn)
 
@@ -121,7 +124,7 @@ class CallShape:
         except ValueRefused as refused:
             path = f"{self.name}({refused.place(name)})"
             raise Unencodable(path, refused.fact, refused.advice) from None
-        return Arguments(f"{self.name}(…)", tree, resolved.defaults)
+        return Arguments(self._arguments_path, tree, resolved.defaults)
 
     def encode(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = MAX_PAYLOAD
@@ -156,7 +159,7 @@ class CallShape:
             Unencodable: it would not come back equal and of the same type.
             PayloadTooLarge: there are more bytes than `limit`.
         """
-        path = f"{self.name}()"
+        path = self._result_path
         return pack(lower(self._resolved.result, value, path), path, limit)
 
     def decode_result(self, payload: Payload) -> Any:
@@ -165,9 +168,8 @@ class CallShape:
         Raises:
             Undecodable: it does not fit the return annotation as it is now.
         """
-        shape = self._resolved.result
-        where = f"{shape.name}, the result of {self.name}"
-        return lift(shape, unpack(payload, where), where)
+        resolved = self._resolved
+        return lift(resolved.result, unpack(payload, resolved.result_name), resolved.result_name)
 
     def _lift(self, name: str, item: Any, where: str) -> Any:
         shape = self._resolved.shapes.get(name)
@@ -184,7 +186,11 @@ class CallShape:
         shapes = {parameter.name: self._parameter_shape(parameter) for parameter in parameters}
         result = shape_of(self._hint(signature.return_annotation))
         return _Resolved(
-            Parameters(self.name, signature), shapes, result, _defaults(parameters, shapes)
+            Parameters(self.name, signature),
+            shapes,
+            result,
+            f"{result.name}, the result of {self.name}",
+            _defaults(parameters, shapes),
         )
 
     def _parameter_shape(self, parameter: Parameter) -> Shape:
@@ -212,6 +218,7 @@ class _Resolved(NamedTuple):
     parameters: Parameters
     shapes: dict[str, Shape]
     result: Shape
+    result_name: str
     defaults: dict[str, Any]
 
 

@@ -13,9 +13,17 @@ from uuid import uuid4
 from onward.codec import check_id, signature_of
 from onward.core.effect import START_WITHIN
 from onward.core.instant import duration, show
+from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.body import Evicted
-from onward.runtime.body.effects import SETTLE, TIMEOUT, EffectDefinition, check_key, sending_now
+from onward.runtime.body.effects import (
+    SETTLE,
+    TIMEOUT,
+    EffectCall,
+    EffectDefinition,
+    check_key,
+    sending_now,
+)
 from onward.runtime.context import body_now, step_now
 from onward.runtime.registry import define
 from onward.sdk.functions import stored_name, time_limit
@@ -103,7 +111,10 @@ class Effect(Generic[P, R]):
         body = body_now.get()
         if body is None:
             return await self._plainly(args, kwargs)
-        return cast("R", await _settled(body.effect(self.definition, args, kwargs, self._key)))
+        body.names.check("effect", self.name, self.fn)
+        bound = self.definition.shape.bind(args, kwargs)
+        call = EffectCall(self.definition, pack(bound.payload()), bound.fingerprint())
+        return cast("R", await _settled(body.ask(call, self._key)))
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Effect[P, R]: ...

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 from onward.codec import check_id
 from onward.core.digest import digest
 from onward.errors import BadInput, NotInBody
+from onward.runtime.body.children import ChildCall, StartCall
 from onward.runtime.context import body_now, step_now
 from onward.runtime.execution.endings import ContinueAsNew
 
@@ -192,13 +193,14 @@ class ChildRun(Generic[R]):
                 "Wait for it outside: (await app.get(id)).result()",
             )
         if self._outcome is None:
-            self._outcome = body.result_of(
+            call = ChildCall(
                 f"result of {self._shape.name}",
-                self.uid,
-                self._started_by,
-                self._parent,
                 self._shape.decode_result,
+                child=self.uid,
+                started_by=self._started_by,
+                is_told=self._parent == body.run.uid,
             )
+            self._outcome = body.ask(call)
         return await asyncio.shield(self._outcome)
 
     def __repr__(self) -> str:
@@ -227,8 +229,8 @@ async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) 
     body = body_for(f"onward.start({workflow.name})", "Outside, use app.start")
     body.names.check("workflow", workflow.name, workflow.fn)
     row = workflow.row(args, kwargs)
-    asked = body.start_run(workflow.name, row, workflow.start_options.on_conflict)
-    uid, run_id, parent, started_by = await asked
+    call = StartCall(workflow.name, row, body.now, workflow.start_options.on_conflict)
+    uid, run_id, parent, started_by = await body.ask(call)
     return ChildRun(uid, run_id, started_by, parent, workflow.definition.shape)
 
 

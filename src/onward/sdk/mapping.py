@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 from onward.codec import check_id, signature_of
 from onward.core.digest import digest
 from onward.errors import BadInput
-from onward.runtime.body.children import MapPart
+from onward.runtime.body.children import ChildCall, PartCall
+from onward.runtime.body.chunk_data import Item, Outcome
 from onward.runtime.body.chunks import (
     BYTES_AHEAD,
     MAX_BYTES,
     MAX_ITEMS,
     MAX_OPEN,
     ChunkShape,
-    Item,
-    Outcome,
     chunk_run,
 )
+from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_now
 from onward.runtime.definition import StepDefinition
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from onward.core.retry import Retry
     from onward.runtime.body.body import Body
-    from onward.runtime.body.chunks import How
+    from onward.runtime.body.chunk_data import CallOptions
     from onward.runtime.definition import WorkflowDefinition
 
 P = ParamSpec("P")
@@ -57,7 +57,7 @@ class Mappable(Generic[P, R]):
         """What is called for each item."""
         raise NotImplementedError
 
-    def how_mapped(self, retry: Retry | None) -> How:
+    def how_mapped(self, retry: Retry | None) -> CallOptions:
         """Return how it is called for each item; `retry` is the word of the workflow that does."""
         raise NotImplementedError
 
@@ -319,17 +319,18 @@ class _Plan:
     ) -> asyncio.Future[list[Outcome | None]]:
         limit = limit or self._limit
         run = chunk_run(self._definition, items, limit, self._how, self._body.run)
-        return self._body.child(
+        # As a part of a map that has keys, later code may leave it out, or ask for other items.
+        made = ChildCall if name is None else PartCall
+        call = made(
             f"map {self._definition.name}",
-            run,
             self._shape.decode_result,
-            key=name,
-            part=MapPart(
-                self._asked,
-                has_keys=name is not None,
-                reaches_out=not isinstance(self._definition, StepDefinition),
-            ),
+            start=run,
+            asked_at=self._body.now,
         )
+        future = self._body.ask(call, name)
+        call.asked = self._asked
+        call.reaches_out = not isinstance(self._definition, StepDefinition)
+        return future
 
     async def by_key(self, items: dict[str, Item], *, raising: bool) -> dict[str, Outcome]:
         """Return what came of each call, whatever else has been in the list before.
@@ -340,7 +341,7 @@ class _Plan:
         """
         place = self._body.draw(f"map {self._definition.name}").partition(" ")[2]
         wanted = -(-self._count // self._size) or 1
-        buckets = await self._body.step(_SETTLE, (wanted,), {}, place)
+        buckets = await self._body.ask(step_call(self._body, _SETTLE, (wanted,), {}), place)
         found: dict[str, Outcome] = {}
         spread: dict[int, list[Item]] = {}
         for key, item in items.items():

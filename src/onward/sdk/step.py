@@ -20,6 +20,7 @@ from onward.codec import check_id, signature_of
 from onward.engine.starting import check_tags
 from onward.errors import BadInput
 from onward.runtime.body.chunks import how_of_step
+from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_now
 from onward.runtime.definition import Route, StepDefinition
 from onward.runtime.registry import define
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
-    from onward.runtime.body.chunks import How
+    from onward.runtime.body.chunk_data import CallOptions
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -74,7 +75,7 @@ class Step(Mappable[P, R], Generic[P, R]):
             raise _no_method(self.name)
         return self.definition
 
-    def how_mapped(self, retry: Retry | None) -> How:
+    def how_mapped(self, retry: Retry | None) -> CallOptions:
         """Return how it is called for each item; `retry` is the word of the workflow that does."""
         return how_of_step(self.definition, retry)
 
@@ -121,7 +122,8 @@ class Step(Mappable[P, R], Generic[P, R]):
         body = body_now.get()
         if body is None:
             return await self._plainly(args, kwargs)
-        result: R = await body.step(self.definition, args, kwargs, self._key)
+        call = step_call(body, self.definition, args, kwargs)
+        result: R = await body.ask(call, self._key)
         return result
 
     @overload

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from onward.codec import check_id, decode
 from onward.core.instant import duration
 from onward.errors import BadInput, NotInBody
+from onward.runtime.body.calls import SignalCall
 from onward.runtime.body.runloop import RunLoop
 from onward.runtime.context import body_now, step_now
 from onward.sdk.inside import EPOCH, body_for, now
@@ -92,7 +93,7 @@ class Signal(Generic[T]):
         """
         body = body_for(f"a wait for signal {self.name!r}")
         limit = None if timeout is None else duration(timeout)
-        value: T = await body.signal(self.name, self._decoded, limit)
+        value: T = await body.ask(SignalCall(self.name, self._decoded, body.now, limit))
         return value
 
     def _decoded(self, payload: Payload) -> T:

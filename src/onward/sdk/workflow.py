@@ -12,6 +12,7 @@ from onward.core.instant import duration
 from onward.core.retry import check_retry
 from onward.engine.starting import StartOptions, check_tags, new_run
 from onward.errors import BadInput, NotInBody
+from onward.runtime.body.children import ChildCall
 from onward.runtime.body.chunks import how_of_workflow
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from onward.core.instant import DurationLike
     from onward.core.retry import Retry
     from onward.model.runs import NewRun
-    from onward.runtime.body.chunks import How
+    from onward.runtime.body.chunk_data import CallOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,7 +71,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         """What is called for each item of a map."""
         return self.definition
 
-    def how_mapped(self, retry: Retry | None) -> How:  # noqa: ARG002 - it is for steps alone
+    def how_mapped(self, retry: Retry | None) -> CallOptions:  # noqa: ARG002 - it is for steps alone
         """Return how it is called for each item of a map."""
         return how_of_workflow(self.start_options)
 
@@ -160,7 +161,9 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         if body is not None:
             body.names.check("workflow", self.name, self.fn)
             child = self.row(args, kwargs, cancel_with_parent=True)
-            result: R = await body.child(self.name, child, self.definition.shape.decode_result)
+            decoder = self.definition.shape.decode_result
+            call = ChildCall(self.name, decoder, start=child, asked_at=body.now)
+            result: R = await body.ask(call)
             return result
         if step_now.get() is not None:
             raise NotInBody(

@@ -24,7 +24,7 @@ go = Signal("go", str)
 
 @pytest.fixture(autouse=True)
 def world(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onward.runtime.running.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("onward.runtime.attempts.attempt.STOP_SECONDS", 0.05)
     begun.clear()
     ended.clear()
     free[:] = [asyncio.Event()]

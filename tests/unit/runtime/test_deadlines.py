@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import copy_context
+from typing import TYPE_CHECKING
 
 import pytest
 
 from onward.core.instant import SECOND
 from onward.runtime.attempts.deadlines import Deadlines
 from onward.testing.clock import VirtualClock, VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Limited:
+    """Something with a time limit."""
+
+    def __init__(self, expire: Callable[[], None]) -> None:
+        self.expire = expire
 
 
 @pytest.mark.parametrize(("seconds", "late"), [(0.5, 0.0), (9.0, 0.0), (10.0, 1.0), (600.0, 1.0)])
@@ -20,7 +31,7 @@ def test_a_limit_is_told_of_when_it_has_passed(seconds: float, late: float) -> N
 
     async def watch() -> None:
         deadlines = Deadlines(asyncio.get_running_loop(), copy_context())
-        deadlines.watch("it", seconds, lambda: told.append((clock.wall() - began) / SECOND))
+        deadlines.watch(Limited(lambda: told.append((clock.wall() - began) / SECOND)), seconds)
         await asyncio.sleep(seconds + 5)
         deadlines.close()
 
@@ -37,10 +48,11 @@ def test_what_is_forgotten_in_time_is_not_told_of(seconds: float) -> None:
 
     async def watch() -> None:
         deadlines = Deadlines(asyncio.get_running_loop(), copy_context())
-        deadlines.watch("it", seconds, lambda: told.append("it"))
-        deadlines.watch("other", seconds, lambda: told.append("other"))
+        it, other = Limited(lambda: told.append("it")), Limited(lambda: told.append("other"))
+        deadlines.watch(it, seconds)
+        deadlines.watch(other, seconds)
         await asyncio.sleep(seconds / 2)
-        deadlines.forget("it")
+        deadlines.forget(it)
         await asyncio.sleep(seconds * 2)
         deadlines.close()
 

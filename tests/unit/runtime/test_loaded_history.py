@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +16,6 @@ from onward.runtime.body.calls import StepCall
 from onward.runtime.body.failure_origin import Blame
 from onward.runtime.execution.journal import Kept
 from onward.runtime.execution.loaded_history import NO_PAST, read_past
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @step
@@ -36,12 +32,10 @@ def a_row(identity: str, kind: str = "step", **other: Any) -> RecordRow:
 
 
 @pytest.fixture
-def call() -> Iterator[StepCall]:
-    loop = asyncio.new_event_loop()
-    made = StepCall(weigh.definition, loop.create_future(), "hash", (("gold",), {}))
+def call() -> StepCall:
+    made = StepCall(weigh.definition, "hash", (("gold",), {}))
     made.identity = ":weigh#1"
-    yield made
-    loop.close()
+    return made
 
 
 def a_memo(**other: Any) -> RecordRow:

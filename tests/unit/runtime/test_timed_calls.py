@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,9 +12,7 @@ ASKED_AT = 1_000_000 * SECOND
 
 
 def a_wait(delay: int | None = HOUR) -> SignalCall:
-    loop = asyncio.new_event_loop()
-    loop.close()
-    return SignalCall("go", loop.create_future(), lambda value: value, ASKED_AT, delay)
+    return SignalCall("go", lambda value: value, ASKED_AT, delay)
 
 
 @given(st.lists(st.integers(-DAY, DAY), max_size=10))

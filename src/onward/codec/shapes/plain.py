@@ -224,7 +224,10 @@ class Scalars(Shape):
         kind = type(value)
         if kind not in self._taken:
             raise mismatch(value, self.name)
-        if kind is int or kind is float:
+        if kind is int:
+            if not INT_LEAST <= value <= MAX_INT:
+                check_number(value)
+        elif kind is float:
             check_number(value)
         return value
 

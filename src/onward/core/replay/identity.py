@@ -11,6 +11,7 @@ within names, keys and seeds are escaped, so that two different calls never shar
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
 
 ROOT = ""
 
@@ -20,6 +21,9 @@ _ESCAPES = {ord(mark): f"%{ord(mark):02X}" for mark in "%:#=.@~"}
 def escaped(text: str) -> str:
     """Return `text` without any separator; different texts stay different."""
     return text if text.isalnum() else text.translate(_ESCAPES)
+
+
+_escaped_name = lru_cache(maxsize=1024)(escaped)  # names are few, and asked for with every call
 
 
 def keyed(name: str, key: str) -> str:
@@ -54,7 +58,7 @@ class Naming:
         """Return the identity of the next call of `name` in `branch`."""
         nth = self._calls[branch, name] + 1
         self._calls[branch, name] = nth
-        return f"{branch}:{escaped(name)}#{nth}"
+        return f"{branch}:{_escaped_name(name)}#{nth}"
 
 
 def patch_identity(patch: str) -> str:

@@ -60,14 +60,14 @@ class Replay:
         "_held",
         "_last",
         "_late",
-        "_live",
         "_naming",
         "_order",
         "_patches",
         "_policy",
-        "_read",
-        "_taken",
         "_unread",
+        "length",
+        "live",
+        "read",
     )
 
     def __init__(self, history: Iterable[Record] = (), *, policy: Policy = Policy.ADDITIVE) -> None:
@@ -79,20 +79,14 @@ class Replay:
         self._held: list[Call] = []
         self._patches: dict[str, bool] = {}
         self._unread = unread_grave(self._calls)
-        self._last = self._taken = closed[-1].position if closed else 0
-        self._read = 0
-        # Even if nothing is closed: the body must have asked for what is open before it does more.
-        self._live = not self._calls
-
-    @property
-    def live(self) -> bool:
-        """Whether the frontier is behind: calls that are not in history are done at once."""
-        return self._live
-
-    @property
-    def read(self) -> int:
+        self._last = closed[-1].position if closed else 0
+        self.length = self._last
+        """How many positions history has, including those taken and not yet written."""
+        self.read = 0
         """The position up to which the body was handed what history has."""
-        return self._read
+        # Even if nothing is closed: the body must have asked for what is open before it does more.
+        self.live = not self._calls
+        """Whether the frontier is behind: calls that are not in history are done at once."""
 
     def standing(self, identity: str) -> Standing:
         """Return how a call stands. One without a key is forgotten when it is delivered."""
@@ -131,11 +125,11 @@ class Replay:
 
     def _ask_new(self, identity: str, ask: Ask) -> Answer:
         call = self._calls[identity] = Call(identity, asked=ask)
-        if not self._live:
+        if not self.live:
             call.standing = Standing.HELD
             self._held.append(call)
             return HeldBack(identity)
-        skipped = self._left_behind(ask.branch)
+        skipped = self._left_behind(ask.branch) if self._unread else None
         if skipped is not None:
             return Diverged(Difference.UNREAD, skipped, ask)
         call.standing = Standing.UNDER_WAY
@@ -153,7 +147,7 @@ class Replay:
                 heappush(self._late, (record.seq, call.identity))
             call.standing = Standing.READ
             return Read(call.identity)
-        if self._live:
+        if self.live:
             call.standing = Standing.UNDER_WAY
         else:
             call.standing = Standing.HELD
@@ -170,7 +164,7 @@ class Replay:
             call.asked = Ask("", RecordKind.PATCH, patch)
             self._patches[patch] = True
             return Patched(new=True)
-        self._patches[patch] = takes_new = self._live or not self._was_past()
+        self._patches[patch] = takes_new = self.live or not self._was_past()
         return self._mark_patch(patch) if takes_new else Patched(new=False)
 
     def _was_past(self) -> bool:
@@ -192,15 +186,10 @@ class Replay:
 
     # --- the owner writes -----------------------------------------------------------------------
 
-    @property
-    def length(self) -> int:
-        """How many positions history has, those included that are taken and not yet written."""
-        return self._taken
-
     def take_position(self) -> int:
         """Return the position for the next record that closes a call; each is used in turn."""
-        self._taken += 1
-        return self._taken
+        self.length += 1
+        return self.length
 
     def recorded(self, record: Record) -> None:
         """Take note of a record that is now in history; if it has a position it will be delivered.
@@ -215,7 +204,7 @@ class Replay:
         if call is None and record.kind in _OWN:
             call = self._calls[record.identity] = Call(record.identity)
             call.standing = Standing.UNDER_WAY
-        is_early = not self._live and record.kind not in _OWN
+        is_early = not self.live and record.kind not in _OWN
         if call is None or call.standing is not Standing.UNDER_WAY or is_early:
             raise InvariantBroken(f"record {record.identity} was written out of turn")
         call.record = record
@@ -224,7 +213,7 @@ class Replay:
         if record.seq != self._last + 1:
             raise InvariantBroken(f"record {record.identity} has {record.seq} after {self._last}")
         self._last = record.seq
-        self._taken = max(self._taken, record.seq)
+        self.length = max(self.length, record.seq)
         call.standing = Standing.READ
         self._order.append(call)
 
@@ -237,19 +226,22 @@ class Replay:
             return self._deliver(self._calls[identity])
         while self._order:
             call = self._order[0]
-            record = call.written
+            record = call.record
+            assert record is not None
             if call.asked is None and record.kind not in _OWN:
                 return self._pass_over(call)
             self._order.popleft()
             if record.kind is not RecordKind.PATCH:
                 return self._deliver(call)
             call.standing = Standing.DELIVERED
-        return _WAIT if self._live else self._reach_frontier()
+        return _WAIT if self.live else self._reach_frontier()
 
     def _deliver(self, call: Call) -> Deliver:
         call.standing = Standing.DELIVERED
-        record = call.written
-        self._read = max(self._read, record.seq or 0)
+        record = call.record
+        assert record is not None
+        if record.seq is not None and record.seq > self.read:
+            self.read = record.seq
         if call.asked is None or call.asked.key is None:
             del self._calls[call.identity]  # it cannot be asked for again
         return Deliver(record)
@@ -273,7 +265,7 @@ class Replay:
                 skipped = self._left_behind(call.asked.branch)
                 if skipped is not None:
                     return Diverged(Difference.UNREAD, skipped, call.asked)
-        self._live = True
+        self.live = True
         released: list[Fresh | Resume] = []
         for call in self._held:
             call.standing = Standing.UNDER_WAY
@@ -299,10 +291,9 @@ class Replay:
 
         One with a key could belong to any branch, so it counts for all of them.
         """
-        if self._unread:
-            for group in (branch, None):
-                for call in self._unread.get(group, {}).values():
-                    return call.written
+        for group in (branch, None):
+            for call in self._unread.get(group, {}).values():
+                return call.written
         return None
 
     def _mark_read(self, record: Record) -> None:

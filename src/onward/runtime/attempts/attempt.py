@@ -1,65 +1,158 @@
-"""One attempt of a step, as its own code sees it."""
+"""One attempt of a step or an effect: the task that runs its code, and what the code sees of it."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from onward.codec import encode
+from onward.engine.payloads import pack
 from onward.runtime.body.notes import Noted
+from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
     from onward.model.runs import ClaimedRun
-    from onward.runtime.running import Running
     from onward.telemetry.scope import StepScope
+
+STOP_SECONDS = 3.0
+"""How long code that was stopped may take to end."""
 
 
 class Attempt:
-    """One attempt of a step: who it is, what it notes, and whether it should stop."""
+    """An attempt that runs in a task of its own.
+
+    Code is stopped by a `CancelledError`, which it may catch and go on. Nothing may wait for that:
+    after a while the attempt is left behind, and has ended for everything else.
+
+    Args:
+        run: The run it belongs to.
+        scope: Which step or effect it is, and which attempt; for logs and for its own code.
+        report: Publishes progress of the run.
+    """
 
     __slots__ = (
-        "_tell",
-        "identity",
+        "_home",
+        "_noted",
+        "_report",
+        "_task",
+        "_timer",
         "is_begun",
         "is_left",
         "is_stopped",
-        "name",
-        "noted",
-        "number",
         "run",
-        "running",
         "scope",
     )
 
-    running: Running
+    _home: Context
 
-    def __init__(
-        self,
-        run: ClaimedRun,
-        name: str,
-        identity: str,
-        number: int,
-        tell: Callable[[Any], None],
-        scope: StepScope,
-    ) -> None:
+    def __init__(self, run: ClaimedRun, scope: StepScope, report: Callable[[bytes], None]) -> None:
         self.run = run
-        self.name = name
-        self.identity = identity
-        self.number = number
-        self.noted = Noted()
+        self.scope = scope
+        self._report = report
+        self._noted: Noted | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.is_begun = self.is_stopped = False
         self.is_left = False
-        """Whether it was left behind: whatever comes of it, nobody is told."""
-        self._tell = tell
-        self.scope = scope
+        """Whether it was left behind: its outcome is ignored."""
+
+    # --- for the code that it runs ---------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.scope.step
+
+    @property
+    def identity(self) -> str:
+        return self.scope.identity
+
+    @property
+    def number(self) -> int:
+        return self.scope.attempt
+
+    @property
+    def noted(self) -> Noted:
+        """The attributes and counters that its code has set."""
+        if self._noted is None:
+            self._noted = Noted()
+        return self._noted
 
     def heartbeat(self) -> None:
-        """Raise if nobody waits for this attempt any more: the only way to stop a thread."""
+        """Raise if the run no longer waits for this attempt: the only way to stop a thread."""
         if self.is_stopped:
             raise asyncio.CancelledError(f"step {self.name!r} was stopped")
 
     def progress(self, value: Any) -> None:
-        """Let others see how far it is, unless another attempt may have taken its place."""
+        """Publish progress, unless another attempt may have taken the place of this one."""
         if not self.is_stopped:
-            self._tell(value)
+            self._report(pack(encode(value, path="progress")))
+
+    # --- for the worker that runs it -------------------------------------------------------------
+
+    def start(
+        self,
+        code: Coroutine[Any, Any, None],
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+        home: Context,
+    ) -> None:
+        """Run `code` in `context`; callbacks and timers run in `home` and so keep no body alive."""
+        self._home = home
+        # Not by the loop: its task factory may begin at once, and this may be a body's turn.
+        self._task = task = asyncio.Task(code, loop=loop, context=context)
+        task.add_done_callback(self._end, context=home)
+
+    @property
+    def is_cancelling(self) -> bool:
+        return self._task is not None and self._task.cancelling() > 0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its own code is running now."""
+        return self._task is not None and asyncio.current_task(self._task.get_loop()) is self._task
+
+    def stop(self) -> None:
+        """Cancel it, and leave it behind if it does not end."""
+        if self._task is not None:
+            self._task.cancel()
+            self.stops_in(0)
+
+    def stops_in(self, seconds: float) -> None:
+        """Leave it behind if it does not end within `seconds` and a grace period."""
+        if self._timer is None and self._task is not None:
+            loop, grace = self._task.get_loop(), seconds + STOP_SECONDS
+            self._timer = loop.call_later(grace, self._leave, context=self._home)
+
+    def on_left(self) -> None:
+        """Settle an attempt that was stopped and did not end."""
+        raise NotImplementedError
+
+    def on_end(self, task: asyncio.Task[None] | None) -> None:
+        """Continue after the task has ended; None: it was left behind."""
+        raise NotImplementedError
+
+    def _leave(self) -> None:
+        task = self._task
+        if task is not None:
+            task.remove_done_callback(self._end)
+            task.add_done_callback(_retrieve)
+            emit("step.left", self.scope, kind=self.scope.kind, seconds=STOP_SECONDS)
+            self._task = self._timer = None
+            self.on_left()
+            self.on_end(None)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # The task and its context refer to this attempt: without the cycle all is freed at once.
+        self._task = self._timer = None
+        self.on_end(task)
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Look at the error of a task that was left behind, or asyncio would log it."""
+    if not task.cancelled():
+        task.exception()

@@ -6,44 +6,51 @@ and never reached, so those are looked at once a second, all together; only shor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
     from contextvars import Context
 
 EXACT_BELOW_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 
 
+class Expiring(Protocol):
+    """Something with a time limit."""
+
+    def expire(self) -> None:
+        """Take note that the time is over."""
+        ...
+
+
 class Deadlines:
-    """Calls back for everything that is not forgotten in time.
+    """Expires everything that is not forgotten in time.
 
     Args:
         loop: Where the timers are set.
-        context: What they run in. Left to themselves they would run in that of a body which asked
-            for a step, and keep it in memory.
+        context: What they run in. By default they would run in that of a body which asked for a
+            step, and keep it in memory.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
         self._loop = loop
         self._context = context
-        self._near: dict[object, asyncio.TimerHandle] = {}
-        self._far: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._near: dict[Expiring, asyncio.TimerHandle] = {}
+        self._far: dict[Expiring, float] = {}
         self._look: asyncio.TimerHandle | None = None
 
-    def watch(self, what: object, seconds: float, expired: Callable[[], None]) -> None:
-        """Call `expired` unless `what` is forgotten within that time."""
+    def watch(self, what: Expiring, seconds: float) -> None:
+        """Expire `what` unless it is forgotten within that time."""
         if seconds < EXACT_BELOW_SECONDS:
-            self._near[what] = self._later(seconds, expired)
+            later = self._loop.call_later
+            self._near[what] = later(seconds, what.expire, context=self._context)
             return
-        self._far[what] = (self._loop.time() + seconds, expired)
+        self._far[what] = self._loop.time() + seconds
         if self._look is None:
-            self._look = self._later(LOOK_SECONDS, self.tick)
+            self._look = self._look_later()
 
-    def forget(self, what: object) -> None:
-        """Call back for this no more."""
+    def forget(self, what: Expiring) -> None:
         if self._far.pop(what, None) is None:
             timer = self._near.pop(what, None)
             if timer is not None:
@@ -52,14 +59,14 @@ class Deadlines:
     def tick(self) -> None:
         """Look once at all that is far."""
         now = self._loop.time()
-        for what, (deadline, expired) in list(self._far.items()):
+        for what, deadline in list(self._far.items()):
             if deadline <= now:
                 del self._far[what]
-                expired()
-        self._look = self._later(LOOK_SECONDS, self.tick) if self._far else None
+                what.expire()
+        self._look = self._look_later() if self._far else None
 
-    def _later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
-        return self._loop.call_later(seconds, then, context=self._context)
+    def _look_later(self) -> asyncio.TimerHandle:
+        return self._loop.call_later(LOOK_SECONDS, self.tick, context=self._context)
 
     def close(self) -> None:
         """Look no more."""

@@ -1,13 +1,13 @@
-"""Running the code of a step: one attempt, its time limit, and what becomes of it."""
+"""Running the code of a step: one attempt, its time limit, and its outcome."""
 
 from __future__ import annotations
 
 import asyncio
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from onward.codec import encode, encode_error
+from onward.codec import encode_error
 from onward.core.instant import duration, show
 from onward.core.retry import Again, decide, failure
 from onward.engine.payloads import pack
@@ -25,33 +25,73 @@ from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.attempts.deadlines import Deadlines
 from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.context import body_now, step_now
-from onward.runtime.running import Running
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.interrupts import is_interrupt
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Randomness
     from onward.core.retry import AttemptFailure, Retry
+    from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.threads import StepThreads
-    from onward.runtime.body.calls import StepCall
-    from onward.runtime.body.effects import EffectCall
+    from onward.runtime.body.calls import Call, StepCall
+    from onward.runtime.body.notes import Noted
     from onward.runtime.definition import Limits
-    from onward.runtime.execution.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
+    from onward.telemetry.scope import RunScope
 
 LEAVE_SECONDS = 1.0
 """How long a loop that ends may take to end its workers with their runs."""
 
-# An error of these says that the code of the step is wrong, and would be raised again.
+# These errors say that the code of the step is wrong: it would raise them again.
 _FINAL = (Fatal, NotInBody, PayloadTooLarge, Unencodable)
 
 
+class StepOwner(Protocol):
+    """The run for which a step is performed."""
+
+    @property
+    def claimed(self) -> ClaimedRun: ...
+
+    @property
+    def scope(self) -> RunScope: ...
+
+    @property
+    def retry(self) -> Retry | None:
+        """How often steps are tried that do not say so themselves."""
+        ...
+
+    def is_wanted(self, call: Call) -> bool:
+        """Return whether the body still waits for this call."""
+        ...
+
+    def report_progress(self, value: bytes) -> None: ...
+
+    def close_step(
+        self,
+        call: StepCall,
+        *,
+        payload: bytes | None = None,
+        error: bytes | None = None,
+        noted: Noted | None = None,
+    ) -> None:
+        """Record the outcome of a step, if the body still waits for it."""
+        ...
+
+    def retry_step(self, call: StepCall, error: bytes, after: Duration) -> None:
+        """Record a failed attempt, if the body still waits for it, and try again later."""
+        ...
+
+    def step_ended(self, call: StepCall, attempt: Attempt, task: asyncio.Task[None] | None) -> None:
+        """Continue after an attempt, whose outcome has been recorded by then."""
+        ...
+
+
 class Performer:
-    """Runs steps for a worker: async ones on its loop, others in its threads."""
+    """Runs the steps of a worker: async ones on its loop, others in its threads."""
 
     def __init__(
         self,
@@ -62,142 +102,149 @@ class Performer:
         now: Callable[[], Instant],
         observer: Observer,
     ) -> None:
-        self._loop = loop
-        self._threads = threads
-        self._randomness = randomness
-        self._limits = limits
-        self._now = now
-        self._observer = observer
-        # Steps begin in the worker's context, whatever their body has put into its own: on replay
-        # a step may begin from elsewhere.
-        self._context = copy_context()
-        self._context.run(body_now.set, None)
-        self._deadlines = Deadlines(loop, self._context)
+        self.loop = loop
+        self.threads = threads
+        self.randomness = randomness
+        self.limits = limits
+        self.now = now
+        self.observer = observer
+        # Steps begin in the worker's context, not in that of their body: on replay a step may be
+        # started from somewhere else.
+        self.context = copy_context()
+        self.context.run(body_now.set, None)
+        self.deadlines = Deadlines(loop, self.context)
 
     def close(self) -> None:
-        """Start nothing more."""
-        self._deadlines.close()
+        self.deadlines.close()
 
-    def perform(
-        self, execution: Execution, call: StepCall, tell: Callable[[bytes], None]
-    ) -> Running:
-        """Start one attempt of a step; `tell` is given its progress."""
-        scope = StepScope(execution.scope, call.name, call.identity, call.attempt)
-        attempt = Attempt(
-            execution.claimed,
-            call.name,
-            call.identity,
-            call.attempt,
-            lambda value: tell(pack(encode(value, path="progress"))),
-            scope,
-        )
-        context = self._context.copy()
-        context.run(_enter, attempt)
-        if self._observer.steps:
-            self._observer.step_begun(scope, context)
-        # Not by the loop: its task factory may begin at once, and this is the body's turn.
-        attempting = self._attempt(execution, call, attempt)
-        task = asyncio.Task(attempting, loop=self._loop, context=context)
-        left = partial(self._left, execution, call, attempt)
-        attempt.running = Running(task, scope, left, self._context)
+    def perform(self, owner: StepOwner, call: StepCall) -> StepAttempt:
+        """Start one attempt of a step."""
+        attempt = StepAttempt(self, owner, call)
+        context = self.context.copy()
+        if self.observer.steps:
+            self.observer.step_begun(attempt.scope, context)
+        attempt.start(attempt.run_step(), self.loop, context, self.context)
         if call.definition.is_async:
-            self._begin(execution, call, attempt)
-        return attempt.running
+            attempt.begin()
+        return attempt
 
-    def _begin(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
-        """Let the time of an attempt begin; waiting for a thread is no part of it."""
-        call.since = call.since or self._now()
-        limit, shown = self._limit(execution, call)
-        if limit > 0:
-            self._deadlines.watch(
-                call, limit / 1_000_000, lambda: _expire(call, attempt.running, shown)
-            )
-        else:  # it was waited for its turn until its time was over
-            call.expired = _expired(call, shown)
 
-    async def _attempt(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
+class StepAttempt(Attempt):
+    """One attempt of a step."""
+
+    __slots__ = ("_call", "_limit", "_owner", "_performer")
+
+    def __init__(self, performer: Performer, owner: StepOwner, call: StepCall) -> None:
+        scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
+        super().__init__(owner.claimed, scope, owner.report_progress)
+        self._performer = performer
+        self._owner = owner
+        self._call = call
+        self._limit: Duration = 0
+
+    def begin(self) -> None:
+        """Start its time limit; waiting for a thread does not count."""
+        left, self._limit = self._time_left()
+        if left > 0:
+            self._performer.deadlines.watch(self, left / 1_000_000)
+        else:  # it waited for its turn until its time was over
+            self._call.expired = self._timed_out()
+
+    async def run_step(self) -> None:
+        step_now.set(self)
+        scope_now.set(self.scope)
+        call = self._call
         try:
             failpoint("step.before")
-            result = await self._call(execution, call, attempt)
+            result = await self._work()
             failpoint("step.after")
             payload = pack(call.definition.shape.encode_result(result))
-            if attempt.noted:
-                attempt.noted.kept((0, 0))  # fails here if it is too much
+            if self._noted:
+                self._noted.kept((0, 0))  # fails here if it is too much
         except asyncio.CancelledError as stopped:
-            if attempt.is_left or not await self._stopped(execution, call, attempt, stopped):
-                self._ended(attempt, "cancelled")
+            if self.is_left or not await self._stopped(stopped):
+                self._report_end("cancelled")
                 raise  # the body stopped waiting, or the worker stops: nothing is recorded
         except BaseException as error:
-            if ends_process(error, attempt):
+            if ends_process(error, self):
                 raise
-            self._failed(execution, call, attempt, error)
+            self._failed(error)
         else:
-            if execution.is_wanted(call) and not attempt.is_left:
-                execution.steps.close(call, payload=payload, noted=attempt.noted)
-            self._ended(attempt, "succeeded")
+            if not self.is_left:
+                self._owner.close_step(call, payload=payload, noted=self._noted)
+            self._report_end("succeeded")
         finally:
-            if not attempt.is_left:
-                self._deadlines.forget(call)
+            if not self.is_left:
+                self._performer.deadlines.forget(self)
 
-    async def _stopped(
-        self,
-        execution: Execution,
-        call: StepCall,
-        attempt: Attempt,
-        stopped: asyncio.CancelledError,
-    ) -> bool:
-        """Record an attempt that was stopped by its time limit or by itself, and by nobody else."""
-        attempt.is_stopped = True
-        if call.expired is None and not await stopped_itself(execution, call, attempt):
-            return False
-        self._failed(execution, call, attempt, call.expired or stopped)
-        return True
+    def _work(self) -> Awaitable[Any]:
+        """Call the function of the step.
 
-    def _left(self, execution: Execution, call: StepCall, attempt: Attempt) -> None:
-        """Go on without an attempt that was stopped and did not end."""
-        attempt.is_stopped = True
-        self._deadlines.forget(call)
-        if call.expired is not None:
-            self._failed(execution, call, attempt, call.expired)
-        else:
-            self._ended(attempt, "cancelled")
-        attempt.is_left = True
-
-    async def _call(self, execution: Execution, call: StepCall, attempt: Attempt) -> Any:
+        Raises:
+            TimedOut: its time was over before it could begin.
+        """
+        call = self._call
         if call.expired is not None:
             raise call.expired
         args, kwargs = call.arguments
         if call.definition.is_async:
-            return await call.definition.fn(*args, **kwargs)
-        work = partial(copy_context().run, call.definition.fn, *args, **kwargs)
-        return await self._in_thread(work, execution, call, attempt)
+            work: Awaitable[Any] = call.definition.fn(*args, **kwargs)
+            return work
+        return self._in_thread(partial(call.definition.fn, *args, **kwargs))
 
-    async def _in_thread(
-        self, work: Callable[[], Any], execution: Execution, call: StepCall, attempt: Attempt
-    ) -> Any:
-        """Run a step in a thread, which cannot be stopped but by its own will.
+    def expire(self) -> None:
+        """Stop it: its time is over."""
+        self._call.expired = self._timed_out()
+        self.stop()
 
-        One that took too long is waited for a moment longer, for the next attempt should not meet
-        it; one that nobody wants is not.
+    async def _stopped(self, stopped: asyncio.CancelledError) -> bool:
+        """Record an attempt that its time limit or its own code has stopped; say if one did."""
+        self.is_stopped = True
+        expired = self._call.expired
+        if expired is None and not await stopped_itself(self._owner, self._call, self):
+            return False
+        self._failed(self._call.expired or stopped)
+        return True
+
+    def on_left(self) -> None:
+        self.is_stopped = True
+        self._performer.deadlines.forget(self)
+        if self._call.expired is not None:
+            self._failed(self._call.expired)
+        else:
+            self._report_end("cancelled")
+        self.is_left = True
+
+    def on_end(self, task: asyncio.Task[None] | None) -> None:
+        self._owner.step_ended(self._call, self, task)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """Run a step in a thread, which only its own code can stop.
+
+        One that took too long is waited for a moment longer, so that the next attempt does not
+        meet it; one that the body no longer wants is not.
         """
 
         def check() -> None:
-            attempt.heartbeat()  # it may have waited until nobody wanted it any more
-            if (limit := self._limit(execution, call))[0] <= 0:
-                raise _expired(call, limit[1])
+            self.heartbeat()  # it may have waited until the body no longer wanted it
+            left, self._limit = self._time_left()
+            if left <= 0:
+                raise self._timed_out()
 
+        performer = self._performer
+        work = partial(copy_context().run, work)
         running = ThreadCall(
-            self._loop, self._threads, attempt.scope, partial(_outcome, work, attempt, check)
+            performer.loop, performer.threads, self.scope, partial(_outcome, work, self, check)
         )
         try:
             if not running.begun.done():
                 await asyncio.wait([running.begun])
-            self._begin(execution, call, attempt)
+            self.begin()
             await asyncio.wait([running.ended])
         except asyncio.CancelledError:
-            attempt.is_stopped = True
+            self.is_stopped = True
             running.leave()
-            if attempt.is_begun and call.expired is not None:
+            if self.is_begun and self._call.expired is not None:
                 await asyncio.wait([running.ended], timeout=thread_call.GRACE_SECONDS)
             raise
         result, error = running.ended.result()
@@ -205,82 +252,74 @@ class Performer:
             raise error
         return result
 
-    def _policy(self, execution: Execution, call: StepCall) -> Retry:
-        return call.definition.retry or execution.program.retry or self._limits.retry
+    @property
+    def _policy(self) -> Retry:
+        return self._call.definition.retry or self._owner.retry or self._performer.limits.retry
 
-    def _limit(self, execution: Execution, call: StepCall) -> tuple[Duration, Duration]:
-        """Return how long an attempt may take from now on, and what limit it is that says so."""
-        own = call.definition.timeout
-        limit = self._limits.timeout if own is None else own
-        within = self._policy(execution, call).within_length
-        if within is None or (left := within - self._elapsed(call)) >= limit:
+    def _time_left(self) -> tuple[Duration, Duration]:
+        """Return how long the attempt may take from now on, and the limit that says so."""
+        limit = self._call.definition.timeout
+        if limit is None:
+            limit = self._performer.limits.timeout
+        within = self._policy.within_length
+        if within is None:
             return limit, limit
-        return left, within
+        self._call.since = self._call.since or self._performer.now()
+        left = within - self._elapsed()
+        return (limit, limit) if left >= limit else (left, within)
 
-    def _elapsed(self, call: StepCall) -> Duration:
-        return 0 if call.since is None else self._now() - call.since
+    def _elapsed(self) -> Duration:
+        return 0 if self._call.since is None else self._performer.now() - self._call.since
 
-    def _ended(self, attempt: Attempt, outcome: StepOutcome) -> None:
-        if self._observer.steps and not attempt.is_left:
-            self._observer.step_ended(attempt.scope, outcome)
+    def _timed_out(self) -> TimedOut:
+        return TimedOut(f"step {self._call.name!r}", show(self._limit))
 
-    def _failed(
-        self, execution: Execution, call: StepCall, attempt: Attempt, error: BaseException
-    ) -> None:
-        if attempt.is_left:
+    def _report_end(self, outcome: StepOutcome) -> None:
+        if self._performer.observer.steps and not self.is_left:
+            self._performer.observer.step_ended(self.scope, outcome)
+
+    def _failed(self, error: BaseException) -> None:
+        if self.is_left:
             return
         try:
             facts = _facts(error)
         except BadInput as malformed:  # a step that asks for an impossible wait
             error, facts = malformed, failure(BadInput, fatal=True)
+        call, performer = self._call, self._performer
         decision = decide(
-            self._policy(execution, call),
+            self._policy,
             call.attempt,
             facts,
-            randomness=self._randomness.random(),
-            elapsed=self._elapsed(call),
+            randomness=performer.randomness.random(),
+            elapsed=self._elapsed(),
         )
-        written = pack(encode_error(error))
+        encoded = pack(encode_error(error))
         after = decision.after if isinstance(decision, Again) else None
         outcome: StepOutcome = "failed" if error is not call.expired else "timed_out"
-        self._observer.step_ended(attempt.scope, outcome, error, after)
-        if not execution.is_wanted(call):
-            return
-        if isinstance(decision, Again):
-            execution.steps.try_again(call, written, decision.after)
+        performer.observer.step_ended(self.scope, outcome, error, after)
+        if after is None:
+            self._owner.close_step(call, error=encoded)
         else:
-            execution.steps.close(call, error=written)
+            self._owner.retry_step(call, encoded, after)
 
 
-def _enter(attempt: Attempt) -> None:
-    step_now.set(attempt)
-    scope_now.set(attempt.scope)
+class _Wanting(Protocol):
+    def is_wanted(self, call: Call) -> bool: ...
 
 
-def _expire(call: StepCall, running: Running, limit: Duration) -> None:
-    call.expired = _expired(call, limit)
-    running.stop()
-
-
-def _expired(call: StepCall, limit: Duration) -> TimedOut:
-    return TimedOut(f"step {call.name!r}", show(limit))
-
-
-async def stopped_itself(
-    execution: Execution, call: StepCall | EffectCall, attempt: Attempt
-) -> bool:
-    """Say whether code was stopped by itself: nobody else wanted it to.
+async def stopped_itself(owner: _Wanting, call: Call, attempt: Attempt) -> bool:
+    """Return whether code has cancelled itself, and neither its run nor its loop did.
 
     When a loop ends it stops all tasks at once, so it takes a moment to know.
     """
-    if not attempt.running.is_cancelling:
+    if not attempt.is_cancelling:
         return True
     try:
-        if execution.is_wanted(call):
+        if owner.is_wanted(call):
             await asyncio.sleep(LEAVE_SECONDS)
     except asyncio.CancelledError:
         return False
-    return execution.is_wanted(call)
+    return owner.is_wanted(call)
 
 
 def ends_process(error: BaseException, attempt: Attempt) -> bool:
@@ -289,7 +328,7 @@ def ends_process(error: BaseException, attempt: Attempt) -> bool:
     The interpreter raises GeneratorExit in coroutines that it discards; no task runs them then.
     """
     if isinstance(error, GeneratorExit):
-        return not attempt.running.is_current
+        return not attempt.is_current
     return is_interrupt(error)
 
 
@@ -309,7 +348,7 @@ def _is_final(error: BaseException) -> bool:
 def _outcome(
     work: Callable[[], Any], attempt: Attempt, check: Callable[[], None]
 ) -> tuple[Any, BaseException | None]:
-    """Do the work of a step; its error is returned, for a future does not take every one."""
+    """Do the work of a step; return its error, as a future does not take every kind of error."""
     attempt.is_begun = True
     try:
         check()

@@ -9,7 +9,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onward.codec import decode_error, encode, encode_error, read_error
+from onward.codec import decode_error, encode_error, read_error
 from onward.core.effect import Answer
 from onward.core.instant import duration, show
 from onward.core.retry import failure
@@ -21,7 +21,6 @@ from onward.runtime.attempts.send_window import InTime
 from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.body.effects import Applied, Sending, Unknown, sending_now
 from onward.runtime.context import body_now, step_now
-from onward.runtime.running import Running
 from onward.telemetry.events import emit, name_of
 from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import StepScope, scope_now
@@ -33,10 +32,46 @@ if TYPE_CHECKING:
     from onward.core.effect import Window
     from onward.core.instant import Duration
     from onward.core.ports import Clock
+    from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.threads import StepThreads
     from onward.runtime.body.effects import EffectCall
     from onward.runtime.execution.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
+
+
+class EffectAttempt(Attempt):
+    """One send of an effect, or one question to its reconciler."""
+
+    __slots__ = ("_left", "ended")
+
+    def __init__(
+        self,
+        run: ClaimedRun,
+        scope: StepScope,
+        report: Callable[[bytes], None],
+        ended: asyncio.Future[None],
+    ) -> None:
+        super().__init__(run, scope, report)
+        self.ended = ended
+        self._left: Callable[[], None] | None = None
+
+    def when_left(self, then: Callable[[], None]) -> None:
+        self._left = then
+
+    def on_left(self) -> None:
+        if self._left is not None:
+            self._left()
+
+    def on_end(self, task: asyncio.Task[None] | None) -> None:
+        self._left = None
+        if task is None:
+            self.ended.set_result(None)
+        elif task.cancelled():
+            self.ended.cancel()
+        elif (error := task.exception()) is not None:
+            self.ended.set_exception(error)
+        else:
+            self.ended.set_result(None)
 
 
 class Sender:
@@ -62,7 +97,7 @@ class Sender:
         call: EffectCall,
         window: Window,
         tell: Callable[[bytes], None],
-    ) -> Running:
+    ) -> EffectAttempt:
         """Make the call, if this machine's clock says that it may still begin."""
         attempt, context = self._begin(execution, call, tell)
         key = call.key(execution.claimed)
@@ -75,18 +110,11 @@ class Sender:
 
     def _begin(
         self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
-    ) -> tuple[Attempt, Context]:
+    ) -> tuple[EffectAttempt, Context]:
         """Return a context in which code is part of the run as that of a step is."""
         number = call.effect.attempt
         scope = StepScope(execution.scope, call.name, call.identity, number, "effect")
-        attempt = Attempt(
-            execution.claimed,
-            call.name,
-            call.identity,
-            number,
-            lambda value: tell(pack(encode(value, path="progress"))),
-            scope,
-        )
+        attempt = EffectAttempt(execution.claimed, scope, tell, self._loop.create_future())
         context = self._context.copy()
         context.run(step_now.set, attempt)
         context.run(scope_now.set, scope)
@@ -160,7 +188,7 @@ class Sender:
         limit = call.definition.timeout
         handler = partial(call.definition.fn, *args, **kwargs)
         if call.definition.is_async:
-            attempt.running.stops_in(limit / 1_000_000)
+            attempt.stops_in(limit / 1_000_000)
             async with self._limited(f"effect {call.name!r}", limit):
                 self._check_start(window)
                 return await self._handled(handler)
@@ -221,7 +249,9 @@ class Sender:
         work = partial(copy_context().run, _outcome, work)
         return ThreadCall(self._loop, self._threads, attempt.scope, work)
 
-    def ask(self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]) -> Running:
+    def ask(
+        self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
+    ) -> EffectAttempt:
         """Ask the reconciler what became of a call."""
         attempt, context = self._begin(execution, call, tell)
         asking = self._ask(execution, call, attempt)
@@ -232,16 +262,14 @@ class Sender:
         work: Coroutine[Any, Any, None],
         execution: Execution,
         call: EffectCall,
-        attempt: Attempt,
+        attempt: EffectAttempt,
         context: Context,
         *,
         is_asking: bool = False,
-    ) -> Running:
-        # Not by the loop: its task factory may begin at once, before the run knows of the task.
-        task = asyncio.Task(work, loop=self._loop, context=context)
-        left = partial(self._left, execution, call, attempt, is_asking=is_asking)
-        attempt.running = Running(task, attempt.scope, left, self._context)
-        return attempt.running
+    ) -> EffectAttempt:
+        attempt.when_left(partial(self._left, execution, call, attempt, is_asking=is_asking))
+        attempt.start(work, self._loop, context, self._context)
+        return attempt
 
     def _left(
         self, execution: Execution, call: EffectCall, attempt: Attempt, *, is_asking: bool
@@ -286,13 +314,13 @@ class Sender:
         work = partial(reconcile, *args, key=call.key(execution.claimed), **kwargs)
         limit = call.definition.timeout / 1_000_000
         if inspect.iscoroutinefunction(reconcile):
-            attempt.running.stops_in(limit)
+            attempt.stops_in(limit)
             async with asyncio.timeout(limit):
                 return await work()
         running = self._thread_call(attempt, work)
         try:
             await asyncio.wait([running.begun])  # its time begins when a thread is free
-            attempt.running.stops_in(limit)
+            attempt.stops_in(limit)
             async with asyncio.timeout(limit):
                 said = _result(await asyncio.shield(running.ended))
                 return await said if inspect.isawaitable(said) else said

@@ -8,6 +8,7 @@ the order of history, and the body runs until it is quiet before the next. Nothi
 from __future__ import annotations
 
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from onward.core.replay import (
@@ -28,24 +29,15 @@ from onward.core.replay import (
     Resume,
     Standing,
 )
-from onward.engine.payloads import pack
 from onward.errors import BadInput
-from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimerCall, are_immutable
-from onward.runtime.body.children import (
-    ChildCall,
-    PartCall,
-    PatchCall,
-    RoutedStepCall,
-    StartCall,
-    still_elsewhere,
-)
+from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimedCall, TimerCall
+from onward.runtime.body.children import PatchCall, still_elsewhere
 from onward.runtime.body.clock import Clock
 from onward.runtime.body.divergence import Place, hand_over, place_now, place_of_wait
 from onward.runtime.body.draws import Draws, beginning_of_body
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.failure_origin import Blame
 from onward.runtime.body.history_limit import HistoryLimit
-from onward.runtime.body.routing import step_run
 from onward.runtime.body.runloop import Exited, RunLoop, Stuck, branch_now
 from onward.runtime.body.waits import Strays
 from onward.runtime.context import body_now
@@ -56,19 +48,15 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Sequence
 
-    from onward.codec import Payload
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
     from onward.core.retry import Retry
     from onward.errors import Undecodable
-    from onward.model.runs import ClaimedRun, NewRun
+    from onward.model.runs import ClaimedRun
     from onward.runtime.body.call_sink import CallSink
-    from onward.runtime.body.calls import Call, Decoder
-    from onward.runtime.body.children import MapPart
-    from onward.runtime.body.effects import EffectDefinition
+    from onward.runtime.body.calls import Call
     from onward.runtime.body.handle import Handle
     from onward.runtime.body.notes import Notes
-    from onward.runtime.definition import StepDefinition
     from onward.telemetry.scope import RunScope
 
 
@@ -192,7 +180,7 @@ class Body:
     def progress(self, value: bytes) -> None:
         """Let others see how far the run is; while history is read, they have seen it."""
         if self._replay.live and not self.is_evicted and self.diverged is None:
-            self._owner.tell_progress(value)
+            self._owner.report_progress(value)
 
     def patched(self, patch: str) -> bool:
         """Say whether the code behind a patch takes the new way."""
@@ -205,121 +193,28 @@ class Body:
             self._marks.append(PatchCall(patch, answer.identity))
         return answer.new
 
-    def step(
-        self,
-        definition: StepDefinition,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        key: str | None,
-    ) -> asyncio.Future[Any]:
-        """Ask for the result of a step."""
-        self.names.check("step", definition.name, definition.fn)
-        bound = definition.shape.bind(args, kwargs)
-        if definition.route is not None:
-            start = step_run(definition, bound, self.run, self.retry)
-            return self._step_elsewhere(definition, start, key)
-        arguments = args, kwargs
-        if not are_immutable(arguments):
-            # The step must not be able to change what the body holds: on replay it would not.
-            arguments = definition.shape.decode(bound.payload())
-        future = self._loop.create_call_future()
-        call = StepCall(definition, future, bound.fingerprint(), arguments)
-        return self._await(call, key, compare=definition.compare)
-
-    def _step_elsewhere(
-        self, definition: StepDefinition, start: NewRun, key: str | None
-    ) -> asyncio.Future[Any]:
-        routed = RoutedStepCall(
-            definition.name,
-            self._loop.create_call_future(),
-            definition.shape.decode_result,
-            start=start,
-            asked_at=self._loop.now,
-        )
-        if definition.route is not None:
-            routed.limit = definition.route.limit
-        return self._await(routed, key, compare=definition.compare)
-
-    def signal(self, name: str, decoder: Decoder, timeout: Duration | None) -> asyncio.Future[Any]:
-        """Ask for a signal."""
-        future, now = self._loop.create_call_future(), self._loop.now
-        future = self._await(SignalCall(name, future, decoder, now, timeout), None)
-        self._hand_on_stray()
-        return future
-
-    def effect(
-        self,
-        definition: EffectDefinition,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        key: str | None,
-    ) -> asyncio.Future[Any]:
-        """Ask for an effect."""
-        self.names.check("effect", definition.name, definition.fn)
-        bound = definition.shape.bind(args, kwargs)
-        future = self._loop.create_call_future()
-        call = EffectCall(definition, future, pack(bound.payload()), bound.fingerprint())
-        return self._await(call, key)
-
-    def child(
-        self,
-        name: str,
-        start: NewRun,
-        decoder: Callable[[Payload], Any],
-        *,
-        key: str | None = None,
-        part: MapPart | None = None,
-    ) -> asyncio.Future[Any]:
-        """Ask for the result of another run, which is started with this.
-
-        As a part of a map that has keys, later code may leave it out, or ask for other items.
-        """
-        future, compare = self._loop.create_call_future(), part is None or not part.has_keys
-        made = ChildCall if compare else PartCall
-        call = made(name, future, decoder, start=start, asked_at=self._loop.now)
-        self._await(call, key, compare=compare)
-        if part is not None:
-            call.asked, call.reaches_out = part.asked, part.reaches_out
-        return future
-
     @property
     def position(self) -> int:
         """The position up to which the code was handed what history has."""
         return self._replay.read
 
-    def start_run(self, name: str, start: NewRun, on_conflict: str) -> asyncio.Future[Any]:
-        """Ask that another run is started, and for nothing but its ids."""
-        call = StartCall(name, self._loop.create_call_future(), start, self._loop.now, on_conflict)
-        return self._await(call, None)
+    def ask(self, call: Awaited, key: str | None = None) -> asyncio.Future[Any]:
+        """Ask for the outcome of a call; with a key it is the same call wherever it is made."""
+        future = call.future = self._loop.create_call_future()
+        asked = self._ask(call, key)
+        if not future.done():
+            future.on_cancel = partial(self._cancelled, asked)
+        if isinstance(call, SignalCall):
+            self._hand_on_stray()
+        return future
 
-    def result_of(
-        self, name: str, child: str, started_by: str, parent: str, decoder: Callable[[Payload], Any]
-    ) -> asyncio.Future[Any]:
-        """Ask for the result of a run that was started before, maybe by an earlier attempt."""
-        call = ChildCall(
-            name,
-            self._loop.create_call_future(),
-            decoder,
-            child=child,
-            started_by=started_by,
-            is_told=parent == self.run.uid,
-        )
-        return self._await(call, None)
-
-    def _await(
-        self, call: Awaited, key: str | None, *, compare: bool = True
-    ) -> asyncio.Future[Any]:
-        asked = self._ask(call, key, compare=compare)
-        call.future.add_done_callback(lambda future: self._settled(asked, future))
-        return call.future
-
-    def _settled(self, call: Call, future: asyncio.Future[Any]) -> None:
-        if future.cancelled() and call.is_abandoned():
+    def _cancelled(self, call: Call) -> None:
+        if call.is_abandoned():
             self.abandon(call)
 
     def _set_timer(self, delay: Duration, handle: Handle) -> Callable[[], None]:
         call = TimerCall(self._loop.now, delay, handle, self._loop.wake)
-        self._ask(call, None)
+        self._ask(call)
         return lambda: self.abandon(call)
 
     def abandon(self, call: Call) -> None:
@@ -330,22 +225,22 @@ class Body:
         self.blame.note_abandoned(call)
         self._owner.abandoned(call)
 
-    def _ask(self, call: Call, key: str | None, *, compare: bool = True) -> Call:
+    def _ask(self, call: Call, key: str | None = None) -> Call:
         """Ask history what a call means, and return the call that is waited for."""
         if self.is_evicted:
             raise Evicted
         if self.diverged is not None:
             return call  # the run will be parked; nothing more is asked of its history
         self._limit.check(self._replay, len(self.calls))
-        ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, compare)
+        ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, call.compare)
         match self._replay.ask(ask):
             case Fresh(identity):
-                self._register(call, identity)
-                self.clock.begin(call)
+                self._register(call, identity, ask)
+                self._begin(call)
             case Read(identity):
-                self._register(call, identity)
+                self._register(call, identity, ask)
             case HeldBack(identity):
-                self._register(call, identity)
+                self._register(call, identity, ask)
                 self._held[id(ask)] = ask, place_now()
             case Resume(record):
                 call = self._resume(call, ask, record)
@@ -371,7 +266,7 @@ class Body:
     def _resume(self, call: Call, ask: Ask, record: Record) -> Call:
         """Go on with a call that history has begun, and return it as history knows it."""
         call = still_elsewhere(call, record)
-        self._register(call, record.identity)
+        self._register(call, record.identity, ask)
         call.take_up(record)
         if self._replay.live:
             self._owner.do(call)
@@ -379,21 +274,21 @@ class Body:
             self._held[id(ask)] = ask, place_now()
         return call
 
-    def _register(self, call: Call, identity: str) -> None:
+    def _register(self, call: Call, identity: str, ask: Ask) -> None:
         call.identity = identity
-        call.branch = branch_now.get()
+        call.branch = ask.branch
         call.asked = self._replay.read
         self.calls[identity] = call
 
     def _join(self, call: Call, identity: str, record: Record | None) -> None:
         if record is not None:
             call.identity = identity
-            self._give(call, record)
+            self.diverged = hand_over(call, record, self.run.id) or self.diverged
             self.blame.note_again(call)
             return
         first = self.calls[identity]
         if isinstance(first, Awaited) and isinstance(call, Awaited):
-            first.followers.append(call.future)
+            first.followers += (call.future,)
 
     # --- history is handed over ------------------------------------------------------------------
 
@@ -406,8 +301,9 @@ class Body:
         """
         self._is_begun = True
         self._drain()
-        while self.diverged is None and not self.is_over:
-            match self._replay.next():
+        replay = self._replay
+        while self.diverged is None and not (self.main.done() and self.is_over):
+            match replay.next():
                 case Deliver(record):
                     self._deliver(record)
                     self._drain()
@@ -425,7 +321,8 @@ class Body:
 
     def _drain(self) -> None:
         try:
-            self._loop.drain()
+            if self._loop.ready:
+                self._loop.drain()
         except Exited:
             if not self.main.done():  # or its own end is what counts
                 raise
@@ -446,7 +343,13 @@ class Body:
         identity = answer.identity if isinstance(answer, Fresh) else answer.record.identity
         call = self.calls.get(identity)
         if call is not None:
-            self.clock.begin(call, is_replayed=True)
+            self._begin(call, is_replayed=True)
+
+    def _begin(self, call: Call, *, is_replayed: bool = False) -> None:
+        if isinstance(call, TimedCall):
+            self.clock.hold(call, is_replayed=is_replayed)
+        else:
+            self._owner.do(call)
 
     def _deliver(self, record: Record) -> None:
         failpoint("deliver.before")
@@ -469,14 +372,14 @@ class Body:
             failpoint("deliver.after")
 
     def _hand_over(self, call: Call, record: Record) -> None:
-        self.unheard.pop(record.identity, None)
-        if self._give(call, record):
-            self.blame.note(call, record)
-
-    def _give(self, call: Call, record: Record) -> bool:
         """Give the code an outcome, if that still fits it."""
-        self.diverged = hand_over(call, record, self.run.id) or self.diverged
-        return self.diverged is None
+        if self.unheard:
+            self.unheard.pop(record.identity, None)
+        misfit = hand_over(call, record, self.run.id)
+        if misfit is not None:
+            self.diverged = misfit
+        elif self.diverged is None:
+            self.blame.note(call, record)
 
     def out_of_turn(self) -> list[Record]:
         """Return what history has and the code asked for in another order, or not at all."""

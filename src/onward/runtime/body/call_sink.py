@@ -26,5 +26,5 @@ class CallSink(Protocol):
     def abandoned(self, call: Call) -> None:
         """Take note that the code has stopped waiting for a call."""
 
-    def tell_progress(self, value: bytes) -> None:
-        """Let others see how far the run is."""
+    def report_progress(self, value: bytes) -> None:
+        """Publish how far the run is."""

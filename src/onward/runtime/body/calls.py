@@ -15,13 +15,13 @@ from onward.errors import RunCancelled, TimedOut, Undecodable
 from onward.runtime.body.divergence import UnfitSignal
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
+    from onward.runtime.attempts.attempt import Attempt
+    from onward.runtime.body.futures import CallFuture
     from onward.runtime.body.handle import Handle
     from onward.runtime.definition import StepDefinition
-    from onward.runtime.running import Running
 
     Decoder = Callable[[Any], Any]
 
@@ -29,24 +29,27 @@ if TYPE_CHECKING:
 class Call:
     """One durable call of a body, from asking to outcome.
 
-    No ABC: asking which kind one is would cost more than most of what is done with it.
+    No ABC: asking which kind one is would cost more than most of what is done with it. What most
+    calls never change stands in the class, so that it is not set for each of them.
     """
 
     kind: RecordKind
+    identity = ""
+    attempt = 1
+    asked = 0
+    """The position up to which history was read when it was asked for."""
+    branch = ""
+    """The path of the task that asked for it."""
+    due: Instant | None = None
+    """When the run must look at it again, if nothing happens before."""
+    is_kept = False
+    """Whether an open record of it is in history."""
+    compare = True
+    """Whether a replay compares its arguments with those recorded."""
 
-    def __init__(self, name: str, args_hash: str | None = None, due: Instant | None = None) -> None:
+    def __init__(self, name: str, args_hash: str | None = None) -> None:
         self.name = name
         self.args_hash = args_hash
-        self.identity = ""
-        self.attempt = 1
-        self.asked = 0
-        """The position up to which history was read when it was asked for."""
-        self.branch = ""
-        """The path of the task that asked for it."""
-        self.due = due
-        """When the run must look at it again, if nothing happens before."""
-        self.is_kept = False
-        """Whether an open record of it is in history."""
 
     @property
     def only_listens(self) -> bool:
@@ -82,38 +85,32 @@ class Call:
 class Awaited(Call):
     """A call that the body awaits."""
 
-    def __init__(
-        self,
-        name: str,
-        future: asyncio.Future[Any],
-        args_hash: str | None = None,
-        due: Instant | None = None,
-    ) -> None:
-        super().__init__(name, args_hash, due)
-        self.future = future
-        self.followers: list[asyncio.Future[Any]] = []
+    future: CallFuture
+    """Set by the body as it is asked."""
+    followers: tuple[CallFuture, ...] = ()
+    """The futures of calls with the same key that wait for the same outcome."""
 
     def is_abandoned(self) -> bool:
-        """Say whether the body has stopped waiting for it."""
+        """Return whether the body has stopped waiting for it."""
         return self.future.done() and all(future.done() for future in self.followers)
 
     def hand_over(self, record: Record) -> None:
         """Give the body its outcome."""
+        succeeded = record.state is RecordState.SUCCEEDED
         for future in (self.future, *self.followers):
             if not future.done():
-                self._resolve(future, record)
+                if succeeded:
+                    future.set_result(self.value(record))
+                else:
+                    future.set_exception(self.raised(record))
+                future.on_cancel = None
 
     def throw(self, error: BaseException) -> None:
         """End the body's wait with an error that is not in history."""
         for future in (self.future, *self.followers):
             if not future.done():
                 future.set_exception(error)
-
-    def _resolve(self, future: asyncio.Future[Any], record: Record) -> None:
-        if record.state is RecordState.SUCCEEDED:
-            future.set_result(self.value(record))
-        else:
-            future.set_exception(self.raised(record))
+                future.on_cancel = None
 
     def raised(self, record: Record) -> BaseException:
         """Return what an outcome that is no success is to the body."""
@@ -130,22 +127,23 @@ class StepCall(Awaited):
     """A call of a step."""
 
     kind = RecordKind.STEP
+    running: Attempt | None = None
+    expired: TimeoutError | None = None
+    """The error of an attempt that took too long."""
+    since: Instant | None = None
+    """When the first attempt began, as far as that is known; only where a policy limits it."""
 
     def __init__(
         self,
         definition: StepDefinition,
-        future: asyncio.Future[Any],
         args_hash: str,
         arguments: tuple[tuple[Any, ...], dict[str, Any]],
     ) -> None:
-        super().__init__(definition.name, future, args_hash)
+        self.name = definition.name
+        self.args_hash = args_hash
         self.definition = definition
         self.arguments = arguments
-        self.running: Running | None = None
-        self.expired: TimeoutError | None = None
-        """What an attempt that took too long is charged with."""
-        self.since: Instant | None = None
-        """When the first attempt began, as far as it is known."""
+        self.compare = definition.compare
 
     def value(self, record: Record) -> Any:
         """Return the step's result, decoded against its annotation."""
@@ -208,12 +206,12 @@ class SignalCall(Awaited, TimedCall):
     def __init__(
         self,
         name: str,
-        future: asyncio.Future[Any],
         decoder: Decoder,
         asked_at: Instant,
         delay: Duration | None,
     ) -> None:
-        super().__init__(name, future, due=None if delay is None else asked_at + delay)
+        super().__init__(name)
+        self.due = None if delay is None else asked_at + delay
         self._decoder = decoder
         self.asked_at = asked_at
         self.delay = delay
@@ -240,7 +238,8 @@ class TimerCall(TimedCall):
         wake: Callable[[Handle], None],
     ) -> None:
         name = "sleep_until" if handle.is_absolute else "sleep"
-        super().__init__(name, due=asked_at + delay)
+        super().__init__(name)
+        self.due = asked_at + delay
         self.asked_at = asked_at
         self.delay = None if handle.is_absolute else delay
         self._handle = handle
@@ -292,6 +291,7 @@ _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def are_immutable(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-    """Say whether nobody who is given these arguments can change them."""
+    """Return whether code that is given these arguments cannot change them."""
     args, kwargs = arguments
-    return all(type(value) in _IMMUTABLE for value in (*args, *kwargs.values()))
+    types = map(type, (*args, *kwargs.values()) if kwargs else args)
+    return _IMMUTABLE.issuperset(types)

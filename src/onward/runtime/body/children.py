@@ -7,7 +7,7 @@ user's choosing: whether that is free must be known first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode, decode_error, encode, encode_error
 from onward.core.chain import child_origin
@@ -19,10 +19,9 @@ from onward.engine.ends import failure_of
 from onward.engine.payloads import pack, unpack
 from onward.errors import RunCancelled, RunFailed
 from onward.runtime.body.calls import Awaited, Call, StepCall, step_error, whose
-from onward.runtime.body.chunks import reminded
+from onward.runtime.body.chunk_data import reminded
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from onward.codec import Payload
@@ -57,7 +56,6 @@ class ChildCall(Awaited):
     def __init__(  # noqa: PLR0913 - it is started here, or was before
         self,
         name: str,
-        future: asyncio.Future[Any],
         decoder: Decoder,
         *,
         start: NewRun | None = None,
@@ -66,7 +64,7 @@ class ChildCall(Awaited):
         is_told: bool = True,
         asked_at: Instant = 0,
     ) -> None:
-        super().__init__(name, future, None if start is None else start.args_hash)
+        super().__init__(name, None if start is None else start.args_hash)
         self._decoder = decoder
         self._start = start
         self._asked_at = asked_at
@@ -175,20 +173,11 @@ class ChildCall(Awaited):
         return error if is_all else failure_of(run, error, reason)
 
 
-class MapPart(NamedTuple):
-    """What a call is to the map that it is a part of."""
-
-    asked: int
-    """The position up to which history was read when the map was asked for."""
-    has_keys: bool
-    reaches_out: bool
-    """Whether its items are workflows, which may have effects."""
-
-
 class PartCall(ChildCall):
     """A wait for a run that does a part of some work: like a step, later code may leave it out."""
 
     kind = RecordKind.STEP
+    compare = False
 
 
 class RoutedStepCall(ChildCall):
@@ -217,7 +206,8 @@ def still_elsewhere(call: Call, record: Record) -> Call:
     sent = record.state is RecordState.OPEN and record.payload.payload is not None
     if not (sent and isinstance(call, StepCall)):
         return call
-    there = RoutedStepCall(call.name, call.future, call.definition.shape.decode_result)
+    there = RoutedStepCall(call.name, call.definition.shape.decode_result)
+    there.future = call.future
     there.args_hash = call.args_hash
     return there
 
@@ -230,12 +220,11 @@ class StartCall(Awaited):
     def __init__(
         self,
         name: str,
-        future: asyncio.Future[Any],
         start: NewRun,
         asked_at: Instant,
         on_conflict: str,
     ) -> None:
-        super().__init__(name, future, start.args_hash)
+        super().__init__(name, start.args_hash)
         self._start = start
         self._asked_at = asked_at
         self.on_conflict = on_conflict

@@ -13,7 +13,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
@@ -21,11 +21,21 @@ from onward.codec import Payload, decode_error, encode_error
 from onward.core.digest import digest
 from onward.core.replay import escaped
 from onward.core.run import RunKind
-from onward.engine.payloads import pack, unpack
+from onward.engine.payloads import pack
 from onward.engine.policies import read_limits, write_limits, write_policy
 from onward.engine.starting import StartOptions, new_run
 from onward.errors import BadInput, Undecodable
 from onward.model.runs import NewRun
+from onward.runtime.body.children import ChildCall
+from onward.runtime.body.chunk_data import (
+    JSON,
+    CallOptions,
+    ChunkInput,
+    Item,
+    Outcome,
+    StoredOutcome,
+)
+from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Route, StepDefinition, run_name
 
@@ -50,79 +60,12 @@ MAX_OPEN = 4
 MAX_KEY_BYTES = 300
 """How long the key of an item may be before a digest stands for it."""
 
-JSON = "json"
-
-
 MAX_BYTES = 4 * 1024 * 1024
 """How large the items of one chunk may be together, and from when on it begins no more of them."""
 
 
 BYTES_AHEAD = 4 * MAX_BYTES
 """How large the results may become of calls that are under way when a chunk begins no more."""
-
-
-class How(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the caller of a map has said of each call; the rest is as the function itself says.
-
-    Of a step: how it is tried, and where it is sent. Of a workflow: how its runs are started.
-    """
-
-    limits: str | None = None
-    queue: str | None = None
-    tags: tuple[str, ...] = ()
-    limit: int | None = None
-    is_sent: bool = False
-    priority: int = 0
-    delay: int = 0
-    deadline: int | None = None
-    retry: str | None = None
-
-
-class Item(NamedTuple):
-    """One call of a map, as it is kept."""
-
-    data: bytes
-    args_hash: str
-    key: str | None = None
-
-
-class _Outcome(msgspec.Struct, array_like=True):
-    """What came of one item: whether it succeeded, its result or error, and its key."""
-
-    is_good: bool
-    data: msgspec.Raw
-    key: str | None = None
-
-
-class _Input(msgspec.Struct, omit_defaults=True):
-    """What a chunk is given: the arguments of each call, and how many may be under way."""
-
-    limit: int
-    items: list[msgspec.Raw]
-    keys: list[str] | None = None
-    is_step: bool = True
-    how: How = How()
-    known: list[_Outcome | None] | None = None
-    """What came of the items before, in the run that its parent is a retry of."""
-
-
-class Outcome:
-    """What came of one item; its value is a payload in the chunk, and decoded in the parent."""
-
-    __slots__ = ("error", "key", "value")
-
-    def __init__(
-        self, value: Any = None, error: BaseException | None = None, key: str | None = None
-    ) -> None:
-        self.value = value
-        self.error = error
-        self.key = key
-
-
-def failed_items(result: object) -> list[BaseException]:
-    """Return the errors in what came of a chunk: it ends well, whatever becomes of its items."""
-    items = result if isinstance(result, list) else []
-    return [item.error for item in items if isinstance(item, Outcome) and item.error is not None]
 
 
 class ChunkShape:
@@ -141,16 +84,16 @@ class ChunkShape:
         self.average = 0
         """How large a result was on average in the last chunk that was read."""
 
-    def encode(self, items: Sequence[Item], limit: int, how: How) -> Payload:
+    def encode(self, items: Sequence[Item], limit: int, how: CallOptions) -> Payload:
         """Return what a chunk is given."""
         keys = [item.key for item in items if item.key is not None] or None
         raw = [msgspec.Raw(item.data) for item in items]
-        given = _Input(limit, raw, keys, isinstance(self._mapped, StepDefinition), how)
+        given = ChunkInput(limit, raw, keys, isinstance(self._mapped, StepDefinition), how)
         return Payload(JSON, msgspec.json.encode(given))
 
     def decode(self, payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of `work_through`."""
-        given = msgspec.json.decode(payload.data, type=_Input)
+        given = msgspec.json.decode(payload.data, type=ChunkInput)
         if given.is_step and self._namesake is not None:
             self._mapped = self._namesake
         shape = self._mapped.shape
@@ -158,7 +101,7 @@ class ChunkShape:
         known = dict(self._known(given.known or ()))
         return (_caller(self._mapped, given.how), calls, given.keys, given.limit, known), {}
 
-    def _known(self, kept: Iterable[_Outcome | None]) -> Iterator[tuple[int, Payload | None]]:
+    def _known(self, kept: Iterable[StoredOutcome | None]) -> Iterator[tuple[int, Payload | None]]:
         """Yield what need not be done, with the numbers of the items.
 
         That is the results that are known; None for items that another chunk has done.
@@ -176,19 +119,19 @@ class ChunkShape:
         assert isinstance(value, list)
         return Payload(JSON, msgspec.json.encode([self._kept(outcome) for outcome in value]))
 
-    def _kept(self, outcome: Outcome | None) -> _Outcome | None:
+    def _kept(self, outcome: Outcome | None) -> StoredOutcome | None:
         if outcome is None:
             return None
         payload = outcome.value if outcome.error is None else encode_error(outcome.error)
-        return _Outcome(outcome.error is None, msgspec.Raw(payload.data), outcome.key)
+        return StoredOutcome(outcome.error is None, msgspec.Raw(payload.data), outcome.key)
 
     def decode_result(self, payload: Payload) -> list[Outcome | None]:
         """Return what came of all items; None for those that the chunk has not done."""
-        kept = msgspec.json.decode(payload.data, type=list[_Outcome | None])
+        kept = msgspec.json.decode(payload.data, type=list[StoredOutcome | None])
         self.average = len(payload.data) // max(1, len(kept) - kept.count(None))
         return [None if each is None else self._outcome(each) for each in kept]
 
-    def _outcome(self, kept: _Outcome) -> Outcome:
+    def _outcome(self, kept: StoredOutcome) -> Outcome:
         payload = Payload(JSON, bytes(kept.data))
         if kept.is_good:
             return Outcome(self._mapped.shape.decode_result(payload), key=kept.key)
@@ -234,28 +177,23 @@ async def work_through(
     return outcomes
 
 
-def reminded(start: NewRun, kept: bytes) -> NewRun:
-    """Return the run of a chunk so that it does not do again what an earlier one has done."""
-    given = msgspec.json.decode(unpack(start.input).data, type=_Input)
-    given.known = msgspec.json.decode(unpack(kept).data, type=list[_Outcome | None])
-    return start._replace(input=pack(Payload(JSON, msgspec.json.encode(given))))
-
-
 def _fitting(key: str) -> str:
     """Return a key that fits into an identity, which databases take only up to some length."""
     return key if len(escaped(key).encode()) <= MAX_KEY_BYTES else f"long {digest(key)}"
 
 
-def _caller(mapped: StepDefinition | WorkflowDefinition, how: How) -> Caller:
+def _caller(mapped: StepDefinition | WorkflowDefinition, how: CallOptions) -> Caller:
     """Return what calls the mapped function: every item has an identity of its own."""
     if isinstance(mapped, StepDefinition):
         shape = cast("CallShape", _AsStored(mapped.shape))
         definition = replace(_as_called(mapped, how), shape=shape)
-        return lambda body, args, kwargs, key: body.step(definition, args, kwargs, key)
+        return lambda body, args, kwargs, key: body.ask(
+            step_call(body, definition, args, kwargs), key
+        )
     return partial(_start, mapped, how)
 
 
-def _as_called(step: StepDefinition, how: How) -> StepDefinition:
+def _as_called(step: StepDefinition, how: CallOptions) -> StepDefinition:
     retry, timeout = (None, None) if how.limits is None else read_limits(how.limits)
     route = Route(how.queue, how.tags, how.limit) if how.is_sent else None
     return replace(step, retry=retry, timeout=timeout, route=route)
@@ -263,7 +201,7 @@ def _as_called(step: StepDefinition, how: How) -> StepDefinition:
 
 def _start(
     mapped: WorkflowDefinition,
-    how: How,
+    how: CallOptions,
     body: Body,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -278,7 +216,8 @@ def _start(
     )
     start = new_run("", mapped.name, mapped.shape.bind(args, kwargs), options)
     start = start._replace(cancel_with_parent=1, retry=how.retry)
-    return body.child(mapped.name, start, _as_stored, key=key)
+    call = ChildCall(mapped.name, _as_stored, start=start, asked_at=body.now)
+    return body.ask(call, key)
 
 
 def _as_stored(payload: Payload) -> Payload:
@@ -298,15 +237,15 @@ class _AsStored:
         return getattr(self._shape, name)
 
 
-def how_of_step(step: StepDefinition, retry: Retry | None) -> How:
+def how_of_step(step: StepDefinition, retry: Retry | None) -> CallOptions:
     """Return how a step is called; `retry` is the word of the workflow that calls it."""
     route, limits = step.route, write_limits(step.retry or retry, step.timeout)
     if route is None:
-        return How(limits)
-    return How(limits, route.queue, route.tags, route.limit, is_sent=True)
+        return CallOptions(limits)
+    return CallOptions(limits, route.queue, route.tags, route.limit, is_sent=True)
 
 
-def how_of_workflow(options: StartOptions) -> How:
+def how_of_workflow(options: StartOptions) -> CallOptions:
     """Return how a workflow is called that is started with these options.
 
     Raises:
@@ -318,7 +257,7 @@ def how_of_workflow(options: StartOptions) -> How:
         raise BadInput(
             "at", "cannot be kept for the runs of a map", "Sleep before it, or use delay"
         )
-    return How(
+    return CallOptions(
         queue=options.queue,
         tags=options.tags,
         priority=options.priority,
@@ -332,7 +271,7 @@ def chunk_run(
     mapped: StepDefinition | WorkflowDefinition,
     items: Sequence[Item],
     limit: int,
-    how: How,
+    how: CallOptions,
     parent: ClaimedRun,
 ) -> NewRun:
     """Return the run that works through these items; it ends with the run that needs it."""

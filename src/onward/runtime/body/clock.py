@@ -41,7 +41,7 @@ class ClockCall(Call):
 
 
 class Clock:
-    """Lets the calls of a body begin; waits only when it is certain from when they count.
+    """Lets the waits of a body begin, once it is certain from when they count.
 
     Args:
         owner: Does what begins.
@@ -56,13 +56,10 @@ class Clock:
         self.absent: Duration = 0
         """How long no worker had the run, as clock records say; counted anew once it is to stop."""
 
-    def begin(self, call: Call, *, is_replayed: bool = False) -> None:
-        """Begin a call; waits are kept until the body is quiet, in the order asked."""
-        if isinstance(call, TimedCall):
-            self._held.append(call)
-            self._is_replayed = self._is_replayed or is_replayed
-        else:
-            self._owner.do(call)
+    def hold(self, call: TimedCall, *, is_replayed: bool = False) -> None:
+        """Keep a wait until the body is quiet; waits begin in the order asked."""
+        self._held.append(call)
+        self._is_replayed = self._is_replayed or is_replayed
 
     def begin_waits(self, body_now: Instant, wanted: Mapping[str, Call]) -> None:
         """Begin what was kept, or write the clock record that it needs.

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.model.effects import EffectRow
     from onward.model.runs import ClaimedRun
+    from onward.runtime.attempts.attempt import Attempt
     from onward.runtime.body.notes import Noted
-    from onward.runtime.running import Running
 
 T = TypeVar("T")
 
@@ -152,11 +152,10 @@ class EffectCall(Awaited):
     def __init__(
         self,
         definition: EffectDefinition,
-        future: asyncio.Future[Any],
         args: bytes,
         args_hash: str,
     ) -> None:
-        super().__init__(definition.name, future, args_hash)
+        super().__init__(definition.name, args_hash)
         self.definition = definition
         self.args = args
         self.effect: LedgerEntry = planned(approve=definition.approve)
@@ -174,7 +173,7 @@ class EffectCall(Awaited):
         """When the run first sent it."""
         self.looks = 0
         """How often somebody has looked whether the run that has its row is over."""
-        self.running: Running | None = None
+        self.running: Attempt | None = None
         self._put_off: Duration = 0
 
     def clock_stepped(self, step: Duration) -> None:

@@ -10,7 +10,7 @@ from onward.core.replay import RecordKind, RecordState
 from onward.errors import NotApplied
 from onward.runtime.body.calls import Awaited, TimerCall
 from onward.runtime.body.children import ChildCall, StartCall
-from onward.runtime.body.chunks import failed_items
+from onward.runtime.body.chunk_data import failed_items
 from onward.runtime.body.effects import EffectCall
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ class Handle:
     """A callback in the queue of a RunLoop, or a timer."""
 
     __slots__ = (
-        "_args",
-        "_callback",
-        "_cancelled",
-        "_context",
         "_on_cancel",
         "_when",
+        "args",
+        "callback",
+        "context",
         "is_absolute",
+        "is_cancelled",
     )
 
     def __init__(
@@ -36,31 +36,26 @@ class Handle:
         *,
         is_absolute: bool = False,
     ) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = copy_context() if context is None else context
-        self._cancelled = False
+        self.callback = callback
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.is_cancelled = False
         self._when = when
         self.is_absolute = is_absolute
         """Whether the time of a timer is fixed, however late the timer begins."""
         self._on_cancel: Callable[[], None] | None = None
 
-    def on_cancel(self, told: Callable[[], None]) -> None:
-        """Let `told` be called when a timer is cancelled before its time."""
-        self._on_cancel = told
-
-    def run(self) -> None:
-        """Call it, unless it was cancelled."""
-        if not self._cancelled:
-            self._context.run(self._callback, *self._args)
+    def on_cancel(self, then: Callable[[], None]) -> None:
+        """Call `then` when a timer is cancelled before its time."""
+        self._on_cancel = then
 
     def cancel(self) -> None:
         """Do not call it."""
-        if not self._cancelled:
-            self._cancelled = True
-            told, self._on_cancel = self._on_cancel, None
-            if told is not None:
-                told()
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            then, self._on_cancel = self._on_cancel, None
+            if then is not None:
+                then()
 
     def come(self) -> None:
         """Take note that the time of a timer has come: cancelling it is no news any more."""
@@ -68,7 +63,7 @@ class Handle:
 
     def cancelled(self) -> bool:
         """Say whether it was cancelled."""
-        return self._cancelled
+        return self.is_cancelled
 
     def when(self) -> float:
         """Return the time of a timer."""
@@ -77,9 +72,9 @@ class Handle:
     @property
     def is_sleep(self) -> bool:
         """Say whether the body sleeps until then, and does not just set a limit."""
-        return self._callback is END_OF_SLEEP
+        return self.callback is END_OF_SLEEP
 
     def future(self) -> asyncio.Future[Any] | None:
         """Return the future that a sleeper waits for."""
-        first = self._args[0] if self._args else None
+        first = self.args[0] if self.args else None
         return first if isinstance(first, asyncio.Future) else None

@@ -1,20 +1,42 @@
-"""Runs that a body starts on behalf of a call: a step that is sent elsewhere, a part of a map."""
+"""Calls of steps: performed by the worker that has the run, or sent elsewhere in their own run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onward.core.run import RunKind
 from onward.engine.payloads import pack
 from onward.engine.policies import write_limits
 from onward.model.runs import NewRun
+from onward.runtime.body.calls import StepCall, are_immutable
+from onward.runtime.body.children import RoutedStepCall
 from onward.runtime.definition import run_name
 
 if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.retry import Retry
     from onward.model.runs import ClaimedRun
+    from onward.runtime.body.body import Body
     from onward.runtime.definition import Route, StepDefinition
+
+
+def step_call(
+    body: Body, definition: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> StepCall | RoutedStepCall:
+    """Return the call of a step that a body makes with these arguments."""
+    body.names.check("step", definition.name, definition.fn)
+    bound = definition.shape.bind(args, kwargs)
+    if definition.route is not None:
+        start = step_run(definition, bound, body.run, body.retry)
+        decoder = definition.shape.decode_result
+        routed = RoutedStepCall(definition.name, decoder, start=start, asked_at=body.now)
+        routed.limit, routed.compare = definition.route.limit, definition.compare
+        return routed
+    arguments = args, kwargs
+    if not are_immutable(arguments):
+        # The step must not be able to change what the body holds: on replay it would not.
+        arguments = definition.shape.decode(bound.payload())
+    return StepCall(definition, bound.fingerprint(), arguments)
 
 
 def step_run(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from onward.core.instant import duration
 from onward.core.replay import ROOT
 from onward.errors import NotInBody
-from onward.runtime.body.futures import RunFuture, RunTask
+from onward.runtime.body.futures import CallFuture, RunFuture, RunTask
 from onward.runtime.body.handle import END_OF_SLEEP, Handle
 from onward.telemetry.interrupts import raise_interrupt
 
@@ -80,7 +80,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         name_branch: Callable[[str, str | None], str],
         on_timer: Callable[[Duration, Handle], Callable[[], None]],
     ) -> None:
-        self._ready: deque[Handle] = deque()
+        self.ready: deque[Handle] = deque()
         self._name_branch = name_branch
         self._on_timer = on_timer
         self.now: Instant = 0
@@ -123,19 +123,20 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     def _drain(self) -> list[tuple[asyncio.Task[Any] | None, BaseException]]:
         """Run everything that is ready; return what callbacks and tasks that exit have raised."""
         raised: list[tuple[asyncio.Task[Any] | None, BaseException]] = []
-        if not self._ready:
-            return raised
         host = asyncio.events._get_running_loop()
         hooks = sys.get_asyncgen_hooks()
         asyncio.events._set_running_loop(self)
         sys.set_asyncgen_hooks(None, None)
         self._draining = True
-        ready = self._ready
+        ready = self.ready
         left = MAX_DRAIN
         try:
             while ready:
+                handle = ready.popleft()
+                if handle.is_cancelled:
+                    continue
                 try:
-                    ready.popleft().run()
+                    handle.context.run(handle.callback, *handle.args)
                 except BaseException as error:  # noqa: BLE001 - user code may raise anything
                     raise_interrupt(error)
                     raised.append((self._task_of(error), error))
@@ -172,7 +173,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
             self.cancel_all()  # those that are left wait for one another
             self._drain()
         except Spinning:
-            self._ready.clear()
+            self.ready.clear()
             for task in self.tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # asyncio's switch
 
@@ -214,12 +215,11 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         future: asyncio.Future[Any] = RunFuture(self._number_other(), loop=self)
         return future
 
-    def create_call_future(self) -> asyncio.Future[Any]:
-        """Return a future for a durable call, which no code outside of Onward can put into a set.
-
-        It is an ordinary one: asyncio awaits these faster.
-        """
-        return asyncio.Future(loop=self)
+    def create_call_future(self) -> CallFuture:
+        """Return a future for a durable call."""
+        future = CallFuture(loop=self)
+        future.on_cancel = None
+        return future
 
     def _number_task(self) -> int:
         self._tasks_made += 1
@@ -298,7 +298,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     ) -> Handle:
         """Put a callback into the queue."""
         handle = Handle(callback, args, context)
-        self._ready.append(handle)
+        self.ready.append(handle)
         return handle
 
     def call_later(
@@ -351,7 +351,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     def wake(self, handle: Handle) -> None:
         """Put a timer whose time has come into the queue."""
         handle.come()
-        self._ready.append(handle)
+        self.ready.append(handle)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Do nothing about an error that nobody sees: history has it, if a call raised it."""

@@ -140,7 +140,7 @@ class Waits:
     """The calls of a run that wait for a time or a message, in the order asked."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, Call] = {}
+        self.calls: dict[str, Call] = {}
         self.put_off: Duration = 0
         """By how much what ends the cleanup is later because the database's clock was set."""
         self.held_since: Instant | None = None
@@ -148,37 +148,34 @@ class Waits:
 
     def add(self, call: Call) -> None:
         """Wait for this, too."""
-        self._calls[call.identity] = call
+        self.calls[call.identity] = call
         if isinstance(call, ChildCall):
             self._children[call.started_by] = call
 
     def discard(self, call: Call) -> None:
         """Wait for this no more."""
-        self._calls.pop(call.identity, None)
+        self.calls.pop(call.identity, None)
         if isinstance(call, ChildCall):
             self._children.pop(call.started_by, None)
 
     def __iter__(self) -> Iterator[Call]:
-        return iter(list(self._calls.values()))
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
+        return iter(list(self.calls.values()))
 
     def effects(self) -> list[EffectCall]:
         """Return the effects among them."""
-        return [call for call in self._calls.values() if isinstance(call, EffectCall)]
+        return [call for call in self.calls.values() if isinstance(call, EffectCall)]
 
     def waits_for_somebody(self) -> Reason | None:
         """Say what an operator must do before anything can move, if that is so."""
         judged = [call for call in self.effects() if call.waits_for_somebody]
-        if not judged or len(judged) < len(self._calls):
+        if not judged or len(judged) < len(self.calls):
             return None
         unsure = any(call.effect.state is EffectState.INDETERMINATE for call in judged)
         return Reason.RECONCILIATION if unsure else Reason.APPROVAL
 
     def next_due(self) -> Instant | None:
         """Return the earliest time at which one of them must be looked at."""
-        dues = [call.due for call in self._calls.values() if call.due is not None]
+        dues = [call.due for call in self.calls.values() if call.due is not None]
         return min(dues, default=None)
 
     def clock_stepped(self, step: Duration, calls: Iterable[Call] = ()) -> None:
@@ -190,7 +187,7 @@ class Waits:
         tried = [call for call in calls if isinstance(call, StepCall | EffectCall)]
         for call in tried:
             call.since = None if call.since is None else call.since + step
-        for counted in dict.fromkeys((*self._calls.values(), *tried)):
+        for counted in dict.fromkeys((*self.calls.values(), *tried)):
             if isinstance(counted, TimedCall | EffectCall):
                 counted.clock_stepped(step)
 
@@ -200,7 +197,7 @@ class Waits:
             self.held_since = self.held_since or now
         elif self.held_since is not None:
             held, self.held_since = max(0, now - self.held_since), None
-            for call in self._calls.values():
+            for call in self.calls.values():
                 if isinstance(call, TimerCall) and call.is_limit and not call.is_kept:
                     call.put_off(held)
 
@@ -223,13 +220,13 @@ class Waits:
             yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
 
     def _signals(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
-        signals = [call for call in self._calls.values() if isinstance(call, SignalCall)]
+        signals = [call for call in self.calls.values() if isinstance(call, SignalCall)]
         if not signals:
             return
         letters = [Letter(row.seq, row.message, row.name) for row in mail.signals.values()]
         waits = [InboxWait(call.identity, call.name, call.due) for call in signals]
         for outcome in settle(waits, letters, now=now):
-            call = self._calls[outcome.wait.identity]
+            call = self.calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):
                 is_ready = mail.is_ready(mail.signals[outcome.message.seq])
                 if is_ready and not mail.wanted:  # none overtakes another
@@ -253,7 +250,7 @@ class Strays:
         self._records: list[Record] = []
 
     def add(self, record: Record) -> None:
-        """Keep a record that nobody waits for, if it is a signal."""
+        """Keep a record that no call waits for, if it is a signal."""
         if record.kind is RecordKind.SIGNAL and record.state is RecordState.SUCCEEDED:
             self._records.append(record)
 

@@ -22,7 +22,7 @@ class Alarm:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def set(self, due: Instant | None, wake: Callable[[], None]) -> None:
         """Call back then, and at no time that was set before."""
@@ -30,10 +30,10 @@ class Alarm:
         if due is not None:
             seconds = max(0, due - self._host.now()) / SECOND
             loop, context = self._host.loop, self._host.context
-            self._timer = loop.call_later(seconds, wake, context=context)
+            self.timer = loop.call_later(seconds, wake, context=context)
 
     def cancel(self) -> None:
         """Do not call back."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

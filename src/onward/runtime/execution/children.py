@@ -191,10 +191,10 @@ class Children:
         state, pump = RecordState.SUCCEEDED, self._execution.pump
         self._journal.close(call, state, pump, payload=kept, starts=starts)
 
-    def hear(self, call: ChildCall, letter: InboxRow) -> None:
+    def on_message(self, call: ChildCall, message: InboxRow) -> None:
         """Write that a child is over."""
-        assert letter.payload is not None
-        self._over(call, read_child_end(letter.payload), letter.seq)
+        assert message.payload is not None
+        self._over(call, read_child_end(message.payload), message.seq)
 
     def _over(self, call: ChildCall, end: ChildEnd, seq: int | None) -> None:
         state, payload, error = call.closing(end)

@@ -17,18 +17,18 @@ from onward.engine.payloads import unpack
 from onward.errors import Undecodable
 from onward.model.runs import Move
 from onward.runtime.body.body import Body
-from onward.runtime.body.calls import CancelCall, StepCall
-from onward.runtime.body.children import ChildCall
+from onward.runtime.body.calls import CancelCall
 from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
 from onward.runtime.body.waits import Mailbox, Waits
-from onward.runtime.execution import dispatch, endings
+from onward.runtime.execution import endings
 from onward.runtime.execution.alarm import Alarm
 from onward.runtime.execution.children import Children
+from onward.runtime.execution.dispatch import Dispatch
 from onward.runtime.execution.exits import Exits
-from onward.runtime.execution.guard import guarded
+from onward.runtime.execution.guard import end_by, guarded
 from onward.runtime.execution.journal import Journal
 from onward.runtime.execution.ledger import Ledger
 from onward.runtime.execution.loaded_history import NO_PAST, read_past
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun
-    from onward.runtime.body.calls import Call
+    from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.definition import Program
     from onward.runtime.execution.host import Host
 
@@ -76,7 +76,6 @@ class Execution:
         self.uid, self.fence = claimed.uid, claimed.fence
         self.program, self.claimed = program, claimed
         self._host = host
-        self.names = host.names
         self._past = past = read_past(history) if history else NO_PAST
         policy = Policy.STRICT if program.strict else Policy.ADDITIVE
         self.replay = Replay(past.records, policy=policy)
@@ -87,15 +86,16 @@ class Execution:
         with reading(f"the attributes of run {claimed.id}"):
             self.notes = Notes(past.notes, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
-        self.body = Body(claimed, self.replay, self.notes, self, self.scope, program.retry)
-        self.body.unheard.update(past.signals)
+        self.calls = Dispatch(self, self.journal, host, past)
+        self.steps = Steps(self, self.journal, host, past.tried)
+        self.body = Body(claimed, self.replay, self.notes, self.calls, self.scope, program.retry)
+        if past.signals:
+            self.body.unheard.update(past.signals)
         self.waits = Waits()
         self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
         self.move: Move | None = None
         """What becomes of the run as it leaves these hands; None: others say that."""
-        self.performing = 0
-        """How many attempts of steps are under way."""
         self.asking = 0
         """How many questions about other runs are under way."""
         self._alarm = Alarm(host)
@@ -105,19 +105,11 @@ class Execution:
         self._leaving = self._reported = self.is_loading = False
         self._is_stopping = past.is_stopping
         self._is_new = not history
-        self._steps: Steps | None = None
         self._kin: Children | None = None
         self._ledger: Ledger | None = None
         self._exits: Exits | None = None
 
     # --- parts that not every run needs ----------------------------------------------------------
-
-    @property
-    def steps(self) -> Steps:
-        """Performs steps."""
-        if self._steps is None:
-            self._steps = Steps(self, self.journal, self._host, self._past.tried)
-        return self._steps
 
     @property
     def kin(self) -> Children:
@@ -207,7 +199,7 @@ class Execution:
     @property
     def is_idle(self) -> bool:
         """Say whether nothing is being worked on."""
-        return not (self.journal.writing or self.performing or self._is_settling)
+        return not (self.journal.writing or self.steps.under_way or self._is_settling)
 
     @property
     def _is_held(self) -> bool:
@@ -249,18 +241,10 @@ class Execution:
         self.evict()
         self._has_left = self.is_gone = True
         self.body.part()
-        del self.body, self.journal, self.replay, self.notes
-        self._steps = self._kin = self._exits = None
+        del self.body, self.calls, self.journal, self.replay, self.notes
+        self._kin = self._exits = None
 
     # --- calls are done, or abandoned ------------------------------------------------------------
-
-    def now(self) -> Instant:
-        """Return the time of the database, or a little less."""
-        return self._host.now()
-
-    def do(self, call: Call) -> None:
-        """Do what a call asks for: run a step, start a run, or wait."""
-        dispatch.do(self, call, self._past)
 
     def later(self, write: Callable[[], None]) -> None:
         """Write something when the body has come to rest."""
@@ -272,18 +256,6 @@ class Execution:
         if self.body.diverged is None:
             for write in todo:
                 write()
-
-    def abandoned(self, call: Call) -> None:
-        """Take note that the body has stopped waiting for a call."""
-        self.waits.discard(call)
-        if isinstance(call, StepCall) and call.running is not None:
-            call.running.stop()
-        elif isinstance(call, ChildCall):
-            self.kin.abandon(call)
-
-    def tell_progress(self, value: bytes) -> None:
-        """Let others see how far the run is."""
-        self._host.progress(self, value)
 
     def is_wanted(self, call: Call) -> bool:
         """Say whether the body still waits for this call."""
@@ -301,43 +273,46 @@ class Execution:
             return
         self._pumping = True
         try:
-            guarded(self, self._advance)
+            self._advance()
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything
+            end_by(self, error)
         finally:
             self._pumping = False
 
     def _advance(self) -> None:
-        if self.mail.held_by or self.waits.held_since is not None:
+        mail = self.mail
+        if mail.held_by or self.waits.held_since is not None:
             self.waits.hold(self._host.now(), is_held=self._is_held)
-        if self.mail.is_stopping or self.claimed.deadline is not None:
+        if mail.is_stopping or self.claimed.deadline is not None:
             self._take_stop()
         if not self._is_barred:
             # Reading a long history may take its time.
             watched = self.scope if self.replay.live else None
             self._host.turns.take(watched, self.body.advance)
-            self.write_todo()
+            if self._todo:
+                self.write_todo()
         self._conclude()
 
     def _conclude(self) -> None:
-        if self.body.diverged is not None:
-            self.exits.pause(self.body.diverged)
-        elif self.body.is_over and not self._is_held:
+        body = self.body
+        if body.diverged is not None:
+            self.exits.pause(body.diverged)
+        elif body.main.done() and body.is_over and not self._is_held:
             # What becomes of an effect on its way, or of a child, must be known first.
             if not self._is_settling:
                 self.exits.finish()
-        elif self._is_grace_over and not self.asking:
-            if self.body.main.done():
+        elif body.cancelled is not None and self._is_grace_over and not self.asking:
+            if body.main.done():
                 self.exits.finish()
             else:
-                self.exits.end(endings.end_by_force(self.body))
+                self.exits.end(endings.end_by_force(body))
         else:
-            if self._kin is not None and self.replay.live:
-                self._kin.dismiss()
-            if self.mail.orders:
-                self._take_orders()
-            if self.body.cancelled is not None and self._ledger is not None:
-                self._ledger.drop_waiting()
-            self._end_waits()
-            self._take_up_undone()
+            if self._kin is not None or self._ledger is not None or self.mail.orders:
+                self._serve_others()
+            if self.waits.calls:
+                self._end_waits()
+            if self._undone:
+                self._take_up_undone()
             self._rest()
 
     def report(self, left: Sequence[Record] = ()) -> None:
@@ -348,7 +323,7 @@ class Execution:
     @property
     def _is_barred(self) -> bool:
         """Say whether nothing new may begin: it is held, or is to stop and cannot know yet."""
-        is_unheard = self._is_stopping and self.journal.is_recording(CANCEL_IDENTITY)
+        is_unheard = self._is_stopping and CANCEL_IDENTITY in self.journal.recording
         return is_unheard or self._is_held
 
     def _take_stop(self) -> None:
@@ -362,24 +337,30 @@ class Execution:
             kept, state = endings.keep_stop(stop), RecordState.SUCCEEDED
             self.journal.close(call, state, self.pump, payload=kept, message=seq)
 
-    def _take_orders(self) -> None:
-        """Take up what others want of the run; one stop is enough."""
-        self.mail.take_cancel()
-        verdicts = self.mail.take_verdicts()
-        if verdicts:
-            self.ledger.hear(verdicts, self.body.calls.values())
+    def _serve_others(self) -> None:
+        """Stop children that are not awaited; take up what operators want; one stop is enough."""
+        if self._kin is not None and self.replay.live:
+            self._kin.dismiss()
+        if self.mail.orders:
+            self.mail.take_cancel()
+            verdicts = self.mail.take_verdicts()
+            if verdicts:
+                self.ledger.hear(verdicts, self.body.calls.values())
+        if self.body.cancelled is not None and self._ledger is not None:
+            self._ledger.drop_waiting()
 
     def _end_waits(self) -> None:
-        if self.waits and not (self._is_barred or self.is_loading):
-            for call, letter in self.waits.come(self.mail, self._host.now()):
+        if not (self._is_barred or self.is_loading):
+            for call, message in self.waits.come(self.mail, self._host.now()):
                 self.waits.discard(call)
-                dispatch.come(self, call, letter)
+                self.calls.on_ready(call, message)
             if self.mail.wanted:
                 take_payloads(self, self._host.engine_calls.messages(self.uid, self.mail.wanted))
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
-        if self._leaving or self._is_barred:
+        may_be_barred = self._is_stopping or self.mail.held_by
+        if self._leaving or (may_be_barred and self._is_barred):
             self._undone.append(call)
             return True
         return False
@@ -389,13 +370,13 @@ class Execution:
         self.body.refuse(call, args_hash)
 
     def _take_up_undone(self) -> None:
-        if self._undone and not (self._leaving or self._is_barred):
+        if not (self._leaving or self._is_barred):
             undone, self._undone = self._undone, []
             for call in undone:
                 if isinstance(call, EffectCall):
                     self.ledger.go_on(call)
                 else:
-                    self.do(call)
+                    self.calls.do(call)
 
     def _rest(self) -> None:
         """Wait for what is being worked on or, if there is nothing, leave the worker's hands.
@@ -403,8 +384,9 @@ class Execution:
         Raises:
             Stuck: nothing would ever take it up again.
         """
-        if not self.is_idle:
-            self._alarm.set(self._next_due(), self.pump)
+        if self.steps.under_way or not self.is_idle:
+            if self.waits.calls or self._alarm.timer is not None or self.body.cancelled is not None:
+                self._alarm.set(self._next_due(), self.pump)
         elif self._leaving and self._undone:
             self.release()
         elif self._is_held:
@@ -420,7 +402,7 @@ class Execution:
 
     def _next_due(self) -> Instant | None:
         # While it is barred no wait comes to its end, however long it is due.
-        due = self.waits.next_due() if self.waits and not self._is_barred else None
+        due = self.waits.next_due() if self.waits.calls and not self._is_barred else None
         grace = self._grace_ends
         return due if grace is None else min(due or grace, grace)
 

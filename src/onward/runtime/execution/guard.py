@@ -29,7 +29,15 @@ def guarded(execution: Execution, work: Callable[[], None]) -> None:
     try:
         work()
     except BaseException as error:  # noqa: BLE001 - see above
-        _end(execution, error)
+        end_by(execution, error)
+
+
+def fail(execution: Execution, error: BaseException) -> None:
+    """End a run after an error of a task of it."""
+    if is_interrupt(error):
+        _give_back(execution)  # asyncio has raised it
+    else:
+        end_by(execution, error)
 
 
 def on_done(
@@ -48,7 +56,12 @@ def on_done(
     awaited.add_done_callback(go_on)
 
 
-def _end(execution: Execution, error: BaseException) -> None:
+def end_by(execution: Execution, error: BaseException) -> None:
+    """End a run after an error that was raised while something was done for it.
+
+    Raises:
+        BaseException: the error, if it is that of a signal handler, which ends the process.
+    """
     if is_interrupt(error):
         _give_back(execution)
         raise error

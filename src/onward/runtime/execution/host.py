@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.ports import Clock
     from onward.model.commits import Commit, CommitOutcome
+    from onward.runtime.attempts.attempt import Attempt
+    from onward.runtime.attempts.perform import StepOwner
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
     from onward.runtime.execution.execution import End, Execution
     from onward.runtime.execution.loop_monitor import LoopMonitor
     from onward.runtime.registry import Registry
-    from onward.runtime.running import Running
     from onward.runtime.worker.engine_calls import EngineCalls
     from onward.telemetry.observer import Observer
 
@@ -52,8 +53,8 @@ class Host(Protocol):
         """Write, together with whatever else has gathered."""
         ...
 
-    def perform(self, execution: Execution, call: StepCall) -> Running:
-        """Start to run the code of a step."""
+    def perform(self, owner: StepOwner, call: StepCall) -> Attempt:
+        """Start an attempt of a step, which calls `owner` when it ends."""
         ...
 
     @property

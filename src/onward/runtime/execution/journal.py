@@ -6,6 +6,7 @@ only after the commit, so that nothing is ever handed to a body that a crash cou
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.lease import Fate
@@ -41,21 +42,40 @@ class Kept(NamedTuple):
     at: Instant
 
 
-def as_open(row: NewRecord, kind: RecordKind, at: Instant) -> Record:
-    """Return an open record as the rules know it."""
-    kept = Kept(row.payload, row.error, at)
-    return Record(
-        row.identity,
-        row.attempt,
-        None,
-        kind,
-        row.name,
-        RecordState.OPEN,
-        row.args_hash,
-        row.version,
-        None,
-        kept,
-    )
+class _Written:
+    """A record that is being written, and what follows once it is in history."""
+
+    __slots__ = ("_journal", "_kind", "_row", "_state", "_then", "_when_due")
+
+    def __init__(
+        self,
+        journal: Journal,
+        row: NewRecord,
+        kind: RecordKind,
+        state: RecordState,
+        then: Callable[[], None],
+        when_due: Callable[[Instant], None] | None = None,
+    ) -> None:
+        self._journal = journal
+        self._row = row
+        self._kind = kind
+        self._state = state
+        self._then = then
+        self._when_due = when_due
+
+    def __call__(self, outcome: CommitOutcome) -> None:
+        row = self._row
+        waiting = self._journal.recording.pop(row.identity, ())
+        self._journal.recorded(row, self._kind, self._state, outcome.at)
+        if self._when_due is not None and row.due_in is not None:
+            self._when_due(outcome.at + row.due_in)
+        self._then()
+        for after in waiting:
+            after()
+
+
+def _do_nothing() -> None:
+    """Do nothing."""
 
 
 class Journal:
@@ -94,16 +114,12 @@ class Journal:
         self.writing = 0
         """How many commits are under way."""
         self._then: Callable[[], None] | None = None
-        self._recording: dict[str, list[Callable[[], None]]] = {}
+        self.recording: dict[str, list[Callable[[], None]]] = {}
         """The calls of which a record is being written, and what waits for that."""
-
-    def is_recording(self, identity: str) -> bool:
-        """Say whether a record of this call is being written."""
-        return identity in self._recording
 
     def when_recorded(self, identity: str, then: Callable[[], None]) -> None:
         """Call this once the record of a call that is being written is in history."""
-        self._recording[identity].append(then)
+        self.recording[identity].append(then)
 
     def when_written(self, then: Callable[[], None]) -> None:
         """Call this once nothing is under way."""
@@ -129,25 +145,41 @@ class Journal:
         notes: Callable[[int], NewRecord] | None = None,
         starts: tuple[NewRun, ...] = (),
     ) -> None:
-        """Write the outcome of a call at the next position of history, which `notes` is told."""
+        """Write the outcome of a call at the next position of history, which `notes` is given."""
         seq = self._replay.take_position()
-        row = self._row(call, state, seq, payload=payload, error=error, message=message)
-        beside = () if notes is None else (notes(seq),)
-        self._record(call, state, row, then, beside=beside, starts=starts)
+        row = NewRecord(
+            self._uid,
+            call.identity,
+            call.attempt,
+            seq,
+            call.kind,
+            call.name,
+            state,
+            call.args_hash,
+            self._version,
+            None,
+            None,
+            message,
+            payload,
+            error,
+        )
+        records = (row,) if notes is None else (row, notes(seq))
+        self.recording.setdefault(call.identity, [])
+        self._submit(records, _Written(self, row, call.kind, state, then), starts=starts)
 
     def keep_time(self, call: ClockCall, then: Callable[[], None]) -> None:
         """Write the time at the next position of history."""
         call.place(self._replay.length + 1)
-        state, seq = RecordState.SUCCEEDED, self._replay.take_position()
-        row = self._row(call, state, seq, payload=call.payload)
-        self._record(call, state, row, then)
+        seq = self._replay.take_position()
+        row = self._row(call, RecordState.SUCCEEDED, seq, payload=call.payload)
+        self._record(call, row, then)
 
     def open(
         self, call: Call, payload: bytes, starts: tuple[NewRun, ...], then: Callable[[], None]
     ) -> None:
         """Write that a call waits for a run, which is started with this unless it was before."""
         row = self._row(call, RecordState.OPEN, None, payload=payload)
-        self._record(call, RecordState.OPEN, row, then, starts=starts)
+        self._record(call, row, then, starts=starts)
 
     def keep_effect(
         self, call: Call, row: EffectWrite, then: Callable[[CommitOutcome], None]
@@ -157,7 +189,7 @@ class Journal:
 
         def written(outcome: CommitOutcome) -> None:
             if opened and outcome.fate is not Fate.BUSY:
-                self._replay.recorded(as_open(opened[0], call.kind, outcome.at))
+                self.recorded(opened[0], call.kind, RecordState.OPEN, outcome.at)
             then(outcome)
 
         self._submit(opened, written, attached=Attachments(effects=(row,)))
@@ -178,7 +210,7 @@ class Journal:
     ) -> None:
         """Write that an attempt failed, and tell when the next one is due."""
         row = self._row(call, RecordState.FAILED, None, due_in=after, error=error)
-        self._record(call, RecordState.FAILED, row, lambda: None, then)
+        self._record(call, row, _do_nothing, then)
 
     def park(self, opened: Iterable[Call], move: Move, then: Callable[[Fate], None]) -> None:
         """Let the run wait or pause, unless something has arrived; waits are written open."""
@@ -206,45 +238,38 @@ class Journal:
             **rest,
         )
 
-    def _record(  # noqa: PLR0913 - see `close`
+    def _record(
         self,
         call: Call,
-        state: RecordState,
         row: NewRecord,
         then: Callable[[], None],
         when_due: Callable[[Instant], None] | None = None,
-        *,
-        beside: tuple[NewRecord, ...] = (),
         starts: tuple[NewRun, ...] = (),
     ) -> None:
-        def written(outcome: CommitOutcome) -> None:
-            at = outcome.at
-            waiting = self._recording.pop(row.identity, ())
-            due = None if row.due_in is None else at + row.due_in
-            self._last = row.seq or self._last
-            kept = Kept(row.payload, row.error, at)
-            self._replay.recorded(
-                Record(
-                    row.identity,
-                    row.attempt,
-                    row.seq,
-                    call.kind,
-                    row.name,
-                    state,
-                    row.args_hash,
-                    row.version,
-                    due,
-                    kept,
-                )
-            )
-            if when_due is not None and due is not None:
-                when_due(due)
-            then()
-            for after in waiting:
-                after()
+        self.recording.setdefault(row.identity, [])
+        written = _Written(self, row, call.kind, RecordState(row.state), then, when_due)
+        self._submit((row,), written, starts=starts)
 
-        self._recording.setdefault(row.identity, [])
-        self._submit((row, *beside), written, starts=starts)
+    def recorded(self, row: NewRecord, kind: RecordKind, state: RecordState, at: Instant) -> None:
+        """Take note that a record is in history, since `at`."""
+        if row.seq is not None:
+            self._last = row.seq
+        due = None if row.due_in is None else at + row.due_in
+        encoded = Kept(row.payload, row.error, at)
+        self._replay.recorded(
+            Record(
+                row.identity,
+                row.attempt,
+                row.seq,
+                kind,
+                row.name,
+                state,
+                row.args_hash,
+                row.version,
+                due,
+                encoded,
+            )
+        )
 
     def _submit(
         self,
@@ -261,11 +286,10 @@ class Journal:
             move, self.crashes = Move(RunState.RUNNING), 0
         self.writing += 1
         commit = Commit(self._uid, self._fence, records, move, messages, starts, attached)
-        written = self._commit(commit)
-        written.add_done_callback(lambda done: self._answered(done, then))
+        self._commit(commit).add_done_callback(partial(self._answered, then))
 
     def _answered(
-        self, done: asyncio.Future[CommitOutcome], then: Callable[[CommitOutcome], None]
+        self, then: Callable[[CommitOutcome], None], done: asyncio.Future[CommitOutcome]
     ) -> None:
         self.writing -= 1
         error = None if done.cancelled() else done.exception()

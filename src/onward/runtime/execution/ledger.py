@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.model.commits import CommitOutcome
     from onward.model.effects import EffectRow, EffectWrite
+    from onward.runtime.attempts.sender import EffectAttempt
     from onward.runtime.body.calls import Call
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
-    from onward.runtime.running import Running
 
 
 class Ledger:
@@ -294,11 +294,11 @@ class Ledger:
         frame = window(call.definition.terms, at=began)
         self._watch(call, self._host.sender.send(self._execution, call, frame, self._progress))
 
-    def _watch(self, call: EffectCall, running: Running) -> None:
+    def _watch(self, call: EffectCall, running: EffectAttempt) -> None:
         call.running = running
         on_done(self._execution, running.ended, lambda done: self._rested(call, running, done))
 
-    def _rested(self, call: EffectCall, running: Running, done: asyncio.Future[None]) -> None:
+    def _rested(self, call: EffectCall, running: EffectAttempt, done: asyncio.Future[None]) -> None:
         if call.running is running:
             call.running = None
         self.busy -= 1

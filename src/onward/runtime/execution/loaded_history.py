@@ -8,7 +8,7 @@ from onward.core.replay import Record, RecordKind, RecordState
 from onward.errors import Undecodable, UnreadableRow
 from onward.runtime.body.calls import Awaited, TimerCall
 from onward.runtime.body.children import ChildCall, StartCall, bound_child
-from onward.runtime.body.chunks import failed_items
+from onward.runtime.body.chunk_data import failed_items
 from onward.runtime.body.notes import read_noted, step_notes
 from onward.runtime.execution.journal import Kept
 from onward.runtime.reading import newer, record_of, unreadable

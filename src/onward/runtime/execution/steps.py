@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.replay import RecordState
 from onward.runtime.body.notes import step_notes
-from onward.runtime.execution.guard import on_done
+from onward.runtime.execution.guard import fail
 
 if TYPE_CHECKING:
     import asyncio
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.model.records import NewRecord
+    from onward.model.runs import ClaimedRun
+    from onward.runtime.attempts.attempt import Attempt
     from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.body.notes import Noted
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
-    from onward.runtime.running import Running
 
 
 class Steps:
-    """The steps of one run."""
+    """The steps of one run, as the attempts see it that perform them (a `StepOwner`)."""
 
     def __init__(
         self, execution: Execution, journal: Journal, host: Host, tried: Mapping[str, Instant]
@@ -33,28 +34,44 @@ class Steps:
         self._journal = journal
         self._host = host
         self._tried = tried
+        self.scope = execution.scope
+        self.retry = execution.program.retry
+        self.under_way = 0
+        """How many attempts are under way."""
+
+    @property
+    def claimed(self) -> ClaimedRun:
+        return self._execution.claimed
+
+    def is_wanted(self, call: Call) -> bool:
+        return self._execution.is_wanted(call)
+
+    def report_progress(self, value: bytes) -> None:
+        self._host.progress(self._execution, value)
 
     def perform(self, call: StepCall) -> None:
         """Begin an attempt of a step, unless nothing new may be begun."""
         if self._execution.holds_back(call):
             return
-        call.due = None
-        call.since = call.since or self._tried.get(call.identity)
-        self._execution.waits.discard(call)
-        self._execution.performing += 1
-        running = call.running = self._host.perform(self._execution, call)
-        on_done(self._execution, running.ended, lambda done: self._performed(call, running, done))
+        if call.due is not None:
+            call.due = None
+            self._execution.waits.discard(call)
+        if self._tried and call.since is None:
+            call.since = self._tried.get(call.identity)
+        self.under_way += 1
+        call.running = self._host.perform(self, call)
 
-    def _performed(self, call: StepCall, running: Running, done: asyncio.Future[None]) -> None:
-        if call.running is running:
+    def step_ended(self, call: StepCall, attempt: Attempt, task: asyncio.Task[None] | None) -> None:
+        if call.running is attempt:
             call.running = None
-        self._execution.performing -= 1
-        if not done.cancelled():
-            done.result()  # an attempt ends with an outcome; an error here is none
-        if not self._journal.writing:
+        self.under_way -= 1
+        # An attempt ends with an outcome; an error of its task is none.
+        if task is not None and not task.cancelled() and (error := task.exception()) is not None:
+            fail(self._execution, error)
+        elif not self._journal.writing:
             self._execution.pump()
 
-    def close(
+    def close_step(
         self,
         call: StepCall,
         *,
@@ -63,12 +80,13 @@ class Steps:
         noted: Noted | None = None,
     ) -> None:
         """Write the outcome of a step; the body is handed it once it is written."""
-        notes = self.notes_of(call, noted)
-        state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
-        pump = self._execution.pump
-        self._journal.close(call, state, pump, payload=payload, error=error, notes=notes)
+        if self._execution.is_wanted(call):
+            state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
+            notes = self.notes_of(call, noted) if noted is not None else None
+            pump = self._execution.pump
+            self._journal.close(call, state, pump, payload=payload, error=error, notes=notes)
 
-    def try_again(self, call: StepCall, error: bytes, after: Duration) -> None:
+    def retry_step(self, call: StepCall, error: bytes, after: Duration) -> None:
         """Write that an attempt failed, and make the next one after a while."""
 
         def wait(due: Instant) -> None:
@@ -76,10 +94,11 @@ class Steps:
             call.due = due
             call.expired = None
             if not self._execution.is_gone:
-                self._execution.do(call)
+                self._execution.calls.do(call)
                 self._execution.pump()
 
-        self._journal.fail_attempt(call, error, after, wait)
+        if self._execution.is_wanted(call):
+            self._journal.fail_attempt(call, error, after, wait)
 
     def notes_of(self, call: Call, noted: Noted | None) -> Callable[[int], NewRecord] | None:
         """Return what makes a record of what a call has noted, if it has noted anything."""

@@ -9,6 +9,7 @@ from onward.core.run import RunKind
 from onward.engine.policies import read_limits
 from onward.errors import UnreadableRow
 from onward.runtime.body.chunks import ChunkShape, work_through
+from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Program, run_name
 from onward.runtime.reading import newer, reading
@@ -111,6 +112,7 @@ def _step(definition: StepDefinition, limits: str | None) -> Program:
     )
 
     async def body(*args: Any, **kwargs: Any) -> Any:
-        return await body_of_run().step(here, args, kwargs, None)
+        inside = body_of_run()
+        return await inside.ask(step_call(inside, here, args, kwargs))
 
     return Program(body, definition.shape, definition.retry)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 from contextvars import copy_context
-from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.core.run import rooms_beside
@@ -43,11 +42,12 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.model.commits import Commit, CommitOutcome
     from onward.model.runs import ClaimedRun
+    from onward.runtime.attempts.attempt import Attempt
+    from onward.runtime.attempts.perform import StepOwner
     from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits
     from onward.runtime.execution.execution import Execution
     from onward.runtime.registry import Registry
-    from onward.runtime.running import Running
     from onward.runtime.worker.options import Options, Ports
     from onward.store.hints import Subscription
     from onward.store.store import Store
@@ -134,9 +134,9 @@ class Worker:
         """Write, together with whatever else has gathered."""
         return self._writer.submit(commit)
 
-    def perform(self, execution: Execution, call: StepCall) -> Running:
-        """Start to run the code of a step."""
-        return self._performer.perform(execution, call, partial(self.progress, execution))
+    def perform(self, owner: StepOwner, call: StepCall) -> Attempt:
+        """Start an attempt of a step, which calls `owner` when it ends."""
+        return self._performer.perform(owner, call)
 
     @property
     def clock(self) -> Clock:
