@@ -113,8 +113,10 @@ class Effect(Generic[P, R]):
             return await self._plainly(args, kwargs)
         body.names.check("effect", self.name, self.fn)
         bound = self.definition.shape.bind(args, kwargs)
-        call = EffectCall(self.definition, pack(bound.payload()), bound.fingerprint())
-        return cast("R", await _settled(body.ask(call, self._key)))
+        asked = body.ask(
+            EffectCall(self.definition, pack(bound.payload()), bound.fingerprint()), self._key
+        )
+        return cast("R", await _settled(asked))
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Effect[P, R]: ...

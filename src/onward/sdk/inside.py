@@ -229,8 +229,9 @@ async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) 
     body = body_for(f"onward.start({workflow.name})", "Outside, use app.start")
     body.names.check("workflow", workflow.name, workflow.fn)
     row = workflow.row(args, kwargs)
-    call = StartCall(workflow.name, row, body.now, workflow.start_options.on_conflict)
-    uid, run_id, parent, started_by = await body.ask(call)
+    uid, run_id, parent, started_by = await body.ask(
+        StartCall(workflow.name, row, body.now, workflow.start_options.on_conflict)
+    )
     return ChildRun(uid, run_id, started_by, parent, workflow.definition.shape)
 
 

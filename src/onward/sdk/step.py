@@ -122,8 +122,9 @@ class Step(Mappable[P, R], Generic[P, R]):
         body = body_now.get()
         if body is None:
             return await self._plainly(args, kwargs)
-        call = step_call(body, self.definition, args, kwargs)
-        result: R = await body.ask(call, self._key)
+        # The call is kept in no variable: an error that it raises would refer to it and be referred
+        # to by it, and only the garbage collector would free the run.
+        result: R = await body.ask(step_call(body, self.definition, args, kwargs), self._key)
         return result
 
     @overload

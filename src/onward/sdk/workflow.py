@@ -162,8 +162,9 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             body.names.check("workflow", self.name, self.fn)
             child = self.row(args, kwargs, cancel_with_parent=True)
             decoder = self.definition.shape.decode_result
-            call = ChildCall(self.name, decoder, start=child, asked_at=body.now)
-            result: R = await body.ask(call)
+            result: R = await body.ask(
+                ChildCall(self.name, decoder, start=child, asked_at=body.now)
+            )
             return result
         if step_now.get() is not None:
             raise NotInBody(
