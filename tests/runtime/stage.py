@@ -82,8 +82,8 @@ class StageAttempt(Attempt):
     def on_left(self) -> None:
         self.is_left = True
 
-    def on_end(self, task: asyncio.Task[None] | None) -> None:
-        self._owner.step_ended(self._call, self, task)
+    def on_end(self, error: BaseException | None) -> None:
+        self._owner.step_ended(self._call, self, error)
 
 
 class Stage:

@@ -14,6 +14,7 @@ from onward.engine.payloads import pack
 from onward.model.records import RecordRow
 from onward.runtime.body.calls import StepCall
 from onward.runtime.body.failure_origin import Blame
+from onward.runtime.body.runloop import RunLoop
 from onward.runtime.execution.journal import Kept
 from onward.runtime.execution.loaded_history import NO_PAST, read_past
 
@@ -34,6 +35,7 @@ def a_row(identity: str, kind: str = "step", **other: Any) -> RecordRow:
 @pytest.fixture
 def call() -> StepCall:
     made = StepCall(weigh.definition, "hash", (("gold",), {}))
+    made.future = RunLoop(lambda *_: "", lambda *_: lambda: None).create_call_future()
     made.identity = ":weigh#1"
     return made
 

@@ -130,9 +130,28 @@ class Attempt:
         """Settle an attempt that was stopped and did not end."""
         raise NotImplementedError
 
-    def on_end(self, task: asyncio.Task[None] | None) -> None:
-        """Continue after the task has ended; None: it was left behind."""
+    def on_end(self, error: BaseException | None) -> None:
+        """Continue after the code has ended, or was left behind; an error is no outcome of it."""
         raise NotImplementedError
+
+    def code_begins(self) -> None:
+        """Expect `code_ends`, which costs less than a callback of the task.
+
+        A task that is cancelled before its first turn never runs its code.
+        """
+        if self._task is not None:
+            self._task.remove_done_callback(self._end)
+
+    def code_ends(self, error: BaseException | None) -> None:
+        """Continue: at once after an outcome, and otherwise when the task has ended."""
+        task = self._task
+        if task is None:
+            return  # it was left behind
+        self._forget()
+        if error is None:
+            self.on_end(None)
+        else:
+            task.get_loop().call_soon(self.on_end, error, context=self._home)
 
     def _leave(self) -> None:
         task = self._task
@@ -140,16 +159,19 @@ class Attempt:
             task.remove_done_callback(self._end)
             task.add_done_callback(_retrieve)
             emit("step.left", self.scope, kind=self.scope.kind, seconds=STOP_SECONDS)
-            self._task = self._timer = None
+            self._forget()
             self.on_left()
             self.on_end(None)
 
     def _end(self, task: asyncio.Task[None]) -> None:
+        self._forget()
+        self.on_end(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+    def _forget(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         # The task and its context refer to this attempt: without the cycle all is freed at once.
         self._task = self._timer = None
-        self.on_end(task)
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

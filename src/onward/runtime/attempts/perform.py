@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -85,8 +86,8 @@ class StepOwner(Protocol):
         """Record a failed attempt, if the body still waits for it, and try again later."""
         ...
 
-    def step_ended(self, call: StepCall, attempt: Attempt, task: asyncio.Task[None] | None) -> None:
-        """Continue after an attempt, whose outcome has been recorded by then."""
+    def step_ended(self, call: StepCall, attempt: Attempt, error: BaseException | None) -> None:
+        """Continue after an attempt: its outcome is being recorded, unless there is an error."""
         ...
 
 
@@ -151,10 +152,11 @@ class StepAttempt(Attempt):
             self._call.expired = self._timed_out()
 
     async def run_step(self) -> None:
-        step_now.set(self)
-        scope_now.set(self.scope)
         call = self._call
         try:
+            self.code_begins()
+            step_now.set(self)
+            scope_now.set(self.scope)
             failpoint("step.before")
             result = await self._work()
             failpoint("step.after")
@@ -176,6 +178,7 @@ class StepAttempt(Attempt):
         finally:
             if not self.is_left:
                 self._performer.deadlines.forget(self)
+            self.code_ends(sys.exception())
 
     def _work(self) -> Awaitable[Any]:
         """Call the function of the step.
@@ -215,8 +218,8 @@ class StepAttempt(Attempt):
             self._report_end("cancelled")
         self.is_left = True
 
-    def on_end(self, task: asyncio.Task[None] | None) -> None:
-        self._owner.step_ended(self._call, self, task)
+    def on_end(self, error: BaseException | None) -> None:
+        self._owner.step_ended(self._call, self, error)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         """Run a step in a thread, which only its own code can stop.

@@ -62,16 +62,14 @@ class EffectAttempt(Attempt):
         if self._left is not None:
             self._left()
 
-    def on_end(self, task: asyncio.Task[None] | None) -> None:
+    def on_end(self, error: BaseException | None) -> None:
         self._left = None
-        if task is None:
+        if error is None:
             self.ended.set_result(None)
-        elif task.cancelled():
+        elif isinstance(error, asyncio.CancelledError):
             self.ended.cancel()
-        elif (error := task.exception()) is not None:
-            self.ended.set_exception(error)
         else:
-            self.ended.set_result(None)
+            self.ended.set_exception(error)
 
 
 class Sender:

@@ -316,7 +316,8 @@ class Body:
                     _, place = self._held.get(id(diverged.asked), (None, None))
                     self.place = place or place_of_wait(self._loop.tasks)
                 case _:
-                    self.clock.begin_waits(self._loop.now, self.calls)
+                    if self.clock.has_news:
+                        self.clock.begin_waits(self._loop.now, self.calls)
                     return
 
     def _drain(self) -> None:

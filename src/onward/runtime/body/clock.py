@@ -61,6 +61,10 @@ class Clock:
         self._held.append(call)
         self._is_replayed = self._is_replayed or is_replayed
 
+    @property
+    def has_news(self) -> bool:
+        return bool(self._held) or self._is_replayed
+
     def begin_waits(self, body_now: Instant, wanted: Mapping[str, Call]) -> None:
         """Begin what was kept, or write the clock record that it needs.
 

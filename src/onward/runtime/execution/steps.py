@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from onward.runtime.body.notes import step_notes
 from onward.runtime.execution.guard import fail
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
@@ -61,15 +61,15 @@ class Steps:
         self.under_way += 1
         call.running = self._host.perform(self, call)
 
-    def step_ended(self, call: StepCall, attempt: Attempt, task: asyncio.Task[None] | None) -> None:
+    def step_ended(self, call: StepCall, attempt: Attempt, error: BaseException | None) -> None:
         if call.running is attempt:
             call.running = None
         self.under_way -= 1
-        # An attempt ends with an outcome; an error of its task is none.
-        if task is not None and not task.cancelled() and (error := task.exception()) is not None:
+        if error is not None and not isinstance(error, asyncio.CancelledError):
             fail(self._execution, error)
         elif not self._journal.writing:
-            self._execution.pump()
+            # Not at once: this may still be the task of the step.
+            self._host.loop.call_soon(self._execution.pump, context=self._host.context)
 
     def close_step(
         self,
