@@ -7,7 +7,7 @@ import inspect
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.codec import decode_error, encode_error, read_error
 from onward.core.effect import Answer
@@ -34,9 +34,38 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.threads import StepThreads
+    from onward.runtime.body.calls import Call
     from onward.runtime.body.effects import EffectCall
-    from onward.runtime.execution.execution import Execution
     from onward.telemetry.observer import Observer, StepOutcome
+    from onward.telemetry.scope import RunScope
+
+
+class EffectOutcomes(Protocol):
+    """Takes note of what happened to an effect."""
+
+    def returned(self, call: EffectCall, result: bytes | None, error: bytes | None) -> None: ...
+
+    def not_started(self, call: EffectCall) -> None: ...
+
+    def not_applied(
+        self, call: EffectCall, after: Duration | None, names: tuple[str, ...], error: bytes
+    ) -> Duration | None: ...
+
+    def lost(self, call: EffectCall, error: bytes) -> Duration | None: ...
+
+    def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None: ...
+
+
+class EffectOwner(Protocol):
+    """The run for which an effect is sent."""
+
+    claimed: ClaimedRun
+    scope: RunScope
+
+    @property
+    def ledger(self) -> EffectOutcomes: ...
+
+    def is_wanted(self, call: Call) -> bool: ...
 
 
 class EffectAttempt(Attempt):
@@ -91,7 +120,7 @@ class Sender:
 
     def send(
         self,
-        execution: Execution,
+        execution: EffectOwner,
         call: EffectCall,
         window: Window,
         tell: Callable[[bytes], None],
@@ -107,7 +136,7 @@ class Sender:
         return self._go(sending, execution, call, attempt, context)
 
     def _begin(
-        self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
+        self, execution: EffectOwner, call: EffectCall, tell: Callable[[bytes], None]
     ) -> tuple[EffectAttempt, Context]:
         """Return a context in which code is part of the run as that of a step is."""
         number = call.effect.attempt
@@ -119,7 +148,7 @@ class Sender:
         return attempt, context
 
     async def _send(
-        self, execution: Execution, call: EffectCall, attempt: Attempt, window: Window
+        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, window: Window
     ) -> None:
         ledger = execution.ledger
         try:
@@ -150,7 +179,7 @@ class Sender:
             attempt.is_stopped = True
 
     def _lost(
-        self, execution: Execution, call: EffectCall, attempt: Attempt, error: BaseException
+        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, error: BaseException
     ) -> None:
         if attempt.is_left:
             return
@@ -159,7 +188,7 @@ class Sender:
         self._ended(attempt, "timed_out" if is_late else "failed", error, again)
 
     def _returned(
-        self, execution: Execution, call: EffectCall, attempt: Attempt, result: Any
+        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, result: Any
     ) -> None:
         try:
             kept = pack(call.definition.shape.encode_result(result))
@@ -248,7 +277,7 @@ class Sender:
         return ThreadCall(self._loop, self._threads, attempt.scope, work)
 
     def ask(
-        self, execution: Execution, call: EffectCall, tell: Callable[[bytes], None]
+        self, execution: EffectOwner, call: EffectCall, tell: Callable[[bytes], None]
     ) -> EffectAttempt:
         """Ask the reconciler what became of a call."""
         attempt, context = self._begin(execution, call, tell)
@@ -258,7 +287,7 @@ class Sender:
     def _go(
         self,
         work: Coroutine[Any, Any, None],
-        execution: Execution,
+        execution: EffectOwner,
         call: EffectCall,
         attempt: EffectAttempt,
         context: Context,
@@ -270,7 +299,7 @@ class Sender:
         return attempt
 
     def _left(
-        self, execution: Execution, call: EffectCall, attempt: Attempt, *, is_asking: bool
+        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, *, is_asking: bool
     ) -> None:
         """Go on without code that was stopped and did not end."""
         if is_asking:
@@ -281,7 +310,7 @@ class Sender:
             self._lost(execution, call, attempt, error)
         attempt.is_stopped = attempt.is_left = True
 
-    async def _ask(self, execution: Execution, call: EffectCall, attempt: Attempt) -> None:
+    async def _ask(self, execution: EffectOwner, call: EffectCall, attempt: Attempt) -> None:
         answer, result = Answer.UNKNOWN, None
         try:
             said = await self._reconcile(execution, call, attempt)
@@ -305,7 +334,7 @@ class Sender:
         if not attempt.is_left:
             execution.ledger.answered(call, answer, result)
 
-    async def _reconcile(self, execution: Execution, call: EffectCall, attempt: Attempt) -> Any:
+    async def _reconcile(self, execution: EffectOwner, call: EffectCall, attempt: Attempt) -> Any:
         reconcile = call.definition.reconcile
         assert reconcile is not None
         args, kwargs = call.arguments()
@@ -337,7 +366,7 @@ def _result(outcome: tuple[Any, BaseException | None]) -> Any:
     return result
 
 
-def _unanswered(execution: Execution, call: EffectCall, error: str) -> None:
+def _unanswered(execution: EffectOwner, call: EffectCall, error: str) -> None:
     """Tell that a reconciler failed, which to the ledger is the same as one that does not know."""
     facts = {"effect": call.name, "key": call.key(execution.claimed), "error": error}
     emit("effect.unanswered", execution.scope, **facts)

@@ -6,7 +6,7 @@ crash, and how to turn the record of its outcome into what the body is handed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.codec import decode, decode_error
 from onward.core.replay import Record, RecordKind, RecordState
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
-    from onward.runtime.attempts.attempt import Attempt
     from onward.runtime.body.futures import CallFuture
     from onward.runtime.body.handle import Handle
     from onward.runtime.definition import StepDefinition
 
     Decoder = Callable[[Any], Any]
+
+
+class Stoppable(Protocol):
+    """An attempt that is under way."""
+
+    def stop(self) -> None: ...
 
 
 class Call:
@@ -127,7 +132,7 @@ class StepCall(Awaited):
     """A call of a step."""
 
     kind = RecordKind.STEP
-    running: Attempt | None = None
+    running: Stoppable | None = None
     expired: TimeoutError | None = None
     """The error of an attempt that took too long."""
     since: Instant | None = None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.model.effects import EffectRow
     from onward.model.runs import ClaimedRun
-    from onward.runtime.attempts.attempt import Attempt
+    from onward.runtime.body.calls import Stoppable
     from onward.runtime.body.notes import Noted
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ class EffectCall(Awaited):
         """When the run first sent it."""
         self.looks = 0
         """How often somebody has looked whether the run that has its row is over."""
-        self.running: Attempt | None = None
+        self.running: Stoppable | None = None
         self._put_off: Duration = 0
 
     def clock_stepped(self, step: Duration) -> None:
