@@ -14,7 +14,7 @@ import onward
 from onward import App, workflow
 from onward.core.instant import DAY, HOUR
 from onward.store import open_store
-from onward.store.clock import SystemClock
+from onward.system.clock import SystemClock
 from tests.conformance.suite.samples import a_run
 
 if TYPE_CHECKING:

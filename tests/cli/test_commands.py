@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from onward.cli.abbreviation import Unclear, the_one
 from onward.cli.main import commands, main
 from onward.cli.output import from_text, line_of, shown, table
+from onward.engine.abbreviation import Unclear, only_one
 from onward.errors import NotFound
 from tests.house.source import ROOT
 
@@ -274,15 +274,15 @@ def test_a_time_is_exact_for_programs() -> None:
 
 
 def test_the_only_one_is_meant() -> None:
-    assert the_one("run", "a", {"abc": 1}, "default") == 1
+    assert only_one("run", "a", {"abc": 1}, "default") == 1
 
 
 def test_a_whole_id_is_meant_though_others_begin_with_it() -> None:
-    assert the_one("run", "a", {"abc": 1, "a": 2}, "default") == 2
+    assert only_one("run", "a", {"abc": 1, "a": 2}, "default") == 2
 
 
 def test_none_and_several_are_told_apart() -> None:
     with pytest.raises(NotFound):
-        the_one("run", "a", {}, "default")
+        only_one("run", "a", {}, "default")
     with pytest.raises(Unclear, match=r"beginning of a1, a2, a3 and others\. Give more of the id"):
-        the_one("run", "a", {"a1": 1, "a2": 2, "a3": 3, "a4": 4}, "default")
+        only_one("run", "a", {"a1": 1, "a2": 2, "a3": 3, "a4": 4}, "default")

@@ -75,7 +75,7 @@ def test_a_long_list_comes_by_pages(how: tuple[str, ...], shop: str, ask: Ask) -
 
 def test_an_empty_list_is_no_failure(shop: str, ask: Ask) -> None:
     answer = ask("effects", "list", "--namespace", "other")
-    assert (answer.status, answer.out) == (0, "No effect waits for anybody.\n")
+    assert (answer.status, answer.out) == (0, "No effects are open.\n")
 
 
 def test_show_says_what_was_sent_to_whom_and_why_it_is_unknown(shop: str, ask: Ask) -> None:

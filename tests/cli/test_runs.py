@@ -66,9 +66,9 @@ def test_a_page_goes_on_after_a_run_that_is_there(shop: str, ask: Ask) -> None:
     assert (answer.status, answer.out) == (1, "")
 
 
-def test_an_empty_list_says_where_it_looked(shop: str, ask: Ask) -> None:
+def test_an_empty_list_says_that_no_runs_match(shop: str, ask: Ask) -> None:
     answer = ask("runs", "list", "--namespace", "other")
-    assert (answer.status, answer.out) == (0, "There is no such run in namespace 'other'.\n")
+    assert (answer.status, answer.out) == (0, "No runs match.\n")
 
 
 def test_a_run_is_shown_with_its_arguments_history_and_error(shop: str, ask: Ask) -> None:

@@ -55,7 +55,7 @@ def test_all_are_listed_when_asked_for_without_a_hint(db: str, ask: Ask) -> None
 
 def test_the_hint_is_about_those_that_were_asked_for(db: str, ask: Ask) -> None:
     answer = ask("runs", "list", "--db", db, "--name", "pack")
-    assert (answer.status, answer.out) == (0, "There is no such run in namespace 'default'.\n")
+    assert (answer.status, answer.out) == (0, "No runs match.\n")
     assert "Left out: 2 runs" in answer.err
     assert "Left out" not in ask("runs", "list", "--db", db, "--state", "failed").err
 

@@ -10,8 +10,8 @@ import asyncpg
 
 from onward.store import Store, open_store
 from onward.store.address import SqliteAddress
-from onward.store.clock import SystemRandomness, spawn_thread
 from onward.store.sqlite.database import SqliteDatabase
+from onward.system.clock import SystemRandomness, spawn_thread
 from tests.conformance.suite import World
 
 if TYPE_CHECKING:

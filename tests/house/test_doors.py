@@ -54,12 +54,12 @@ DOORS = [
         "now, uuid and random outside a run; inside they come from the run",
     ),
     Door(
-        "src/onward/runtime/worker/worker.py",
+        "src/onward/runtime/worker/session.py",
         {"asyncio.to_thread"},
         "the thread that keeps the lease is joined; without `spawn` there is none",
     ),
     Door(
-        "src/onward/store/clock.py",
+        "src/onward/system/clock.py",
         {
             "secrets.randbits", "secrets.token_hex", "threading.Thread", "time.clock_gettime_ns",
             "time.monotonic_ns", "time.time_ns",

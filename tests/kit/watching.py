@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from onward import Run
-    from onward.runtime.worker.worker import Worker
+    from onward.runtime.worker.session import WorkerSession
 
 PATIENCE_SECONDS = 30.0
 
@@ -27,11 +27,11 @@ lasting = pytest.mark.parametrize("url", ["file", "postgres"], indirect=True)
 
 
 @asynccontextmanager
-async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
+async def working(app: App, **options: Any) -> AsyncIterator[WorkerSession]:
     """Work on runs; afterwards everything in the database must fit together."""
     async with app, asyncio.timeout(250):
-        async with app.worker(**options) as supervisor:
-            yield supervisor.worker
+        async with app.worker(**options) as worker:
+            yield worker.session
         assert await check(app._store) == []
 
 

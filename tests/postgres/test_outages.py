@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from onward import Run
-    from onward.runtime.worker.supervisor import Supervisor
+    from onward.runtime.worker.worker import Worker
     from onward.testing.postgres import PostgresServer
 
 LEASE_SECONDS = 1.5
@@ -67,7 +67,7 @@ def _nothing_is_done() -> None:
 
 
 @asynccontextmanager
-async def crew(*urls: str) -> AsyncIterator[list[Supervisor]]:
+async def crew(*urls: str) -> AsyncIterator[list[Worker]]:
     """Let a worker work on each of these."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(working(url, OPTIONS)) for url in urls]
@@ -87,9 +87,7 @@ async def until_done(count: int) -> None:
     await until(is_done)
 
 
-async def continued(
-    app_url: str, runs: list[Run[int]], ids: list[str], crew: list[Supervisor]
-) -> None:
+async def continued(app_url: str, runs: list[Run[int]], ids: list[str], crew: list[Worker]) -> None:
     """Check that work continues at once, and that nobody noticed but by the time it took."""
     before = sum(done.values())
     async with asyncio.timeout(BACK_SECONDS):

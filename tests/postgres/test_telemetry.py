@@ -27,15 +27,15 @@ async def test_a_store_that_is_away_is_told_once_and_once_that_it_is_back(
     tries = []
     with PostgresServer.start({}) as server, a_log() as log:
         app = App(server.create_database())
-        async with app, app.worker(workflows=[survivor]) as supervisor:
-            worker = supervisor.worker
-            tick = worker.tick
+        async with app, app.worker(workflows=[survivor]) as worker:
+            claiming = worker.session.claiming
+            tick = claiming.tick
 
             async def counted() -> int:
                 tries.append(log.events.count("store.away"))
                 return await tick()
 
-            monkeypatch.setattr(worker, "tick", counted)
+            monkeypatch.setattr(claiming, "tick", counted)
             with server.down():
                 await until(lambda: _holds(tries.count(1) > 1))
             async with asyncio.timeout(20):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.engine import results
-from onward.runtime.worker import worker
+from onward.runtime.worker import claiming
 from tests.redis.server import RedisServer
 
 if TYPE_CHECKING:
@@ -30,5 +30,5 @@ def deaf_url(postgres_url: str) -> str:
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody find out by looking again, so that a test fails if a hint is lost."""
-    for module in (worker, results):
+    for module in (claiming, results):
         monkeypatch.setattr(module, "POLL_SECONDS", 3600.0)

@@ -103,10 +103,10 @@ WORKER = """
 import asyncio, sys
 import onward
 from onward.engine import results
-from onward.runtime.worker import worker
+from onward.runtime.worker import claiming
 from onward.store.sqlite import watch
 
-worker.POLL_SECONDS = results.POLL_SECONDS = 3600
+claiming.POLL_SECONDS = results.POLL_SECONDS = 3600
 watch.LOOK_EVERY = watch.LOOK_EVERY_WHILE_ACTIVE = 3600_000_000
 
 @onward.workflow

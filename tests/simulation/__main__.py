@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
-from onward.store.clock import SystemClock
+from onward.system.clock import SystemClock
 from tests.simulation.simulator.world import Failed, Simulation
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,11 @@ import pytest
 import onward.core.lease
 from onward.core.instant import SECOND
 from onward.core.lease import Fate
+from onward.engine.local_worker import LocalWorker
 from onward.model.commits import CommitOutcome
 from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.body.waits import Waits
 from onward.runtime.execution.journal import Journal
-from onward.runtime.worker.worker import Worker
 from onward.store.store import Store
 from tests.simulation.simulator import Failed, Simulation
 from tests.simulation.simulator.errands import ERRANDS, patience
@@ -24,17 +25,16 @@ from tests.simulation.simulator.plan import SEATS, Plan, Stop, draw_plan
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Iterator
 
     from onward.core.instant import Instant
     from onward.core.lease import Row
+    from onward.engine.notes import Noted
     from onward.model.commits import Commit
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import Move
     from onward.runtime.body.calls import Call
-    from onward.runtime.body.notes import Noted
     from onward.runtime.body.waits import Mailbox
 
 MAX_SEEDS = 60
@@ -59,17 +59,17 @@ def first_failure(plan: Callable[[int], Plan] = a_plan) -> Failed | None:
 def test_a_result_that_is_handed_out_before_it_is_written_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    patiently = Worker.commit
+    patiently = LocalWorker.submit
 
-    def hastily(self: Worker, commit: Commit) -> asyncio.Future[CommitOutcome]:
+    def hastily(self: LocalWorker, commit: Commit) -> asyncio.Future[CommitOutcome]:
         written = patiently(self, commit)
         if not commit.is_plain:
             return written
-        answer: asyncio.Future[CommitOutcome] = self.loop.create_future()
-        answer.set_result(CommitOutcome(Fate.DONE, self.now()))
+        answer: asyncio.Future[CommitOutcome] = asyncio.get_running_loop().create_future()
+        answer.set_result(CommitOutcome(Fate.DONE, self._store.machine_time()))
         return answer
 
-    monkeypatch.setattr(Worker, "commit", hastily)
+    monkeypatch.setattr(LocalWorker, "submit", hastily)
     failure = first_failure()
     assert failure is not None
     assert "never recorded" in str(failure)

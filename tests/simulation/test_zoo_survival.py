@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.errors import Unavailable
 from onward.runtime.worker.beginning import Beginnings
-from onward.runtime.worker.supervisor import Supervisor
+from onward.runtime.worker.worker import Worker
 from tests.simulation.simulator.conversations import victim
 from tests.simulation.simulator.errands import branches
 from tests.simulation.simulator.exits import leaver, leaving_branches
@@ -39,10 +39,10 @@ def test_a_row_that_ends_each_worker_that_reads_it_is_seen(
 
 
 def test_a_worker_that_ends_because_it_stood_still_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def once(self: Supervisor) -> None:
-        await self.worker.run()
+    async def once(self: Worker) -> None:
+        await self.session.run()
 
-    monkeypatch.setattr(Supervisor, "run", once)
+    monkeypatch.setattr(Worker, "run", once)
     assert "ended: LeaseLost" in caught(lambda seed: quiet(seed, branches.name, freezes=1.0), 20)
 
 
@@ -54,7 +54,7 @@ def refused(seed: int) -> Plan:
 def test_a_worker_that_ends_because_its_login_is_refused_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for place in ("outage", "worker"):
+    for place in ("outage", "session", "claiming"):
         monkeypatch.setattr(f"onward.runtime.worker.{place}.AWAY", (Unavailable,))
     failure = caught(refused, 10)
     assert "ended: StoreUnusable" in failure or "again, though" in failure

@@ -9,11 +9,9 @@ import click
 
 from onward.cli.command import DONE, command
 from onward.core.instant import SECOND, instant_text, show
-from onward.engine.clock import read_clock, reset_clock
-from onward.engine.clock import retime as restart_waits
 
 if TYPE_CHECKING:
-    from onward.cli.command import Desk
+    from onward.cli.command import CommandContext
     from onward.core.instant import Duration, Instant
     from onward.engine.clock import Reading
 
@@ -33,7 +31,7 @@ def add_clock(root: click.Group) -> None:
         is_flag=True,
         help="Restart waits and delays that were set while the time was ahead.",
     )
-    async def clock(desk: Desk, *, reset: bool, retime: bool) -> int:
+    async def clock(context: CommandContext, *, reset: bool, retime: bool) -> int:
         """Compare the store's time with this machine's.
 
         The time of a SQLite file never goes back by itself: if this machine's clock was ahead for a
@@ -46,25 +44,25 @@ def add_clock(root: click.Group) -> None:
         and deadlines stay.
         """
         if retime:
-            return await _retime(desk, reset=reset)
+            return await _retime(context, reset=reset)
         if reset:
-            before = await reset_clock(desk.store)
-            desk.out.done(_facts(before) | {"reset": before.ahead > 0}, _told(before))
+            before = await context.engine.reset_clock()
+            context.out.done(_facts(before) | {"reset": before.ahead > 0}, _told(before))
         else:
-            reading = await read_clock(desk.store)
-            desk.out.thing(_facts(reading), _shown(reading))
+            reading = await context.engine.read_clock()
+            context.out.thing(_facts(reading), _shown(reading))
         return DONE
 
 
-async def _retime(desk: Desk, *, reset: bool) -> int:
+async def _retime(context: CommandContext, *, reset: bool) -> int:
     if reset:
-        await reset_clock(desk.store)
-    runs = await restart_waits(desk.store)
+        await context.engine.reset_clock()
+    runs = await context.engine.restart_waits()
     told = "No run waits for a time that was set while the store's time was ahead."
     if runs:
         named = ", ".join(runs[:_MAX_NAMED]) + (", ..." if len(runs) > _MAX_NAMED else "")
         told = f"The waits of {len(runs)} runs count from now: {named}"
-    desk.out.done({"retimed": runs}, told)
+    context.out.done({"retimed": runs}, told)
     return DONE
 
 

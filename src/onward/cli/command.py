@@ -17,29 +17,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from onward.cli.abbreviation import Unclear
 from onward.cli.output import Output
 from onward.cli.settings import DEFAULTS, is_debugging, load
+from onward.engine.abbreviation import Unclear
+from onward.engine.address import check_exists, masked
 from onward.errors import (
     InvariantBroken,
     NotFound,
     OnwardError,
     RunOver,
-    StoreUnusable,
     Undone,
     UserError,
     VerdictRefused,
     WouldResend,
 )
 from onward.sdk.app import App
-from onward.store.address import SqliteAddress, masked, parse
-from onward.store.presence import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from onward.cli.settings import Settings
-    from onward.store.store import Store
+    from onward.engine.client_engine import ClientEngine
 
     Work = Callable[..., Coroutine[Any, Any, int]]
 
@@ -52,11 +49,11 @@ _ADVICE = (
 )
 
 
-class Desk(NamedTuple):
-    """What a command works with: an app that is open, its store, and where to print."""
+class CommandContext(NamedTuple):
+    """What a command works with: an app that is open, its engine, and where to print."""
 
     app: App
-    store: Store
+    engine: ClientEngine
     out: Output
     given: str
     """The flags by which the same database is found again, for commands that are suggested."""
@@ -111,7 +108,7 @@ def _nearest(name: str) -> Any:
 
 
 def command(of: click.Group, name: str, *, example: str) -> Callable[[Work], click.Command]:
-    """Make an async function, which is given a `Desk` and returns the exit status, a command."""
+    """Make an async function a command: it is given a context and returns the exit status."""
 
     def made(work: Work) -> click.Command:
         @of.command(name, epilog=f"\b\nExample:\n  {example}")
@@ -122,21 +119,25 @@ def command(of: click.Group, name: str, *, example: str) -> Callable[[Work], cli
             out = Output(as_json=bool(_nearest("as_json")))
             for flag in (*DEFAULTS, "as_json"):
                 del asked[flag]
-            sys.exit(_answered(out, lambda: _opened(flags, out, lambda desk: work(desk, **asked))))
+            sys.exit(
+                _answered(out, lambda: _opened(flags, out, lambda context: work(context, **asked)))
+            )
 
         return run
 
     return made
 
 
-async def for_each(desk: Desk, ids: Sequence[str], act: Callable[[str], Awaitable[bool]]) -> int:
+async def for_each(
+    context: CommandContext, ids: Sequence[str], act: Callable[[str], Awaitable[bool]]
+) -> int:
     """Do something to each of several, whatever becomes of the others; return the exit status."""
     status = DONE
     for each in ids:
         try:
             status = max(status, DONE if await act(each) else NO)
         except UserError as error:
-            desk.out.complain(error)
+            context.out.complain(error)
             status = max(status, status_of(error))
     return status
 
@@ -166,27 +167,13 @@ def _answered(out: Output, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 async def _opened(
-    flags: dict[str, str | None], out: Output, work: Callable[[Desk], Awaitable[int]]
+    flags: dict[str, str | None], out: Output, work: Callable[[CommandContext], Awaitable[int]]
 ) -> int:
     settings = load(flags, os.environ, Path.cwd())
     app = App(settings.db, namespace=settings.namespace)
-    await _check_there(settings)
+    await check_exists(settings.db, _ADVICE)
     async with app:
-        return await work(Desk(app, app._store, out, _again(flags)))
-
-
-async def _check_there(settings: Settings) -> None:
-    """Refuse to make a database by looking for one.
-
-    Raises:
-        StoreUnusable: there is none.
-    """
-    address = parse(settings.db)
-    if isinstance(address, SqliteAddress) and address.path is None:
-        raise StoreUnusable(":memory:", "ends with its process, so it is empty here", _ADVICE)
-    if await is_there(address):
-        return
-    raise StoreUnusable(str(address), "holds no runs of Onward, or is not there", _ADVICE)
+        return await work(CommandContext(app, app._engine, out, _again(flags)))
 
 
 def _again(flags: dict[str, str | None]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.abbreviation import SHORT, the_one
 from onward.cli.command import DONE, command, group
 from onward.cli.output import from_text, time_text
 from onward.cli.value import from_json
@@ -18,8 +18,11 @@ from onward.errors import BadInput
 from onward.sdk import effect as effect_module
 
 if TYPE_CHECKING:
-    from onward.cli.command import Desk
-    from onward.sdk.effects import EffectChoice, EffectInfo
+    from onward.cli.command import CommandContext
+    from onward.engine.views import EffectChoice, EffectInfo
+
+SHORT = 12
+"""How much of the id of an effect is shown in lists; the rest is hardly ever needed."""
 
 HEAD = ("ID", "EFFECT", "STATE", "RUN", "SENT", "WAITS FOR", "SINCE")
 
@@ -65,46 +68,46 @@ _by = click.option("--by", metavar="NAME", help="Who you are; by default the use
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option("--after", default="", metavar="ID", help="Go on after the last one of a page.")
 async def list_effects(
-    desk: Desk, *, settled_too: bool, run: str | None, limit: int, after: str
+    context: CommandContext, *, settled_too: bool, run: str | None, limit: int, after: str
 ) -> int:
     """List effects that are not settled.
 
     They wait for somebody, for their time, or for a worker that may be gone.
     """
-    ledger = desk.app.effects
+    ledger = context.app.effects
     if after:
-        after = (await find(desk, after)).id
+        after = (await context.engine.find_effect(after)).id
     if run is not None:
         found = await ledger.of(run)
     elif settled_too:
         found = await ledger.all(limit=limit, after=after)
     else:
         found = await ledger.pending(limit=limit, after=after)
-    desk.out.things([view(info) for info in found], HEAD, [_row(info) for info in found])
+    context.out.things([asdict(info) for info in found], HEAD, [_row(info) for info in found])
     if not found:
-        desk.out.say("No effect waits for anybody." if not settled_too else "There is no effect.")
+        context.out.say("There are no effects." if settled_too else "No effects are open.")
     elif run is None and len(found) == limit:
-        desk.out.note(f"There may be more: --after {found[-1].id[:SHORT]}")
+        context.out.note(f"There may be more: --after {found[-1].id[:SHORT]}")
     return DONE
 
 
 @command(effects, "show", example="onward effects show 3f2a9c")
 @click.argument("effect_id", metavar="ID")
-async def show(desk: Desk, *, effect_id: str) -> int:
+async def show(context: CommandContext, *, effect_id: str) -> int:
     """Show an effect, and what can be said of it.
 
     What was or will be sent to whom, why nobody knows what became of it, when it is sent or asked
     about again, and the command for each verdict that is possible.
     """
-    info = await find(desk, effect_id)
-    choices = await desk.app.effects.choices(info.id)
-    suggested = [_suggestion(desk, info, choice) for choice in choices]
-    desk.out.thing(view(info) | {"choices": suggested}, _facts(info))
+    info = await context.engine.find_effect(effect_id)
+    choices = await context.app.effects.choices(info.id)
+    suggested = [_suggestion(context, info, choice) for choice in choices]
+    context.out.thing(asdict(info) | {"choices": suggested}, _facts(info))
     if suggested:
-        desk.out.say("\nYou can say:")
+        context.out.say("\nYou can say:")
     for choice in suggested:
         when = "" if choice["since"] is None else f" (counts from {from_text(choice['since'])})"
-        desk.out.say(f"  {choice['meaning']}{when}:\n    {choice['command']}")
+        context.out.say(f"  {choice['meaning']}{when}:\n    {choice['command']}")
     return DONE
 
 
@@ -124,7 +127,7 @@ async def show(desk: Desk, *, effect_id: str) -> int:
 @_version
 @_by
 async def resolve(  # noqa: PLR0913 - each is an option of the command
-    desk: Desk,
+    context: CommandContext,
     *,
     effect_id: str,
     verdict: Any,
@@ -147,15 +150,15 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
             "applied needs a result. Give --result JSON, or --result null if it returns nothing."
         )
     value = None if result is None else from_json("--result", result)
-    info = await find(desk, effect_id)
+    info = await context.engine.find_effect(effect_id)
     if module is not None:
         _import(module)
     if verdict == Verdict.APPLIED and info.name not in effect_module.registered:
-        desk.out.note("The result is not checked here; --module with your code would do that.")
-    after = await desk.app.effects.resolve(
+        context.out.note("The result is not checked here; --module with your code would do that.")
+    after = await context.app.effects.resolve(
         info.id, verdict, result=value, reason=reason, version=version, by=by
     )
-    return _told(desk, after)
+    return _told(context, after)
 
 
 @command(effects, "approve", example="onward effects approve 3f2a9c --reason 'checked the address'")
@@ -164,15 +167,15 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
 @_version
 @_by
 async def approve(
-    desk: Desk, *, effect_id: str, reason: str, version: int | None, by: str | None
+    context: CommandContext, *, effect_id: str, reason: str, version: int | None, by: str | None
 ) -> int:
     """Let a planned effect be sent.
 
     It is sent with exactly the arguments that `show` prints.
     """
-    info = await find(desk, effect_id)
-    after = await desk.app.effects.approve(info.id, reason=reason, version=version, by=by)
-    return _told(desk, after)
+    info = await context.engine.find_effect(effect_id)
+    after = await context.app.effects.approve(info.id, reason=reason, version=version, by=by)
+    return _told(context, after)
 
 
 @command(effects, "reject", example="onward effects reject 3f2a9c --reason 'wrong customer'")
@@ -181,52 +184,18 @@ async def approve(
 @_version
 @_by
 async def reject(
-    desk: Desk, *, effect_id: str, reason: str, version: int | None, by: str | None
+    context: CommandContext, *, effect_id: str, reason: str, version: int | None, by: str | None
 ) -> int:
     """Forbid a planned effect.
 
     It is never sent: its run gets NotApplied.
     """
-    info = await find(desk, effect_id)
-    after = await desk.app.effects.reject(info.id, reason=reason, version=version, by=by)
-    return _told(desk, after)
+    info = await context.engine.find_effect(effect_id)
+    after = await context.app.effects.reject(info.id, reason=reason, version=version, by=by)
+    return _told(context, after)
 
 
 # --- how they are found and shown -----------------------------------------------------------------
-
-
-async def find(desk: Desk, given: str) -> EffectInfo:
-    """Return the effect that somebody means.
-
-    Raises:
-        NotFound: there is none.
-        Unclear: there are several.
-    """
-    found = {info.id: info for info in await desk.app.effects.find(given.lower())}
-    return the_one("effect", given, found, desk.store.namespace)
-
-
-def view(info: EffectInfo) -> dict[str, Any]:
-    """Return an effect for programs."""
-    return info._asdict() | {"waits_for": waits_for(info)}
-
-
-def waits_for(info: EffectInfo) -> str | None:
-    """Return whom or what an effect waits for, if it does."""
-    if info.run_state in TERMINAL and info.state in ("in_flight", "needs_reconcile"):
-        return "verdict"  # its run neither sends it nor asks about it any more
-    match info.state:
-        case "planned":
-            return "approval" if info.needs_approval else "its turn"
-        case "in_flight":
-            return "its answer"
-        case "needs_reconcile":
-            return "reconciler" if info.can_be_asked else "its next send"
-        case "indeterminate":
-            return "verdict"
-        case "failed" if info.asked_at is not None:
-            return "its turn"
-    return None
 
 
 def _row(info: EffectInfo) -> tuple[Any, ...]:
@@ -237,7 +206,7 @@ def _row(info: EffectInfo) -> tuple[Any, ...]:
         info.state,
         info.run if info.run_state not in TERMINAL else f"{info.run} ({info.run_state})",
         times,
-        waits_for(info),
+        info.waits_for,
         info.updated_at,
     )
 
@@ -277,13 +246,13 @@ def _asked(info: EffectInfo) -> str | None:
 
 
 def _receiver(info: EffectInfo) -> str | None:
-    if info.known_until is None or waits_for(info) is None:
+    if info.known_until is None or info.waits_for is None:
         return None
     return f"knows the key until {time_text(info.known_until)}"
 
 
 def _not_applied(info: EffectInfo) -> str | None:
-    if info.judged_from is None or waits_for(info) is None:
+    if info.judged_from is None or info.waits_for is None:
         return None
     return f"counts from {from_text(info.judged_from)}: until then it may still be sent or arrive"
 
@@ -293,7 +262,7 @@ def _next(info: EffectInfo) -> str | None:
         return None
     if info.asked_at is not None:
         sent = "sent again" if info.attempt else "sent"
-        does = "asked about" if waits_for(info) == "reconciler" else sent
+        does = "asked about" if info.waits_for == "reconciler" else sent
         return f"{does} at {time_text(info.asked_at)}"
     if info.state != "indeterminate" or info.known_until is None or info.can_be_asked:
         return None
@@ -314,7 +283,7 @@ def _times(count: int) -> str:
     return {0: "never", 1: "once"}.get(count, f"{count} times")
 
 
-def _suggestion(desk: Desk, info: EffectInfo, choice: EffectChoice) -> dict[str, Any]:
+def _suggestion(context: CommandContext, info: EffectInfo, choice: EffectChoice) -> dict[str, Any]:
     """Return a choice with the command that makes it."""
     verb = f"{choice.verdict} {info.id}"
     if choice.verdict not in ("approve", "reject"):
@@ -325,7 +294,7 @@ def _suggestion(desk: Desk, info: EffectInfo, choice: EffectChoice) -> dict[str,
         "since": choice.since,
         "meaning": _meaning(info, choice.verdict),
         "command": f"onward effects {verb}{result} --reason TEXT --version {info.version}"
-        + desk.given,
+        + context.given,
     }
 
 
@@ -334,12 +303,12 @@ def _meaning(info: EffectInfo, verdict: str) -> str:
     return _SEND_AGAIN if is_sent else _MEANINGS[verdict]
 
 
-def _told(desk: Desk, info: EffectInfo) -> int:
+def _told(context: CommandContext, info: EffectInfo) -> int:
     """Print what a verdict has made of an effect."""
-    waits = waits_for(info)
+    waits = info.waits_for
     wait = "" if waits is None else f" and waits for {waits}"
     said = f"{info.name} {info.id[:SHORT]} of run {info.run} is {info.state}{wait}"
-    desk.out.done(view(info), said)
+    context.out.done(asdict(info), said)
     return DONE
 
 

@@ -1,79 +1,74 @@
-"""A run on one page: what it was given, how it stands, what it did, what holds it up."""
+"""The report of a run, as `onward runs show` prints it."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from onward.cli.effects import waits_for
 from onward.cli.output import time_text
-from onward.core.inbox import MessageKind
-from onward.core.replay import RecordKind, RecordState
-from onward.core.run import TERMINAL, RunState
-from onward.sdk.display import shown_failure, shown_time_or_none, shown_value
-from onward.sdk.run import whole_info
+from onward.core.replay import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onward.cli.command import Desk
-    from onward.codec import Failure
-    from onward.model.messages import InboxRow
-    from onward.model.records import RecordRow
-    from onward.model.runs import RunRow
+    from onward.engine.views import HistoryEvent, PendingCall, PendingSignal, RunReport
 
 HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "ENDED", "ERROR")
-NOTE = RecordKind.NOTE.value
-"""The kind of records that add up to attributes and counters, which are shown apart."""
 
-_ELSEWHERE = (RecordKind.CHILD, RecordKind.STEP)
 _TRIED = (RecordKind.STEP, RecordKind.EFFECT)
-_OURS = "onward."
+_EVENT = ("seq", "identity", "kind", "name", "state", "attempt", "opened_at", "closed_at", "error")
+_SIGNAL = ("name", "sent_at")
+_EFFECT = ("id", "name", "state")
 
 
-async def sheet(desk: Desk, row: RunRow) -> dict[str, Any]:
-    """Return all that is known of a run, for programs."""
-    info = await whole_info(desk.store, row)
-    end = await desk.store.end(row.uid)
-    history = (await desk.store.history([row.uid]))[row.uid]
-    inbox = (await desk.store.look([row.uid], budget=0))[row.uid]
-    effects = await desk.app.effects.of(row.id) if row.newest else []
-    return info._asdict() | {
-        "arguments": shown_value(end.input),
-        "result": shown_value(end.result),
-        "waits_for": [] if row.state in TERMINAL else _waits(history),
-        "blocked": await _blocked(desk, row),
-        "unread_signals": _unread(inbox, history),
-        "history": [_record(record) for record in history],
-        "open_effects": [
-            {"id": effect.id, "name": effect.name, "state": effect.state}
-            for effect in effects
-            if waits_for(effect) is not None
-        ],
+def as_json(report: RunReport) -> dict[str, Any]:
+    """Return a report for programs."""
+    return asdict(report.info) | {
+        "arguments": report.arguments,
+        "result": report.result,
+        "waits_for": [asdict(call) for call in report.waits_for],
+        "blocked": report.blocked,
+        "unread_signals": [_some(signal, _SIGNAL) for signal in report.unread_signals],
+        "history": [_some(event, _EVENT) for event in report.history],
+        "open_effects": [_some(effect, _EFFECT) for effect in report.open_effects],
     }
 
 
-def facts(known: dict[str, Any]) -> dict[str, Any]:
-    """Return what people want to know of a run."""
-    plain = {
-        "run": known["id"],
-        "uid": None if known["uid"] == known["id"] else known["uid"],
-        known["kind"]: known["name"],
-        "state": state_text(known["state"], known["reason"], known["held_by"], known["id"]),
-        "waits for": "\n".join(map(_wait_text, known["waits_for"])),
-        "blocked": known["blocked"],
-        "not read": "\n".join(map(_signal_text, known["unread_signals"])),
-        "error": known["error"],
-        "arguments": known["arguments"],
-        "result": known["result"] if known["state"] == "succeeded" else None,
+def as_facts(report: RunReport) -> dict[str, Any]:
+    """Return a report for people."""
+    info = report.info
+    return {
+        "run": info.id,
+        "uid": None if info.uid == info.id else info.uid,
+        info.kind: info.name,
+        "state": state_text(info.state, info.reason, info.held_by, info.id),
+        "waits for": "\n".join(map(_call_text, report.waits_for)),
+        "blocked": report.blocked,
+        "not read": "\n".join(map(_signal_text, report.unread_signals)),
+        "error": info.error,
+        "arguments": report.arguments,
+        "result": report.result if info.state == "succeeded" else None,
+        "progress": info.progress,
+        "attributes": info.attributes,
+        "counters": info.counters,
+        "queue": info.queue,
+        "tags": info.tags,
+        "version": info.version,
+        "parent": info.parent,
+        "follows": info.follows,
+        "created": info.created_at,
+        "started": info.started_at,
+        "finished": info.finished_at,
+        "due": info.due,
+        "deadline": info.deadline,
     }
-    same = ("progress", "attributes", "counters", "queue", "tags", "version", "parent", "follows")
-    times = {"created_at": "created", "started_at": "started", "finished_at": "finished"}
-    times |= {"due": "due", "deadline": "deadline"}
-    return (
-        plain
-        | {name: known[name] for name in same}
-        | {word: known[name] for name, word in times.items()}
-    )
+
+
+def history_rows(history: Iterable[HistoryEvent]) -> list[tuple[Any, ...]]:
+    """Return the calls of a run as rows of a table; notes are shown as attributes and counters."""
+    names = ("seq", "kind", "name", "state", "attempt", "opened_at", "closed_at", "error")
+    calls = (event for event in history if event.kind != RecordKind.NOTE)
+    return [tuple(getattr(event, name) for name in names) for event in calls]
 
 
 def state_text(state: str, reason: str | None, held_by: Iterable[str], run_id: str) -> str:
@@ -84,99 +79,17 @@ def state_text(state: str, reason: str | None, held_by: Iterable[str], run_id: s
     return f"{state} ({why})" if why else state
 
 
-def history_row(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return a record as a row for people."""
-    names = ("seq", "kind", "name", "state", "attempt", "opened_at", "closed_at", "error")
-    return tuple(record[name] for name in names)
+def _call_text(call: PendingCall) -> str:
+    what = call.kind if call.kind == RecordKind.TIMER else f"{call.kind} {call.name}"
+    run = "" if call.run is None else f" (run {call.run})"
+    word = "tried again at" if call.kind in _TRIED else "until"
+    until = "" if call.until is None else f", {word} {time_text(call.until)}"
+    return f"{what}{run}, since {time_text(call.since)}{until}"
 
 
-# --- what holds it up -----------------------------------------------------------------------------
+def _signal_text(signal: PendingSignal) -> str:
+    return f"signal {signal.name}, sent {time_text(signal.sent_at)}"
 
 
-def _waits(history: Iterable[RecordRow]) -> list[dict[str, Any]]:
-    """Return the calls that are not over: whoever looks wants to know which, and until when."""
-    newest: dict[str, RecordRow] = {}
-    for record in sorted(history, key=lambda record: record.attempt):
-        newest[record.identity] = record
-    return [
-        {
-            "kind": record.kind,
-            "name": record.name,
-            "since": shown_time_or_none(record.opened_at),
-            "until": shown_time_or_none(record.due),
-            "run": _elsewhere(record),
-        }
-        for record in newest.values()
-        if record.seq is None and (record.state == RecordState.OPEN or _is_tried_again(record))
-    ]
-
-
-def _is_tried_again(record: RecordRow) -> bool:
-    return record.state == RecordState.FAILED and record.due is not None
-
-
-def _elsewhere(record: RecordRow) -> str | None:
-    """Return the run that does what a call waits for, if another does."""
-    if record.kind not in _ELSEWHERE or record.payload is None:
-        return None
-    kept = shown_value(record.payload)
-    uid = kept.get("uid") if isinstance(kept, dict) else None
-    return None if uid is None else str(uid)
-
-
-async def _blocked(desk: Desk, row: RunRow) -> str | None:
-    """Return why nobody takes a run that could go on."""
-    if row.state not in (RunState.READY, RunState.WAITING) or row.due is None:
-        return None
-    if row.due > await desk.store.now():
-        return None
-    return await desk.store.why_unserved(row)
-
-
-def _unread(inbox: Iterable[InboxRow], history: Iterable[RecordRow]) -> list[dict[str, Any]]:
-    """Return signals that have come, and that no call has taken."""
-    taken = {record.message for record in history}
-    return [
-        {"name": message.name, "sent_at": shown_time_or_none(message.sent_at)}
-        for message in inbox
-        if message.kind == MessageKind.SIGNAL and message.seq not in taken
-    ]
-
-
-def _wait_text(wait: dict[str, Any]) -> str:
-    what = wait["kind"] if wait["kind"] == RecordKind.TIMER else f"{wait['kind']} {wait['name']}"
-    run = "" if wait["run"] is None else f" (run {wait['run']})"
-    word = "tried again at" if wait["kind"] in _TRIED else "until"
-    until = "" if wait["until"] is None else f", {word} {time_text(wait['until'])}"
-    return f"{what}{run}, since {time_text(wait['since'])}{until}"
-
-
-def _signal_text(signal: dict[str, Any]) -> str:
-    return f"signal {signal['name']}, sent {time_text(signal['sent_at'])}"
-
-
-# --- what it did ----------------------------------------------------------------------------------
-
-
-def _record(record: RecordRow) -> dict[str, Any]:
-    return {
-        "seq": record.seq,
-        "identity": record.identity,
-        "kind": record.kind,
-        "name": record.name,
-        "state": record.state,
-        "attempt": record.attempt,
-        "opened_at": shown_time_or_none(record.opened_at),
-        "closed_at": shown_time_or_none(record.closed_at),
-        "error": None if record.error is None else _error(record.error),
-    }
-
-
-def _error(kept: bytes) -> str:
-    return shown_failure(kept, _failure_text)
-
-
-def _failure_text(failure: Failure) -> str:
-    if failure.name is not None and failure.name.startswith(_OURS):
-        return failure.message  # it says all, also what is to be done
-    return f"{failure.type.removeprefix('onward.errors.')}: {failure.message}"
+def _some(thing: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names}

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.abbreviation import Unclear, the_one
 from onward.cli.command import DONE, command, for_each, group
-from onward.cli.run_report import HISTORY_HEAD, NOTE, facts, history_row, sheet, state_text
+from onward.cli.run_report import HISTORY_HEAD, as_facts, as_json, history_rows, state_text
 from onward.cli.value import as_meant, from_json, kind_of, named
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState
-from onward.errors import NotFound, RunOver
+from onward.engine.search import RunPage
 from onward.model.run_filter import RunQuery
 from onward.sdk.run import UNCHANGED
-from onward.sdk.search import Page, check_sought, family_of, find_runs
 
 if TYPE_CHECKING:
-    from onward.cli.command import Desk
-    from onward.model.runs import RunRow
-    from onward.sdk.run import Run, RunInfo
+    from onward.cli.command import CommandContext
+    from onward.engine.client_engine import RunKey
+    from onward.engine.views import RunInfo
+    from onward.sdk.run import Run
 
 MAX_LEFT_OUT = 1000
 HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
@@ -64,7 +64,7 @@ _id = click.argument("run_id", metavar="ID")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option("--before", metavar="ID", help="Go on after the last one of a page.")
 async def list_runs(  # noqa: PLR0913 - each is an option of the command
-    desk: Desk,
+    context: CommandContext,
     *,
     every: bool,
     name: str | None,
@@ -82,51 +82,54 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     Newest first. Children, steps that were sent elsewhere and parts of maps are listed with --all,
     or as the family of one run with --root or --parent.
     """
-    page = Page(limit, await _uid(desk, before))
-    sought = RunQuery(name, state, queue, tag=tag, children=every)
-    check_sought(sought, page)
-    family = await family_of(desk.store, await _uid(desk, parent), await _uid(desk, root))
-    sought = sought._replace(family=family)
-    found = await find_runs(desk.store, sought, page, attributes)
-    desk.out.things([info._asdict() for info in found], HEAD, [_row(info) for info in found])
+    query = RunQuery(name, state, queue, tag=tag, children=every)
+    found = await context.engine.list_runs(
+        query,
+        RunPage(limit, await _uid(context, before)),
+        attributes,
+        parent=await _uid(context, parent),
+        root=await _uid(context, root),
+    )
+    context.out.things([asdict(info) for info in found], HEAD, [_row(info) for info in found])
     if not found:
-        desk.out.say(f"There is no such run in namespace {desk.store.namespace!r}.")
+        context.out.say("No runs match.")
     elif len(found) == limit:
-        desk.out.note(f"There may be more: --before {found[-1].uid}")
-    if not every and family is None and before is None:
-        await _tell_left_out(desk, sought)
+        context.out.note(f"There may be more: --before {found[-1].uid}")
+    if not (every or parent or root or before):
+        await _note_left_out(context, query)
     return DONE
 
 
-async def _uid(desk: Desk, given: str | None) -> str | None:
+async def _uid(context: CommandContext, given: str | None) -> str | None:
     """Return the uid of the run that somebody means, if one is given."""
-    return None if given is None else (await find(desk, given, changes=False)).uid
+    return None if given is None else (await context.engine.find(given, changes=False)).uid
 
 
-async def _tell_left_out(desk: Desk, sought: RunQuery) -> None:
+async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
     """Say that there are more: a run that waits may wait for one of those."""
-    count = await desk.store.count_started_by_runs(sought, MAX_LEFT_OUT)
+    count = await context.engine.count_children(query, MAX_LEFT_OUT)
     if count:
         many = f"{count} or more" if count == MAX_LEFT_OUT else str(count)
         were = "run that another run" if count == 1 else "runs that other runs"
-        desk.out.note(f"Left out: {many} {were} started (--all, or --root ID for one family).")
+        context.out.note(f"Left out: {many} {were} started (--all, or --root ID for one family).")
 
 
 @command(runs, "show", example="onward runs show order-7")
 @_id
-async def show(desk: Desk, *, run_id: str) -> int:
+async def show(context: CommandContext, *, run_id: str) -> int:
     """Show a run: how it stands, what it did.
 
     With what it waits for, and the signals that have come and that it has not asked for.
     """
-    known = await sheet(desk, await find(desk, run_id, changes=False))
-    desk.out.thing(known, facts(known))
-    calls = [history_row(record) for record in known["history"] if record["kind"] != NOTE]
+    key = await context.engine.find(run_id, changes=False)
+    report = await context.engine.report(key.uid)
+    context.out.thing(as_json(report), as_facts(report))
+    calls = history_rows(report.history)
     if calls:
-        desk.out.say("")
-        desk.out.things([], HISTORY_HEAD, calls)
-    for effect in known["open_effects"]:
-        desk.out.say(f"\nSee {effect['name']}: onward effects show {effect['id']}{desk.given}")
+        context.out.say("")
+        context.out.things([], HISTORY_HEAD, calls)
+    for effect in report.open_effects:
+        context.out.say(f"\nSee {effect.name}: onward effects show {effect.id}{context.given}")
     return DONE
 
 
@@ -140,7 +143,7 @@ async def show(desk: Desk, *, run_id: str) -> int:
 @click.option("--wait", is_flag=True, help="Wait until it is over.")
 @click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s.")
 async def cancel(
-    desk: Desk,
+    context: CommandContext,
     *,
     ids: tuple[str, ...],
     force: bool,
@@ -157,8 +160,8 @@ async def cancel(
         raise click.UsageError("--timeout goes with --wait.")
 
     async def act(given: str) -> bool:
-        row = await find(desk, given)
-        run = await desk.app.get(row.id)
+        row = await _find(context, given)
+        run = await context.app.get(row.id)
         accepted = bool(await run.cancel(force=force, grace=grace))
         if accepted and wait:
             await _over(run, seconds)
@@ -166,7 +169,7 @@ async def cancel(
         done = accepted and (not wait or state == RunState.CANCELLED)
         waits = accepted and state not in TERMINAL
         _tell(
-            desk,
+            context,
             row.id,
             "is asked to stop, and not over yet" if waits else f"is {state}",
             accepted=done,
@@ -174,12 +177,12 @@ async def cancel(
         )
         return done
 
-    return await for_each(desk, ids, act)
+    return await for_each(context, ids, act)
 
 
 @command(runs, "pause", example="onward runs pause order-7")
 @_ids
-async def pause(desk: Desk, *, ids: tuple[str, ...]) -> int:
+async def pause(context: CommandContext, *, ids: tuple[str, ...]) -> int:
     """Pause runs: what runs finishes, nothing new begins.
 
     Maps, steps on other workers and children that work for a run pause with it. Exits with 1 if a
@@ -187,18 +190,18 @@ async def pause(desk: Desk, *, ids: tuple[str, ...]) -> int:
     """
 
     async def act(given: str) -> bool:
-        row = await find(desk, given)
-        accepted = await desk.app.pause(row.id)
+        row = await _find(context, given)
+        accepted = await context.app.pause(row.id)
         refused = "has ended or was told to stop"
-        _tell(desk, row.id, "is asked to pause" if accepted else refused, accepted=accepted)
+        _tell(context, row.id, "is asked to pause" if accepted else refused, accepted=accepted)
         return accepted
 
-    return await for_each(desk, ids, act)
+    return await for_each(context, ids, act)
 
 
 @command(runs, "resume", example="onward runs resume order-7")
 @_ids
-async def resume(desk: Desk, *, ids: tuple[str, ...]) -> int:
+async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
     """Resume paused runs, and what their pause held.
 
     A run that another paused run holds goes on when that one is resumed. Exits with 1 if a run has
@@ -206,18 +209,18 @@ async def resume(desk: Desk, *, ids: tuple[str, ...]) -> int:
     """
 
     async def act(given: str) -> bool:
-        row = await find(desk, given)
-        accepted = await desk.app.resume(row.id)
-        _tell(desk, row.id, "goes on" if accepted else "was over", accepted=accepted)
+        row = await _find(context, given)
+        accepted = await context.app.resume(row.id)
+        _tell(context, row.id, "goes on" if accepted else "was over", accepted=accepted)
         return accepted
 
-    return await for_each(desk, ids, act)
+    return await for_each(context, ids, act)
 
 
 @command(runs, "retry", example="onward runs retry order-7")
 @_ids
 @click.option("--force", is_flag=True, help="Also if effects may have undone what was done.")
-async def retry(desk: Desk, *, ids: tuple[str, ...], force: bool) -> int:
+async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -> int:
     """Run again what failed.
 
     A new run under the same id goes on from the call that failed. Exits with 1 if it has not
@@ -225,12 +228,12 @@ async def retry(desk: Desk, *, ids: tuple[str, ...], force: bool) -> int:
     """
 
     async def act(given: str) -> bool:
-        row = await find(desk, given)
-        new = await desk.app.retry(row.id, force=force)
-        _tell(desk, new.id, "is retried", accepted=True, uid=new.uid)
+        row = await _find(context, given)
+        new = await context.app.retry(row.id, force=force)
+        _tell(context, new.id, "is retried", accepted=True, uid=new.uid)
         return True
 
-    return await for_each(desk, ids, act)
+    return await for_each(context, ids, act)
 
 
 @command(runs, "fork", example="onward runs fork order-7 --step charge --result '\"ch_7\"'")
@@ -240,7 +243,7 @@ async def retry(desk: Desk, *, ids: tuple[str, ...], force: bool) -> int:
 @click.option("--new-id", metavar="ID", help="An id for the new run, beside the old one.")
 @click.option("--resend", is_flag=True, help="Send effects again, also such that happened.")
 async def fork(
-    desk: Desk,
+    context: CommandContext,
     *,
     run_id: str,
     step: str | None,
@@ -257,9 +260,9 @@ async def fork(
     if result is not None and step is None:
         raise click.UsageError("--result goes with --step.")
     value = UNCHANGED if result is None else from_json("--result", result)
-    row = await find(desk, run_id)
-    new = await desk.app.fork(row.id, step, result=value, new_id=new_id, resend=resend)
-    _tell(desk, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
+    row = await _find(context, run_id)
+    new = await context.app.fork(row.id, step, result=value, new_id=new_id, resend=resend)
+    _tell(context, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
     return DONE
 
 
@@ -271,7 +274,7 @@ async def fork(
 @click.option("--json-value", metavar="JSON", help="A value that must be JSON.")
 @click.option("--message-id", metavar="ID", help="Sent again under it, it is delivered once.")
 async def signal(  # noqa: PLR0913 - each is an option of the command
-    desk: Desk,
+    context: CommandContext,
     *,
     run_id: str,
     name: str,
@@ -292,40 +295,19 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
         sent = as_meant(value)
     elif json_value is not None:
         sent = from_json("--json-value", json_value)
-    row = await find(desk, run_id)
-    await desk.app.signal(row.id, name, sent, message_id=message_id)
+    row = await _find(context, run_id)
+    await context.app.signal(row.id, name, sent, message_id=message_id)
     about = f"is sent {name}" if sent is None else f"is sent {name} with {kind_of(sent)}"
-    _tell(desk, row.id, about, accepted=True)
+    _tell(context, row.id, about, accepted=True)
     return DONE
 
 
 # --- how they are found and shown -----------------------------------------------------------------
 
 
-async def find(desk: Desk, given: str, *, changes: bool = True) -> RunRow:
-    """Return the run that somebody means: by id, uid, or the beginning of either.
-
-    With `changes`, only the beginning of a uid will do, and only the newest run of its id.
-
-    Raises:
-        NotFound: there is none.
-        Unclear: there are several, or the id must be whole.
-        RunOver: something is to be changed, but another run has its place.
-    """
-    try:
-        return await desk.store.newest(given)
-    except NotFound:
-        pass
-    found = {row.uid: row for row in await desk.store.find_runs(given.lower())}
-    if found:
-        row = the_one("run", given, found, desk.store.namespace)
-        if changes and not row.newest:
-            raise RunOver(row.uid, f"another run has its id {row.id!r} now", "Give that id")
-        return row
-    named = {row.id: row for row in await desk.store.find_ids(given)}
-    if changes and named:
-        raise Unclear("run", given, tuple(named))
-    return the_one("run", given, named, desk.store.namespace)
+async def _find(context: CommandContext, given: str) -> RunKey:
+    """Return the run that is to be changed."""
+    return await context.engine.find(given, changes=True)
 
 
 async def _over(run: Run[Any], seconds: float | None) -> None:
@@ -340,8 +322,8 @@ async def _over(run: Run[Any], seconds: float | None) -> None:
             result.exception()  # it counts as seen: how the run ended is asked for apart
 
 
-def _tell(desk: Desk, run_id: str, text: str, **known: Any) -> None:
-    desk.out.done({"id": run_id} | known, f"run {run_id} {text}")
+def _tell(context: CommandContext, run_id: str, text: str, **known: Any) -> None:
+    context.out.done({"id": run_id} | known, f"run {run_id} {text}")
 
 
 def _row(info: RunInfo) -> tuple[Any, ...]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onward.engine.address import resolved
 from onward.errors import BadInput
-from onward.store.address import SqliteAddress, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,11 +85,7 @@ def _checked(found: Any, path: Path) -> dict[str, str]:
             raise BadInput(f"{name} in {path}", "is no setting", f"Use {known}")
         if not isinstance(value, str):
             raise BadInput(f"{name} in {path}", "is no text", f'Write {name} = "..."')
-    return {name: _beside(value, path) if name == "db" else value for name, value in found.items()}
-
-
-def _beside(url: str, path: Path) -> str:
-    address = parse(url)
-    if isinstance(address, SqliteAddress) and address.path is not None:
-        return str(path.parent / address.path)
-    return url
+    settings: dict[str, str] = dict(found)
+    if "db" in settings:
+        settings["db"] = resolved(settings["db"], path.parent)
+    return settings

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING
 
 from onward.core.chain import Link, retry_cut
 from onward.core.failure_origin import read_failed_call
@@ -13,7 +14,7 @@ from onward.model.following import Followed, Following
 from onward.model.records import NewRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from onward.core.instant import Duration
     from onward.model.following import Continuation
@@ -107,6 +108,24 @@ async def _made_since(
     return made
 
 
+async def retry_within(
+    store: Store, owner: RunOwner, end: Move, delay: Duration, within: Duration | None
+) -> Followed:
+    """End a run and retry it, unless its first attempt began longer ago than `within`."""
+    if within is not None and await _elapsed(store, owner.run) >= within:
+        return Followed(None, "late")
+    return await retry(store, owner.run, delay=delay, owner=owner, end=end)
+
+
+async def _elapsed(store: Store, uid: str) -> Duration:
+    """Return the time since the first attempt of a run began."""
+    row = await store.run(uid)
+    with contextlib.suppress(NotFound):  # it may have been pruned
+        while row.attempt > 1 and row.follows is not None:
+            row = await store.run(row.follows)
+    return 0 if row.started_at is None else await store.now() - row.started_at
+
+
 async def continue_run(store: Store, owner: RunOwner, end: Move, given: Continuation) -> Followed:
     """End a run and continue it as a new one with other arguments and attributes."""
     return await store.follow(
@@ -126,45 +145,54 @@ async def continue_run(store: Store, owner: RunOwner, end: Move, given: Continua
     )
 
 
-async def fork(  # noqa: PLR0913 - all of these make a fork
+async def fork(
     store: Store,
     uid: str,
     step: str | None,
     *,
-    edit: Callable[[str, Any], bytes] | None = None,
-    result: Any = None,
+    result: bytes | None = None,
     id: str | None = None,  # noqa: A002 - it is the user's word
     resend: bool = False,
 ) -> Followed:
-    """Run again from a step on; `edit` encodes the result that it shall have had, if it is given.
+    """Run again from a call on, which has the `result` if one is given.
 
-    It is refused if effects after that step would be sent again, unless `resend` says so.
+    It is refused if effects after that call would be sent again, unless `resend` says so.
 
     Raises:
-        NotFound: history has no such step.
+        NotFound: history has no such call.
         BadInput: a result is given for something that has none, or the record is not of a call.
     """
+    wish = Following(uid, store.new_uid(), Link.FORK, id=id, resends=resend)
+    if step is None:
+        return await store.follow(wish)
+    row = await find_call(store, uid, step)
+    wish = wish._replace(cut=row.seq)
+    if result is not None:
+        wish = wish._replace(edited=_edited(row, wish.new_uid, result))
+    if result is not None or row.kind == RecordKind.EFFECT:
+        wish = wish._replace(named=row.identity)  # an effect that is named is to be sent
+    return await store.follow(wish)
+
+
+async def find_call(store: Store, uid: str, step: str) -> RecordRow:
+    """Return the call of a run that is meant by its name or identity.
+
+    Raises:
+        NotFound: history has no such call.
+        BadInput: the record is not of a call.
+    """
     history = (await store.history([uid]))[uid]
-    cut, edited, named = None, None, ""
-    new_uid = store.new_uid()
-    if step is not None:
-        row = _found(history, step)
-        if any(each.identity == step and each.kind == RecordKind.CLOCK for each in history):
-            raise BadInput(
-                f"record {step!r}",
-                "is the time from which waits count, not a call",
-                "Fork from a call that is listed beside it",
-            )
-        if row is None:
-            run = await store.run(uid)
-            raise NotFound(f"step {step!r} in the history of run", run.id, store.namespace)
-        cut = row.seq
-        if edit is not None or row.kind == RecordKind.EFFECT:
-            named = row.identity  # who names an effect wants it to be sent
-        if edit is not None:
-            edited = _edited(row, new_uid, edit(row.name, result))
-    wish = Following(uid, new_uid, Link.FORK, cut, id=id, edited=edited)
-    return await store.follow(wish._replace(resends=resend, named=named))
+    if any(each.identity == step and each.kind == RecordKind.CLOCK for each in history):
+        raise BadInput(
+            f"record {step!r}",
+            "is the time from which waits count, not a call",
+            "Fork from a call that is listed beside it",
+        )
+    row = _found(history, step)
+    if row is None:
+        run = await store.run(uid)
+        raise NotFound(f"step {step!r} in the history of run", run.id, store.namespace)
+    return row
 
 
 def _found(history: Iterable[RecordRow], step: str) -> RecordRow | None:

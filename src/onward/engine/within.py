@@ -25,36 +25,43 @@ if TYPE_CHECKING:
 _CONFLICTS = ("return", "reject")
 
 
-async def start(within: Within, run: NewRun, on_conflict: str = "return") -> Started:
-    """Start a run with the caller's commit, or find the one of that id.
+class CallerTransaction:
+    """An open transaction of a caller: what is started or sent there happens when it commits."""
 
-    Raises:
-        Conflict: the id belongs to a run of another workflow or with other arguments, or to any
-            run if that is to be rejected. The caller's transaction goes on.
-        BadInput: the run of that id is to be replaced, which only inserting cannot do.
-    """
-    if on_conflict not in _CONFLICTS:
-        raise BadInput(
-            f"on_conflict={on_conflict!r}",
-            "changes a run that is there, and a caller's transaction only inserts",
-            f"Use {' or '.join(_CONFLICTS)} there, or start the run with the app itself",
-        )
-    return check_started(run, await within.start(run), on_conflict)
+    def __init__(self, store: Store, within: Within) -> None:
+        self._store = store
+        self._within = within
 
+    async def start(self, run: NewRun, on_conflict: str = "return") -> Started:
+        """Start a run with the caller's commit, or find the one of that id.
 
-async def signal(store: Store, within: Within, target: str, name: str, payload: Payload) -> None:
-    """Send a signal to a run, by id or else by uid, with the caller's commit.
+        Raises:
+            Conflict: the id belongs to a run of another workflow or with other arguments, or to any
+                run if that is to be rejected. The caller's transaction goes on.
+            BadInput: the run of that id is to be replaced, which only inserting cannot do.
+        """
+        if on_conflict not in _CONFLICTS:
+            raise BadInput(
+                f"on_conflict={on_conflict!r}",
+                "changes a run that is there, and a caller's transaction only inserts",
+                f"Use {' or '.join(_CONFLICTS)} there, or start the run with the app itself",
+            )
+        return check_started(run, await self._within.start(run), on_conflict)
 
-    Raises:
-        NotFound: the caller's transaction sees no such run.
-        RunOver: it has ended.
-    """
-    kind, wanted, packed = MessageKind.SIGNAL, check_id(name, "the signal"), pack(payload)
-    await within.prepare_to_write()
-    found = await within.find(target)
-    if found is None:
-        raise NotFound("run", target, store.namespace)
-    run_id, state = found
-    if state in TERMINAL:
-        raise RunOver(target, f"it has already ended; signal {name!r} was not delivered")
-    await within.send(NewMessage(run_id, store.new_uid(), kind, wanted, packed, wakes_for(kind)))
+    async def signal(self, target: str, name: str, payload: Payload) -> None:
+        """Send a signal to a run, by id or else by uid, with the caller's commit.
+
+        Raises:
+            NotFound: the caller's transaction sees no such run.
+            RunOver: it has ended.
+        """
+        kind, wanted, packed = MessageKind.SIGNAL, check_id(name, "the signal"), pack(payload)
+        await self._within.prepare_to_write()
+        found = await self._within.find(target)
+        if found is None:
+            raise NotFound("run", target, self._store.namespace)
+        run_id, state = found
+        if state in TERMINAL:
+            raise RunOver(target, f"it has already ended; signal {name!r} was not delivered")
+        message = self._store.new_uid()
+        await self._within.send(NewMessage(run_id, message, kind, wanted, packed, wakes_for(kind)))

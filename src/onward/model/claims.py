@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onward.core.run import ONE, Rooms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +21,3 @@ class Wanted:
     """How many runs with which number of crashes; see `onward.core.run.suspects`."""
     limited: bool = False
     """Take runs that have a flow key too, as far as its limit allows."""
-    unanswered: Callable[[], None] = lambda: None
-    """Is called when the claim is sent again because no reply came: the first one may have made
-    runs the worker's own that no reply names."""

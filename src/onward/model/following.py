@@ -62,7 +62,8 @@ class Followed(NamedTuple):
     `made`, also when it was made before · `taken`: another run has the id · `refused`, and `why` ·
     `resends`: it would send the effects again that `why` names · `undone`: a retry would build on
     what the effects that `why` names may have undone ·
-    `lost`: the owner is not the owner any more · `busy`: it has not seen all messages · `absent`.
+    `lost`: the owner is not the owner any more · `late`: too much time has passed for a retry ·
+    `busy`: it has not seen all messages · `absent`.
     """
 
     uid: str | None

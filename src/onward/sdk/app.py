@@ -10,29 +10,27 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from onward.codec import encode
 from onward.core.instant import duration
-from onward.engine import following, sending
+from onward.engine.client_engine import RunKey
+from onward.engine.local_client import connect
 from onward.engine.payloads import pack
-from onward.engine.results import Results
-from onward.engine.starting import check_run_id, check_tags, start
-from onward.errors import BadInput, NoWorker
+from onward.engine.search import RunPage
+from onward.engine.starting import check_tags
+from onward.errors import BadInput
 from onward.model.run_filter import RunQuery
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry, note_start
 from onward.runtime.worker.options import Options, Ports
-from onward.runtime.worker.supervisor import Supervisor
+from onward.runtime.worker.worker import Worker
 from onward.sdk import step as steps
 from onward.sdk.effects import Effects
-from onward.sdk.follow_errors import uid_of
 from onward.sdk.functions import time_limit
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.run import UNCHANGED, Run, send_signal
-from onward.sdk.search import Page, check_sought, family_of, find_runs
 from onward.sdk.shared_open import Opening
 from onward.sdk.within import Within
 from onward.sdk.worker_context import at_work
 from onward.sdk.workflow import Workflow, registered
-from onward.store.clock import SystemClock, SystemRandomness, spawn_thread
-from onward.store.store import open_store
+from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.telemetry.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -42,14 +40,14 @@ if TYPE_CHECKING:
     from onward.core.instant import DurationLike
     from onward.core.ports import Clock, Randomness, Spawn
     from onward.core.retry import Retry
+    from onward.engine.local_client import LocalClient
     from onward.engine.sending import Cancelling
-    from onward.model.worker_offer import Unserved
+    from onward.engine.views import UnservedRun
+    from onward.engine.within import CallerTransaction
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.run import RunInfo
     from onward.sdk.sync import SyncApp
     from onward.sdk.waits import Signal
-    from onward.store.store import Store
-    from onward.store.within import Within as StoreWithin
     from onward.telemetry import Metrics
     from onward.telemetry.attention import OnAttention
 
@@ -106,12 +104,18 @@ class App:
         if key is not None:
             raise BadInput("key=", "is for a server, and this is a database", "Leave it out")
         self._url = fspath(url) if isinstance(url, PathLike) else url
-        self._namespace = namespace
         self._version = version
         self._clock = clock
         self._randomness = randomness or SystemRandomness()
         self._spawn = spawn
-        self._opened = self._open_store(hints)
+        self._opened = connect(
+            self._url,
+            namespace,
+            clock=clock,
+            randomness=self._randomness,
+            spawn=spawn,
+            hints=hints,
+        )
         self._observer = Reporter(
             clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
         )
@@ -121,33 +125,26 @@ class App:
         """The ledger of effects: what waits for somebody, and verdicts."""
 
     @property
-    def _store(self) -> Store:
+    def _engine(self) -> LocalClient:
         refuse_in_body("a call of the App")
         self._opening.check_loop()
         return self._opened
 
     @property
-    def _is_alone(self) -> bool:
-        """Say whether there is no outside: a database in memory and no threads, as in a test."""
-        return self._spawn is None and self._opened.database.is_private
+    def _store(self) -> Any:
+        return self._engine.store
 
-    def _open_store(self, hints: str | None = None) -> Store:
-        return open_store(
-            self._url,
-            namespace=self._namespace,
-            clock=self._clock,
-            randomness=self._randomness,
-            spawn=self._spawn,
-            hints=hints,
-        )
+    @property
+    def _is_alone(self) -> bool:
+        """Whether no other process can exist: a database in memory and no threads, as in a test."""
+        return self._spawn is None and self._opened.is_private
 
     async def __aenter__(self) -> Self:
         await self._opening.come(self._open)
         return self
 
     async def _open(self) -> None:
-        await self._store.__aenter__()
-        self._results = Results(self._store, polls=not self._is_alone)
+        await self._engine.__aenter__()
 
     async def __aexit__(
         self,
@@ -158,9 +155,8 @@ class App:
         await self._opening.leave(self._close)
 
     async def _close(self) -> None:
-        await self._results.close()
         await self._observer.close()
-        await self._store.__aexit__(None, None, None)
+        await self._engine.__aexit__(None, None, None)
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -173,14 +169,14 @@ class App:
         """
         if not isinstance(workflow, Workflow):
             raise BadInput(f"{workflow!r}", "is no workflow", "Put @workflow above an async def")
-        run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
+        run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)
-            started = await start(self._store, run, workflow.start_options.on_conflict)
+            started = await self._engine.start(run, workflow.start_options.on_conflict)
             run_id = workflow.start_options.id or started.uid
             starting.done(run_id, started.uid, created=started.created)
-        return self._handle(started.uid, run_id, workflow.definition)
+        return self._new_handle(started.uid, run_id, workflow.definition)
 
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Start a run, wait for it and return its result.
@@ -193,15 +189,10 @@ class App:
         try:
             await asyncio.wait([result], timeout=NOBODY_SECONDS)
             if not result.done():
-                await self._check_served(run.uid)
+                await self._engine.check_served(run.uid)
             return await result
         finally:
             result.cancel()
-
-    async def _check_served(self, uid: str) -> None:
-        row = await self._store.run(uid)
-        if row.state == "ready" and row.queue not in await self._store.served_queues():
-            raise NoWorker(row.id, row.queue)
 
     async def get(self, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
         """Return a handle on the newest run of an id.
@@ -209,8 +200,8 @@ class App:
         Raises:
             NotFound: there is none.
         """
-        row = await self._store.newest(id)
-        return self._handle(row.uid, row.id, _known(row.name))
+        found = await self._engine.newest(id)
+        return self._handle(RunKey(found.uid, found.id, found.name))
 
     async def runs(  # noqa: PLR0913 - each narrows the list in a way of its own
         self,
@@ -247,16 +238,17 @@ class App:
             BadInput: there is no such state or kind, or the limit is negative.
             NotFound: there is no such parent or root.
         """
-        page = Page(limit, before)
-        sought = RunQuery(name, state, queue, kind, tag, children)
-        check_sought(sought, page)
-        sought = sought._replace(family=await family_of(self._store, parent, root))
-        wanted = {said: [value] for said, value in (attributes or {}).items()}
-        return await find_runs(self._store, sought, page, wanted)
+        return await self._engine.list_runs(
+            RunQuery(name, state, queue, kind, tag, children),
+            RunPage(limit, before),
+            {said: [value] for said, value in (attributes or {}).items()},
+            parent=parent,
+            root=root,
+        )
 
     async def counts(self) -> dict[str, int]:
         """Return how many runs are in each state."""
-        return await self._store.counts()
+        return await self._engine.counts()
 
     async def signal(
         self,
@@ -272,7 +264,7 @@ class App:
             NotFound: there is none.
             RunOver: it has ended.
         """
-        await send_signal(self._store, id, signal, value, message_id)
+        await send_signal(self._engine, id, signal, value, message_id)
 
     async def cancel(
         self,
@@ -283,7 +275,7 @@ class App:
     ) -> Cancelling:
         """Ask the newest run of an id to stop; see `Run.cancel`."""
         allowed = None if grace is None else duration(grace)
-        return await sending.cancel(self._store, id, force=force, grace=allowed)
+        return await self._engine.cancel(id, force=force, grace=allowed)
 
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Let the newest run of an id begin nothing new.
@@ -293,14 +285,14 @@ class App:
         are the runs that work for it: chunks of its maps, steps that run elsewhere, and children
         that are cancelled with it.
         """
-        return await sending.pause(self._store, id)
+        return await self._engine.pause(id)
 
     async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Let a paused run go on; False means that it was over already.
 
         What its pause held goes on as well, unless another paused run holds that too.
         """
-        return await sending.resume(self._store, id)
+        return await self._engine.resume(id)
 
     async def retry(
         self,
@@ -322,9 +314,7 @@ class App:
             RunOver: it has not failed, or another run has taken its place.
             Undone: it made effects because of the error, as a saga does that undoes what was done.
         """
-        row = await self._store.newest(id)
-        followed = await following.retry(self._store, row.uid, force=force)
-        return self._handle(uid_of(id, followed), id, _known(row.name))
+        return self._handle(await self._engine.retry(id, force=force))
 
     async def fork(
         self,
@@ -354,19 +344,16 @@ class App:
             WouldResend: it would send effects again, of the run or of its children.
             RunOver: another run has taken its place, or it is still running.
         """
-        row = await self._store.newest(id)
-        if new_id is not None and new_id != id:
-            check_run_id(new_id)
-        edited = None if result is UNCHANGED else _encoded
-        followed = await following.fork(
-            self._store, row.uid, step, edit=edited, result=result, id=new_id, resend=resend
+        edited = None
+        if step is not None and result is not UNCHANGED:
+            edited = _encoded(await self._engine.find_call(id, step), result)
+        return self._handle(
+            await self._engine.fork(id, step, result=edited, new_id=new_id, resend=resend)
         )
-        uid = uid_of(id, followed, new_id=new_id)
-        return self._handle(uid, new_id or id, _known(row.name))
 
-    async def unserved(self) -> list[Unserved]:
-        """Return runs that could go on, but that no live worker can take, and why."""
-        return await self._store.unserved()
+    async def unserved(self) -> list[UnservedRun]:
+        """Return runs that could continue, but that no live worker can take, and why."""
+        return await self._engine.unserved()
 
     # --- other ways in ---------------------------------------------------------------------------
 
@@ -382,16 +369,21 @@ class App:
         Raises:
             StoreUnusable: the connection is of no kind that could be taken.
         """
-        return self._within(self._store.within(connection))
+        return self._within(self._engine.within(connection))
 
     async def blocking_within(self, connection: object) -> Within:
         """Return the same for a connection that is not async: then nothing there ever waits."""
-        await self._store.locate()
-        return self._within(self._store.within(connection, waits=False))
+        await self._engine.locate()
+        return self._within(self._engine.within(connection, waits=False))
 
-    def _within(self, within: StoreWithin) -> Within:
+    def _within(self, transaction: CallerTransaction) -> Within:
         return Within(
-            self._store, within, self._handle, self._version, self._observer, self._registries
+            self._engine,
+            transaction,
+            self._new_handle,
+            self._version,
+            self._observer,
+            self._registries,
         )
 
     def sync(self) -> SyncApp:
@@ -400,8 +392,12 @@ class App:
 
         return SyncApp(self)
 
-    def _handle(self, uid: str, run_id: str, definition: WorkflowDefinition | None) -> Run[Any]:
-        return Run(uid, run_id, self._store, self._results, definition)
+    def _handle(self, key: RunKey) -> Run[Any]:
+        same = registered.get(key.name)
+        return self._new_handle(key.uid, key.id, same[-1] if same else None)
+
+    def _new_handle(self, uid: str, run_id: str, definition: WorkflowDefinition | None) -> Run[Any]:
+        return Run(uid, run_id, self._engine, definition)
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -417,7 +413,7 @@ class App:
         workflows: Sequence[Workflow[..., Any]] | None = None,
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
-    ) -> AsyncIterator[Supervisor]:
+    ) -> AsyncIterator[Worker]:
         """Work on runs while the body of `async with` runs.
 
         A worker that fails ends the body, and its error is raised here. A database that is away, or
@@ -436,8 +432,7 @@ class App:
         """
         registry = self._registry(workflows)
         async with self:
-            worker = Supervisor(
-                self._store,
+            worker = Worker(
                 registry,
                 Options(
                     tuple(queues),
@@ -453,7 +448,7 @@ class App:
                     self._clock or SystemClock(),
                     self._randomness,
                     self._spawn,
-                    self._open_store,
+                    self._engine.worker,
                     observer=self._observer,
                 ),
             )
@@ -477,11 +472,6 @@ class App:
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:
     limits = Limits() if retry is None else Limits(retry)
     return limits if timeout is None else replace(limits, timeout=time_limit(timeout))
-
-
-def _known(name: str) -> WorkflowDefinition | None:
-    same = registered.get(name)
-    return same[-1] if same else None
 
 
 def _encoded(step: str, value: Any) -> bytes:

@@ -12,8 +12,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onward.errors import Unavailable, WouldBlock
-from onward.store.clock import spawn_thread
-from onward.store.forks import check_process
+from onward.system.clock import spawn_thread
+from onward.system.process import check_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

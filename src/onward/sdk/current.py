@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import check_id, decode, encode
+from onward.engine.notes import Noted
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.draws import beginning_of_body
-from onward.runtime.body.notes import Noted
 from onward.runtime.body.runloop import branch_now
 from onward.runtime.context import body_now, step_now
 

@@ -3,90 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onward.codec import check_id, decode, decode_error, encode
-from onward.core.hold import read_sources
 from onward.core.instant import duration
-from onward.core.run import RunKind, RunState
-from onward.engine import sending
+from onward.core.run import RunState
+from onward.engine.display import shown_error
 from onward.engine.ends import failure_of
 from onward.engine.payloads import unpack
-from onward.errors import NotFound, RunCancelled, RunPaused, Undecodable
+from onward.engine.views import RunInfo
+from onward.errors import RunCancelled, RunPaused, Undecodable
 from onward.runtime.reading import reading
-from onward.sdk.display import (
-    shown_error,
-    shown_notes,
-    shown_time,
-    shown_time_or_none,
-    shown_value,
-)
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from onward.core.instant import DurationLike
-    from onward.engine.results import Results
+    from onward.engine.client_engine import ClientEngine
     from onward.engine.sending import Cancelling
-    from onward.model.records import RecordRow
-    from onward.model.runs import RunEnd, RunRow
+    from onward.engine.views import HistoryEvent, PendingSignal
+    from onward.model.runs import RunEnd
     from onward.runtime.definition import WorkflowDefinition
-    from onward.store.store import Store
+
+__all__ = ["UNCHANGED", "Run", "RunInfo", "send_signal"]
 
 R = TypeVar("R")
 
 UNCHANGED: Any = object()
 """Stands for a result that is not edited."""
-
-
-class RunInfo(NamedTuple):
-    """A run as it stands. What a list of runs does not look up is empty in it.
-
-    `held_by` has the ids of the paused runs that hold it back: itself, or runs that it works for.
-
-    Example:
-        >>> import asyncio
-        >>> from onward import App, workflow
-        >>> @workflow
-        ... async def wave() -> None: ...
-        >>> async def main() -> list[str]:
-        ...     async with App(":memory:") as app:
-        ...         await app.start(wave.options(id="wave-1", tags=["sea"]))
-        ...         return [f"{info.id} {info.state} {info.tags}" for info in await app.runs()]
-        >>> asyncio.run(main())
-        ["wave-1 ready ('sea',)"]
-    """
-
-    id: str
-    uid: str
-    name: str
-    state: str
-    reason: str | None
-    phase: str | None
-    attempt: int
-    queue: str
-    tags: tuple[str, ...]
-    parent: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    due: datetime | None
-    progress: Any = None
-    attributes: Mapping[str, Any] = {}
-    error: str | None = None
-    counters: Mapping[str, int | float] = {}
-    kind: str = "workflow"
-    priority: int = 0
-    version: str | None = None
-    root: str | None = None
-    follows: str | None = None
-    link: str | None = None
-    scheduled_at: datetime | None = None
-    deadline: datetime | None = None
-    held_by: tuple[str, ...] = ()
 
 
 class Run(Generic[R]):
@@ -118,18 +62,16 @@ class Run(Generic[R]):
         self,
         uid: str,
         run_id: str,
-        store: Store,
-        results: Results,
+        engine: ClientEngine,
         definition: WorkflowDefinition | None,
     ) -> None:
         self.uid = uid
         self.id = run_id
-        self._opened = store
-        self._results = results
+        self._opened = engine
         self._definition = definition
 
     @property
-    def _store(self) -> Store:
+    def _engine(self) -> ClientEngine:
         refuse_in_body("a call of a Run")
         return self._opened
 
@@ -148,7 +90,7 @@ class Run(Generic[R]):
         """
         refuse_in_body("waiting for a Run")
         limit = None if timeout is None else duration(timeout) / 1_000_000
-        ask = self._results.end_now if limit == 0 else self._results.end_of
+        ask = self._opened.end_now if limit == 0 else self._opened.end_of
         async with asyncio.timeout(limit or None):
             end = await ask(self.uid, also_paused=raise_paused)
             while end.follower is not None:
@@ -180,16 +122,19 @@ class Run(Generic[R]):
 
     async def state(self) -> str:
         """Return the state: ready, running, waiting, paused, succeeded, failed and so on."""
-        return (await self._store.newest(self.id)).state
+        return (await self._engine.newest(self.id)).state
 
     async def info(self) -> RunInfo:
         """Return all that is known of the run, without its arguments and result."""
-        return await whole_info(self._store, await self._store.newest(self.id))
+        return await self._engine.info(self.id)
 
-    async def history(self) -> list[RecordRow]:
-        """Return what the run did, in order."""
-        uid = (await self._store.newest(self.id)).uid
-        return (await self._store.history([uid]))[uid]
+    async def history(self) -> list[HistoryEvent]:
+        """Return what the run did, in order; calls that are not over come last."""
+        return await self._engine.history(self.id)
+
+    async def pending_signals(self) -> list[PendingSignal]:
+        """Return the signals that were sent to the run and that it has not asked for."""
+        return await self._engine.pending_signals(self.id)
 
     async def signal(
         self,
@@ -209,7 +154,7 @@ class Run(Generic[R]):
             NotFound: there is no such run.
             RunOver: it has ended.
         """
-        await send_signal(self._store, self.id, signal, value, message_id)
+        await send_signal(self._engine, self.id, signal, value, message_id)
 
     async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
         """Ask the run to stop. The answer is true if it was still open.
@@ -221,72 +166,18 @@ class Run(Generic[R]):
             grace: How long the cleanup may take; by default a minute.
         """
         allowed = None if grace is None else duration(grace)
-        return await sending.cancel(self._store, self.id, force=force, grace=allowed)
+        return await self._engine.cancel(self.id, force=force, grace=allowed)
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
 
 
 async def send_signal(
-    store: Store, target: str, signal: Signal[Any] | str, value: Any, message: str | None
+    engine: ClientEngine, target: str, signal: Signal[Any] | str, value: Any, message: str | None
 ) -> None:
     """Send a signal, by object or name, to a run."""
     wanted = signal if isinstance(signal, Signal) else Signal(signal)
     payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
     # Our own messages to runs have ids too; a user's must not be taken for one of those.
     own = None if message is None else f"signal {check_id(message, 'the id of a message')}"
-    await sending.signal(store, target, wanted.name, payload, message=own)
-
-
-async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
-    """Return what a user sees of runs, with the ids of those that hold them."""
-    ids = {row.uid: row.id for row in rows}
-    for source in {source for row in rows for source in read_sources(row.held_by)}:
-        if source not in ids:
-            try:
-                ids[source] = (await store.run(source)).id
-            except NotFound:
-                ids[source] = source
-    return [info_of(row, ids) for row in rows]
-
-
-def info_of(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
-    """Return what a user sees of a run; `ids` has those of the runs that hold it."""
-    return RunInfo(
-        row.id,
-        row.uid,
-        row.name if row.kind == RunKind.WORKFLOW else row.name.removeprefix(f"{row.kind} "),
-        row.state,
-        row.reason,
-        row.phase,
-        row.attempt,
-        row.queue,
-        tuple(row.tags.split()),
-        row.parent,
-        shown_time(row.created_at),
-        shown_time_or_none(row.started_at),
-        shown_time_or_none(row.finished_at),
-        shown_time_or_none(row.due),
-        kind=row.kind,
-        priority=row.priority,
-        version=row.version,
-        root=row.root,
-        follows=row.follows,
-        link=row.link,
-        scheduled_at=shown_time(row.scheduled_at),
-        deadline=shown_time_or_none(row.deadline),
-        held_by=tuple(ids[source] for source in read_sources(row.held_by)),
-    )
-
-
-async def whole_info(store: Store, row: RunRow) -> RunInfo:
-    """Return what a user sees of a run, with all that has to be looked up for it."""
-    end = await store.end(row.uid)
-    noted = shown_notes(await store.notes(row.uid), end.attributes)
-    [info] = await infos_of(store, [row])
-    return info._replace(
-        progress=shown_value(end.progress),
-        attributes=noted.attributes,
-        counters=noted.counters,
-        error=shown_error(end.error),
-    )
+    await engine.signal(target, wanted.name, payload, message=own)

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from onward.errors import BadInput
-from onward.store.forks import check_process
+from onward.system.process import check_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -15,7 +15,7 @@ from onward.sdk.app import App
 from onward.sdk.background import Background
 from onward.sdk.effects import Effects
 from onward.sdk.run import Run
-from onward.store.sqlite.threads import drive
+from onward.system.coroutines import drive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.core.instant import DurationLike
-    from onward.runtime.worker.supervisor import Supervisor
+    from onward.runtime.worker.worker import Worker
     from onward.sdk.waits import Signal
     from onward.sdk.within import Within
     from onward.sdk.workflow import Workflow
@@ -61,7 +61,7 @@ def _sync_run(
 
 
 def _sync_worker(
-    method: Callable[Concatenate[Any, P], AbstractAsyncContextManager[Supervisor]],
+    method: Callable[Concatenate[Any, P], AbstractAsyncContextManager[Worker]],
 ) -> Callable[Concatenate[SyncApp, P], AbstractContextManager[SyncWorker]]:
     @wraps(method)
     @contextmanager
@@ -179,6 +179,7 @@ class SyncRun(_Sync[Run[R]]):
     state = _sync(Run.state)
     info = _sync(Run.info)
     history = _sync(Run.history)
+    pending_signals = _sync(Run.pending_signals)
     signal = _sync(Run.signal)
     cancel = _sync(Run.cancel)
 
@@ -223,7 +224,7 @@ class SyncWithin:
 class SyncWorker:
     """A worker in the background."""
 
-    def __init__(self, worker: Supervisor, background: Background) -> None:
+    def __init__(self, worker: Worker, background: Background) -> None:
         self.id = worker.id
         self._worker = worker
         self._call = background.call

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onward.codec import encode
-from onward.engine import within as joining
 from onward.runtime.registry import note_start
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from onward.engine.client_engine import ClientEngine
+    from onward.engine.within import CallerTransaction
     from onward.runtime.definition import WorkflowDefinition
     from onward.runtime.registry import Registry
     from onward.sdk.run import Run
     from onward.sdk.workflow import Workflow
-    from onward.store.store import Store
-    from onward.store.within import Within as StoreWithin
     from onward.telemetry.observer import Observer
 
 P = ParamSpec("P")
@@ -35,15 +34,15 @@ class Within:
 
     def __init__(
         self,
-        store: Store,
-        within: StoreWithin,
+        engine: ClientEngine,
+        transaction: CallerTransaction,
         handle: Callable[[str, str, WorkflowDefinition | None], Run[Any]],
         version: str | None,
         observer: Observer,
         registries: Collection[Registry],
     ) -> None:
-        self._store = store
-        self._within = within
+        self._engine = engine
+        self._transaction = transaction
         self._handle = handle
         self._version = version
         self._observer = observer
@@ -58,12 +57,12 @@ class Within:
             Unencodable: an argument cannot be stored.
             StoreUnusable: the connection leads elsewhere, or is in no transaction.
         """
-        run = workflow.row(args, kwargs, uid=self._store.new_uid(), version=self._version)
+        run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
         options = workflow.start_options
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)
-            started = await joining.start(self._within, run, options.on_conflict)
+            started = await self._transaction.start(run, options.on_conflict)
             run_id = options.id or started.uid
             starting.done(run_id, started.uid, created=started.created)
         return self._handle(started.uid, run_id, workflow.definition)
@@ -78,4 +77,4 @@ class Within:
         """
         wanted = signal if isinstance(signal, Signal) else Signal(signal)
         payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
-        await joining.signal(self._store, self._within, id, wanted.name, payload)
+        await self._transaction.signal(id, wanted.name, payload)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from onward.runtime.worker.supervisor import Supervisor
+    from onward.runtime.worker.worker import Worker
 
 
 @asynccontextmanager
-async def at_work(worker: Supervisor) -> AsyncIterator[Supervisor]:
+async def at_work(worker: Worker) -> AsyncIterator[Worker]:
     """Let a worker work while the body of `async with` runs; its failure ends that body."""
     failure: BaseException | None = None
     try:

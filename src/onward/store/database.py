@@ -172,8 +172,8 @@ class Database(Protocol):
         """Deliver messages that callers wrote in transactions of their own."""
         ...
 
-    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
-        """Make runs the worker's own."""
+    async def claim(self, wanted: Wanted, repeated: Callable[[], None]) -> list[ClaimedRun]:
+        """Make runs the worker's own; `repeated` is called if this is sent again."""
         ...
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:

@@ -12,7 +12,6 @@ from onward.model.messages import SentMessage
 from onward.model.runs import Start
 from onward.model.stopping import ForcedEnd, PauseAnswer, Stopped
 from onward.store.address import SqliteAddress, parse
-from onward.store.clock import SystemClock, SystemRandomness, Uids, spawn_thread
 from onward.store.hints import queue_subject
 from onward.store.runs.following import follow
 from onward.store.runs.holding import pause, resume
@@ -40,6 +39,7 @@ from onward.store.writing.text_limits import (
     is_storable,
 )
 from onward.store.writing.writer import Writer
+from onward.system.clock import SystemClock, SystemRandomness, Uids, spawn_thread
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from onward.model.following import Followed, Following
     from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun, Move, NewRun, RunOwner, Started
-    from onward.model.worker_offer import WorkerOffer
+    from onward.model.workers import WorkerOffer
     from onward.store.database import Database, Tx
     from onward.store.hints import Subscription
     from onward.store.redis import RedisCarrier
@@ -237,11 +237,19 @@ class Store(Reads):
         """End a worker's lease: whatever it still has may be claimed by others."""
         await self.database.drop_lease(worker)
 
-    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
-        """Make runs the worker's own: ready ones, due ones, and those whose worker vanished."""
+    async def claim(
+        self, wanted: Wanted, repeated: Callable[[], None] = lambda: None
+    ) -> list[ClaimedRun]:
+        """Make runs the worker's own: ready ones, due ones, and those whose worker vanished.
+
+        Args:
+            wanted: What the worker takes.
+            repeated: Called when the claim is sent again because no reply came: the first one may
+                have claimed runs that no reply names.
+        """
         failpoint("claim.before")
         once = tuple(dict.fromkeys(wanted.queues))  # or a run would be claimed as often
-        claimed = await self.database.claim(replace(wanted, queues=once))
+        claimed = await self.database.claim(replace(wanted, queues=once), repeated)
         failpoint("claim.after")
         return claimed
 

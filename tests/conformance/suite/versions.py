@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE
 from onward.model.runs import Move
-from onward.model.worker_offer import WorkerOffer
+from onward.model.workers import WorkerOffer
 from onward.store.hints import queue_subject, run_subject
 from tests.conformance.suite.hinting import hears
 from tests.conformance.suite.samples import SUCCEEDED, a_run

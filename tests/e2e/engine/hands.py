@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from onward.engine.local_worker import LocalWorker
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Ports
-from onward.runtime.worker.supervisor import Supervisor
+from onward.runtime.worker.worker import Worker
 from onward.sdk import step, workflow
-from onward.store.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.store.store import open_store
+from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,13 +23,15 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def working(url: str, options: Options) -> AsyncIterator[Supervisor]:
+async def working(url: str, options: Options) -> AsyncIterator[Worker]:
     """Work on every workflow and step that was defined in this process, while the body runs."""
     definitions = [known for same_name in workflow.registered.values() for known in same_name]
     steps = [known for same_name in step.registered.values() for known in same_name]
-    ports = Ports(SystemClock(), SystemRandomness(), spawn_thread, lambda: open_store(url))
+    clock = SystemClock()
     async with open_store(url) as store:
-        worker = Supervisor(store, Registry(definitions, steps), options, Limits(), ports)
+        connect = partial(LocalWorker, store, clock, lambda: open_store(url))
+        ports = Ports(clock, SystemRandomness(), spawn_thread, connect)
+        worker = Worker(Registry(definitions, steps), options, Limits(), ports)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(worker.run())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from onward.runtime.worker.supervisor import Supervisor
+    from onward.runtime.worker.worker import Worker
     from onward.store import Store
     from onward.testing.postgres import PostgresServer
 
@@ -37,7 +37,7 @@ BROKEN = raising(InjectedFault("broken"))
 
 
 async def stay(
-    work: AbstractAsyncContextManager[Supervisor], begin: Callable[[Supervisor], object] = id
+    work: AbstractAsyncContextManager[Worker], begin: Callable[[Worker], object] = id
 ) -> None:
     """Wait, in the body of a worker, for something that only the worker's failure can end."""
     async with asyncio.timeout(PATIENCE_SECONDS), work as worker:
@@ -114,7 +114,7 @@ async def test_a_worker_whose_machine_was_asleep_renews_its_lease_again(tmp_path
                 await asyncio.sleep(0.3)
 
 
-async def lease_of(store: Store, worker: Supervisor) -> int:
+async def lease_of(store: Store, worker: Worker) -> int:
     rows = await store.read(lambda tx: tx.fetch("lease_here", worker=worker.id))
     return int(rows[0][0])
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from onward.runtime.attempts.threads import StepThreads
-from onward.store.clock import spawn_thread
+from onward.system.clock import spawn_thread
 
 
 def test_calls_share_no_more_threads_than_allowed() -> None:

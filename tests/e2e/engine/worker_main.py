@@ -21,7 +21,7 @@ from tests.e2e.engine.hands import working
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from onward.runtime.worker.supervisor import Supervisor
+    from onward.runtime.worker.worker import Worker
 
 # Importing them defines their workflows.
 KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks)
@@ -51,11 +51,11 @@ class Herald(logging.Handler):
             print("replaced", flush=True)
 
 
-def a_worker(url: str, options: dict[str, Any]) -> AbstractAsyncContextManager[Supervisor]:
+def a_worker(url: str, options: dict[str, Any]) -> AbstractAsyncContextManager[Worker]:
     return working(url, Options(**options)) if options else App(url).worker()
 
 
-async def serve(workers: list[AbstractAsyncContextManager[Supervisor]]) -> None:
+async def serve(workers: list[AbstractAsyncContextManager[Worker]]) -> None:
     first, *others = workers
     if others:
         async with first:

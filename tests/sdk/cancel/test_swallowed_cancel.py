@@ -209,7 +209,7 @@ async def test_a_reconciler_that_took_too_long_does_not_know(
 async def test_a_worker_leaves_without_code_that_goes_on(memory: App) -> None:
     async with memory:
         async with memory.worker() as worker:
-            object.__setattr__(worker.worker._options, "drain", 10_000)
+            object.__setattr__(worker.session._options, "drain", 10_000)
             run = await memory.start(one_step)
             await until(is_begun)
         assert await run.state() == "ready"

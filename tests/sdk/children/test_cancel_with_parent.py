@@ -306,7 +306,7 @@ async def test_a_child_that_waits_to_be_retried_is_still_cancelled_with_its_pare
         await appears(app, "retried")
 
         async def is_to_be_retried() -> bool:
-            return (await app._store.newest("retried")).attempt == 2
+            return (await app._engine.store.newest("retried")).attempt == 2
 
         await until(is_to_be_retried)
         await run.cancel()

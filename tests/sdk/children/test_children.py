@@ -348,7 +348,7 @@ async def test_a_retried_parent_may_use_the_id_of_a_child_again_that_ended_with_
         await appears(app, "child of pear")
 
         async def is_replaced() -> bool:
-            child = await app._store.newest("child of pear")
+            child = await app._engine.store.newest("child of pear")
             return child.parent != run.uid and child.state == "waiting"
 
         await until(is_replaced)
@@ -389,7 +389,7 @@ async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_w
             await app.signal(elder.uid, farewell, 1)
 
             async def is_replaced() -> bool:
-                child = await app._store.newest("hanging on")
+                child = await app._engine.store.newest("hanging on")
                 return child.uid != elder.uid and child.state == "waiting"
 
             await until(is_replaced)

@@ -171,7 +171,7 @@ async def waiting_for_go(app: App, old: Workflow[[], Any]) -> Run[Any]:
 
 
 async def was_claimed(app: App, run: Run[Any], fence: int) -> bool:
-    return (await app._store.run(run.uid)).fence > fence
+    return (await app._engine.store.run(run.uid)).fence > fence
 
 
 async def parked(app: App, run: Run[Any], *new: Workflow[..., Any]) -> str:
@@ -390,7 +390,7 @@ async def test_two_codes_that_do_not_fit_leave_a_parked_run_alone(app: App) -> N
 
         for what in ("wrong", "worse", "wrong"):
             async with app.worker(workflows=[version(what)]) as worker:
-                await worker.worker.tick()
+                await worker.session.claiming.tick()
 
         assert (await app._store.run(run.uid)).fence == fence
         assert await run.state() == "paused"
@@ -414,7 +414,7 @@ async def test_a_worker_leaves_parked_runs_of_other_queues_alone(app: App) -> No
         await parked(app, run, version("wrong"))
 
         async with app.worker(workflows=[version("a")], queues=["elsewhere"]) as worker:
-            await worker.worker.tick()
+            await worker.session.claiming.tick()
         assert await run.state() == "paused"
 
 

@@ -230,7 +230,7 @@ async def test_a_worker_of_another_version_does_not_take_a_pinned_run(app: App) 
         run = await pinned(app, "1").start(leaf.options(id="run"))
         await run.signal(go, "now")
         async with pinned(app, "2").worker(workflows=[leaf]) as worker:
-            await worker.worker.tick()
+            await worker.session.claiming.tick()
             assert await run.state() == "ready"
             [unserved] = await app.unserved()
             assert (unserved.run.id, unserved.why) == ("run", "no worker has version '1'")
@@ -269,6 +269,6 @@ async def test_a_pinned_run_that_does_not_fit_is_left_alone_by_other_versions(ap
         fence = (await app._store.run(run.uid)).fence
 
         async with pinned(app, "2").worker(workflows=[deployed(old_way)]) as worker:
-            await worker.worker.tick()
+            await worker.session.claiming.tick()
         assert await run.state() == "paused"
         assert (await app._store.run(run.uid)).fence == fence

@@ -16,7 +16,7 @@ from tests.kit.watching import until, until_state, working
 
 if TYPE_CHECKING:
     from onward.model.commits import Commit, CommitOutcome
-    from onward.runtime.worker.worker import Worker
+    from onward.runtime.worker.session import WorkerSession
 
 sent: list[str] = []
 
@@ -54,7 +54,7 @@ async def calls(which: str) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def loses_its_run(patch: pytest.MonkeyPatch, worker: Worker, state: str) -> list[str]:
+def loses_its_run(patch: pytest.MonkeyPatch, worker: WorkerSession, state: str) -> list[str]:
     """Let a worker lose a run once the ledger has an effect of it in a state; return which."""
     commit = worker.commit
     lost: list[str] = []
@@ -74,7 +74,7 @@ async def goes_on(app: App, patch: pytest.MonkeyPatch, which: str, state: str) -
     """Return the result of a run whose first worker lost it in that state of its effect."""
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(patch, worker.worker, state)
+            lost = loses_its_run(patch, worker.session, state)
             run = await app.start(calls, which)
 
             async def is_lost() -> bool:
@@ -112,7 +112,7 @@ async def test_a_worker_that_lost_its_run_before_the_call_does_not_make_it(
 ) -> None:
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(monkeypatch, worker.worker, "in_flight")
+            lost = loses_its_run(monkeypatch, worker.session, "in_flight")
             run = await app.start(calls, "stored")
 
             async def is_lost() -> bool:
@@ -153,7 +153,7 @@ async def test_an_answer_of_a_store_that_is_away_is_of_no_use_to_a_run_that_was_
 
         run = await memory.start(pays, engine_call)
         await until_state(run, "failed")
-        monkeypatch.setattr(worker.worker.engine_calls, engine_call, ask)
+        monkeypatch.setattr(worker.session.engine_calls, engine_call, ask)
         await memory.retry(run.id)
 
         async def is_asked() -> bool:

@@ -464,7 +464,7 @@ async def test_a_worker_that_leaves_gives_an_effect_back_as_uncertain(app: App) 
         async with app.worker() as worker:
             run = await app.start(hangs)
             await effect_of(app, run, "in_flight")
-            worker.worker._options = replace(worker.worker._options, drain=1)
+            worker.session._options = replace(worker.session._options, drain=1)
         [info] = await app.effects.of(run.id)
         assert info.state == "in_flight"
         async with working(app):

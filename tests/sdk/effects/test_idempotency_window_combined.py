@@ -17,7 +17,7 @@ from tests.kit.watching import until, until_state, working
 
 if TYPE_CHECKING:
     from onward.model.commits import Commit, CommitOutcome
-    from onward.runtime.worker.worker import Worker
+    from onward.runtime.worker.session import WorkerSession
 
 LATER = Retry(attempts=3, delay="2s", factor=1, jitter=0)
 
@@ -118,7 +118,7 @@ async def test_a_call_that_began_too_late_is_made_again_and_is_no_proof_of_the_o
 # --- workers and code that change -----------------------------------------------------------------
 
 
-def loses_its_run(patch: pytest.MonkeyPatch, worker: Worker, state: str) -> list[str]:
+def loses_its_run(patch: pytest.MonkeyPatch, worker: WorkerSession, state: str) -> list[str]:
     """Let a worker lose a run once the ledger has an effect of it in a state; return which."""
     commit = worker.commit
     lost: list[str] = []
@@ -141,7 +141,7 @@ async def test_the_next_worker_sends_again_what_the_last_one_left_uncertain(
     bank.befall(Trouble.REPLY_LOST)
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(monkeypatch, worker.worker, state)
+            lost = loses_its_run(monkeypatch, worker.session, state)
             run = await app.start(buys, "charge", "card")
 
             async def is_lost() -> bool:

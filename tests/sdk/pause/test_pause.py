@@ -15,7 +15,7 @@ from tests.kit.watching import ends, lasting, steps_of, until, until_state, work
 
 if TYPE_CHECKING:
     from onward import Run
-    from onward.runtime.worker.worker import Worker
+    from onward.runtime.worker.session import WorkerSession
 
 begun: Counter[str] = Counter()
 gate: list[asyncio.Event] = []
@@ -81,7 +81,7 @@ async def is_begun(name: str) -> None:
     await until(there)
 
 
-async def is_held(worker: Worker, run: Run[str]) -> None:
+async def is_held(worker: WorkerSession, run: Run[str]) -> None:
     async def there() -> bool:
         return worker.running[run.uid]._is_held
 
@@ -288,7 +288,7 @@ async def test_waiting_for_a_paused_run_costs_next_to_nothing(app: App) -> None:
             looks += 1
             return await look(uids)
 
-        app._store.ends = counted  # type: ignore[method-assign,assignment] # only to count
+        app._store.ends = counted
         with pytest.raises(TimeoutError):
             await run.result(timeout="200ms")
 

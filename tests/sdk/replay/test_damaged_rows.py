@@ -302,13 +302,13 @@ async def test_a_run_waits_on_after_the_database_has_lost_a_message(url: str) ->
     async def is_executing() -> bool:
         return 1 in holding
 
-    async with App(url) as app, app.worker() as supervisor:
+    async with App(url) as app, app.worker() as worker:
         run = await app.start(holds_and_listens_twice, 1)
         await until(is_executing)
         await run.signal(go, "a")
 
         async def has_heard() -> bool:
-            return supervisor.worker.running[run.uid].seen == 1
+            return worker.running[run.uid].seen == 1
 
         await until(has_heard)
         lost = [f"DELETE FROM onward_inbox {OF}", f"{RUN} inbox = 0 WHERE uid = '{{uid}}'"]

@@ -10,8 +10,8 @@ import pytest
 
 import onward
 from onward import App, Retry, Signal, step, workflow
+from onward.engine.display import shown_notes
 from onward.errors import NotInBody, RunFailed
-from onward.sdk.display import shown_notes
 from tests.kit.watching import FALSY, until, until_state, working
 
 tried: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -142,7 +143,7 @@ async def test_info_is_complete(app: App) -> None:
         over = await run.info()
         assert over.finished_at is not None
         assert over.finished_at >= info.started_at
-        assert over._replace(state="waiting", finished_at=None) == info
+        assert replace(over, state="waiting", finished_at=None) == info
 
 
 @workflow

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import Signal, workflow
+from onward.engine import loading
+from onward.engine.loading import last_taken
 from onward.model.records import RecordRow
-from onward.runtime.worker import beginning, inbox_reader
-from onward.runtime.worker.beginning import last_taken
 from tests.kit.watching import until, until_state, working
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ async def cleans_up() -> None:
 
 @pytest.fixture(autouse=True)
 def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (beginning, inbox_reader):
-        monkeypatch.setattr(module, "INBOX_BYTES", 1000)
+    monkeypatch.setattr(loading, "INBOX_BYTES", 1000)
 
 
 def large(number: int) -> str:

@@ -9,8 +9,6 @@ import pytest
 
 import onward
 from onward import App, Signal, step, workflow
-from onward.codec import decode
-from onward.engine.payloads import unpack
 from onward.errors import NotFound, NotInBody, RunCancelled, RunFailed
 from tests.kit.watching import until_state
 
@@ -130,11 +128,7 @@ async def test_a_cancelled_body_is_cancelled_whatever_it_returns(app: App) -> No
 
         with pytest.raises(RunCancelled):
             await run.result(timeout="10s")
-        assert "carried on" in [
-            decode(unpack(row.payload))
-            for row in await run.history()
-            if row.kind == "step" and row.payload is not None
-        ]
+        assert "carried on" in [row.value for row in await run.history() if row.kind == "step"]
         assert await run.cancel() == "too_late"
 
 

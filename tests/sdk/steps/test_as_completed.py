@@ -15,7 +15,7 @@ from tests.kit.families import asks_for, rests
 
 if TYPE_CHECKING:
     from onward import App
-    from onward.model.records import RecordRow
+    from onward.engine.views import HistoryEvent
 
 finish = Signal("finish", int)
 order = random.Random(7)
@@ -65,7 +65,7 @@ async def test_the_order_is_the_same_live_and_on_replay(app: App) -> None:
         await rests(app)
 
 
-def order_of(recorded: list[RecordRow], name: str) -> list[int]:
+def order_of(recorded: list[HistoryEvent], name: str) -> list[int]:
     """Return the numbers of the branches in which a call of that name ended, in order."""
     first = 0 if name == "take_some_time" else 8
     identities = [row.identity for row in recorded if row.name == name]

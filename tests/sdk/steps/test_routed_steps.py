@@ -239,7 +239,7 @@ async def test_a_worker_that_leaves_repeats_no_step_that_is_done_elsewhere(app: 
 async def test_a_step_whose_worker_leaves_is_done_by_another(app: App) -> None:
     async with app, app.worker():
         async with app.worker(queues=["far"]) as worker:
-            object.__setattr__(worker.worker._options, "drain", 10_000)
+            object.__setattr__(worker.session._options, "drain", 10_000)
             run = await app.start(waits_long, "a")
             await until(lambda: Seen.told == ["a"])
         async with app.worker(queues=["far"]):

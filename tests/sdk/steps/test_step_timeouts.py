@@ -9,9 +9,7 @@ import pytest
 
 import onward
 from onward import App, Retry, Signal, step, workflow
-from onward.codec import decode_error
-from onward.engine.payloads import unpack
-from onward.errors import BadInput, NotInBody, RunCancelled, RunFailed, TimedOut, Unencodable
+from onward.errors import BadInput, NotInBody, RunCancelled, RunFailed, Unencodable
 from tests.kit.polling import is_in, is_sound, until
 
 ONCE = Retry(attempts=1)
@@ -88,7 +86,7 @@ async def test_every_attempt_that_took_too_long_is_in_history(app: App) -> None:
         assert sorted((row.attempt, row.state) for row in rows) == [(1, "failed"), (2, "failed")]
         for row in rows:
             assert row.error is not None
-            assert isinstance(decode_error(unpack(row.error)), TimedOut)
+            assert row.error.type == "onward.errors.TimedOut"
 
 
 @workflow
@@ -234,7 +232,7 @@ async def test_a_worker_that_leaves_stops_its_steps_and_they_are_done_again(app:
     async with app:
         async with app.worker() as worker:
             object.__setattr__(
-                worker.worker._options, "drain", 10_000
+                worker.session._options, "drain", 10_000
             )  # it waits for them no longer
             run = await app.start(working)
             await until(lambda: bool(Seen.told))

@@ -337,7 +337,7 @@ async def test_a_cancel_does_not_wait_for_a_thread_that_does_not_listen(memory: 
 async def test_a_worker_leaves_without_a_thread_that_does_not_listen(memory: App) -> None:
     async with memory:
         async with memory.worker() as worker:
-            object.__setattr__(worker.worker._options, "drain", 10_000)
+            object.__setattr__(worker.session._options, "drain", 10_000)
             run = await memory.start(one_held, "deaf")
             await until(lambda: Stage.now == 1)
         assert await run.state() == "ready"

@@ -12,6 +12,8 @@ import pytest
 import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.core.lease import LEASE, RENEW_EVERY
+from onward.engine.local_worker import LocalWorker, StoreRenewer
+from onward.engine.worker_engine import WorkerHooks
 from onward.errors import BadInput, LeaseLost, RunFailed
 from onward.runtime.worker.lease_renewer import LeaseRenewer
 from onward.store.store import open_store
@@ -448,13 +450,15 @@ async def test_a_lease_that_is_renewed_or_lost_is_told() -> None:
     failures: list[Exception] = []
     reporter = Reporter(clock, metrics=counted)
     async with open_store(":memory:", clock=clock, spawn=None) as store:
-        keeper = LeaseRenewer("w", LEASE, lambda: store, clock, failures.append, reporter)
+        engine = LocalWorker(store, clock, None, "w", WorkerHooks())
+        renewals = LeaseRenewer("w", LEASE, engine, clock, failures.append, reporter)
+        renewer = StoreRenewer(store, "w")
         await store.take_lease("w", LEASE)
         clock.advance(RENEW_EVERY)
-        await keeper.tick(store)
+        await renewals.tick(renewer)
         await store.drop_lease("w")
         clock.advance(RENEW_EVERY)
-        await keeper.tick(store)
+        await renewals.tick(renewer)
 
     assert [facts["kept"] for _, facts in counted.calls] == [True, False]
     assert [type(each) for each in failures] == [LeaseLost]

@@ -87,7 +87,7 @@ async def test_a_signal_by_uid_reaches_the_run_that_continues_the_target(
     async with App(place) as app, app.worker(workflows=[serve_again]):
         first = await app.start(serve_again.options(id="table-8"), 8)
         await first.signal(order, "soup")
-        await app._results.end_of(first.uid)  # it has continued as a new run
+        await app._engine.end_of(first.uid)  # it has continued as a new run
         async with transaction(place, commit=True) as theirs:
             await app.within(theirs.connection).signal(first.uid, order, "cheese")
 

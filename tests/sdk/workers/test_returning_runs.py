@@ -34,10 +34,10 @@ async def test_old_news_of_a_run_do_not_take_it_from_the_worker_that_has_it_agai
         await until_state(run, "waiting")
 
         async def is_warm() -> bool:
-            return run.uid in worker._warm._kept
+            return run.uid in worker._cache._kept
 
         await until(is_warm)
-        old = worker._warm._kept.pop(run.uid)  # so it does not come back from there
+        old = worker._cache._kept.pop(run.uid)  # so it does not come back from there
         await run.signal(call_back, "a")
 
         async def is_at_the_gate() -> bool:
@@ -50,7 +50,7 @@ async def test_old_news_of_a_run_do_not_take_it_from_the_worker_that_has_it_agai
         worker.ended(old, End.PARKED)
 
         assert worker.running[run.uid] is new
-        assert run.uid not in worker._warm._kept
+        assert run.uid not in worker._cache._kept
         assert old.is_gone
         gates[0].set()
         await run.signal(call_back, "b")
@@ -64,17 +64,17 @@ async def test_a_body_that_another_takes_the_place_of_is_unwound(app: App) -> No
         await until_state(run, "waiting")
 
         async def is_warm() -> bool:
-            return run.uid in worker._warm._kept
+            return run.uid in worker._cache._kept
 
         await until(is_warm)
-        old = worker._warm._kept.pop(run.uid)
+        old = worker._cache._kept.pop(run.uid)
         await run.signal(call_back, "a")
 
         async def is_at_the_gate() -> bool:
             return bool(gates)
 
         await until(is_at_the_gate)
-        worker._warm.keep(old)  # the news that it had parked come only now
+        worker._cache.keep(old)  # the news that it had parked come only now
         gates[0].set()
 
         async def is_unwound() -> bool:
@@ -97,7 +97,7 @@ def test_a_worker_removes_the_rows_of_workers_that_left_long_ago() -> None:
                 clock.advance(AUDIT_EVERY)
                 run = await app.start(comes_and_goes)
                 await until_state(run, "waiting")
-            return await app._store.remove_workers()
+            return await app._engine.store.remove_workers()
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
         assert runner.run(work()) == 0, "there is none left to remove"

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from onward.codec import decode
 from onward.core.run import RunState
 from onward.engine import sending
+from onward.engine.local_client import LocalClient
 from onward.engine.payloads import unpack
-from onward.engine.results import Results
 from onward.engine.starting import StartOptions, new_run, start
 from onward.errors import RunCancelled, RunOver, StoreUnusable, Unavailable
 from onward.sdk.run import Run
+from onward.system.clock import SystemClock
 from tests.simulation.simulator import conversations
 from tests.simulation.simulator.cleanups import CANCELLED, CLEANUPS, has_cleaned_up
 from tests.simulation.simulator.conversations import CONVERSATIONS, victim
@@ -70,6 +71,7 @@ class Client:
     def __init__(self, process: Process, store: Store, world: World, draw: Draw) -> None:
         self._process = process
         self._store = store
+        self._engine = LocalClient(store, SystemClock(), lambda: store)
         self._world = world
         self._witness = world.witness
         self._draw = draw
@@ -77,16 +79,10 @@ class Client:
 
     async def send_all(self, errands: Sequence[str]) -> None:
         """Send errands and see all of them through."""
-        async with self._store:
-            self._results = Results(self._store)
-            self._meddler = Meddler(
-                self._store, self._results, self._witness, self._draw, self._insist
-            )
-            try:
-                runs = [self._errand(f"errand-{n}", name) for n, name in enumerate(errands)]
-                await asyncio.gather(*runs)
-            finally:
-                await self._results.close()
+        async with self._engine:
+            self._meddler = Meddler(self._engine, self._witness, self._draw, self._insist)
+            runs = [self._errand(f"errand-{n}", name) for n, name in enumerate(errands)]
+            await asyncio.gather(*runs)
 
     async def _errand(self, run_id: str, name: str) -> None:
         await asyncio.sleep(self._draw.upto(10))
@@ -145,7 +141,7 @@ class Client:
             uids.add(started.uid)
         if not uids <= self._witness.chain(run_id):
             self._witness.accuse(f"{run_id} was started more than once: {sorted(uids)}")
-        return Run(started.uid, run_id, self._store, self._results, definition)
+        return Run(started.uid, run_id, self._engine, definition)
 
     async def _talk(self, run: Run[Any], name: str, *, twice: bool) -> None:
         if name in TALKS:
@@ -198,7 +194,7 @@ class Client:
         self, run: Run[list[str]], name: str, *, by_hand: bool = False
     ) -> list[str] | None:
         if name in EXITS:  # its error is not one to be raised here
-            end = await self._results.end_of(run.uid)
+            end = await self._engine.end_of(run.uid)
             return [FAILED if end.state == RunState.FAILED and end.error else end.state]
         try:
             return await run.result()

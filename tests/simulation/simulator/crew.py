@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import SECOND
+from onward.engine.local_worker import LocalWorker
 from onward.errors import StoreUnusable, Unavailable
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Options, Ports
-from onward.runtime.worker.supervisor import Supervisor
+from onward.runtime.worker.worker import Worker
 from tests.simulation.simulator.draw import Draw
 from tests.simulation.simulator.kinds import STEPS, WORKFLOWS
 from tests.simulation.simulator.line import NAMESPACE
@@ -88,21 +89,22 @@ class Crew:
                 self._loop.call_soon(worker.stop, context=process.context.copy())
             await asyncio.sleep(await gone)
 
-    def _make(self, process: Process) -> tuple[Store, Supervisor]:
+    def _make(self, process: Process) -> tuple[Store, Worker]:
         draw = Draw(self._seed, process.name)
         ahead = round(draw.upto(2 * self._plan.skew) * SECOND - self._plan.skew * SECOND)
         store = self._memory.store(process, Skewed(self._clock, ahead), draw)
         workflows = [each.definition for each in WORKFLOWS]
         registry = Registry(workflows, [each.definition for each in STEPS])
         options = Options(slots=self._plan.slots, warm=self._plan.warm)
-        ports = Ports(self._clock, draw, None, lambda: store, "simulated", self._born)
-        worker = Supervisor(store, registry, options, Limits(), ports)
+        connect = partial(LocalWorker, store, self._clock, None)
+        ports = Ports(self._clock, draw, None, connect, "simulated", self._born)
+        worker = Worker(registry, options, Limits(), ports)
         process.worker_id = lambda: worker.id
         self._freeze_once(process, worker, Draw(self._seed, f"{process.name} freezes"))
         return store, worker
 
     async def _life(
-        self, process: Process, store: Store, worker: Supervisor, gone: asyncio.Future[float]
+        self, process: Process, store: Store, worker: Worker, gone: asyncio.Future[float]
     ) -> None:
         self._witness.tell(process, "begin", worker.id)
         why = "asked to"
@@ -132,7 +134,7 @@ class Crew:
         if crash is not None:
             process.at_turn[crash.turn] = partial(self._crash, process, crash, gone)
 
-    def _freeze_once(self, process: Process, worker: Supervisor, draw: Draw) -> None:
+    def _freeze_once(self, process: Process, worker: Worker, draw: Draw) -> None:
         """Let a worker stand still after it has sent something for its runs, once, in some turn."""
         sent, turn = 0, 1 + draw.below(FREEZE_SENDS)
 

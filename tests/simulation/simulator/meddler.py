@@ -16,9 +16,8 @@ from tests.simulation.simulator.samplers import SAMPLERS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onward.engine.results import Results
+    from onward.engine.local_client import LocalClient
     from onward.model.following import Followed
-    from onward.store.store import Store
     from tests.simulation.simulator.draw import Draw
     from tests.simulation.simulator.witness import Witness
 
@@ -27,8 +26,7 @@ class Meddler:
     """Meddles with runs.
 
     Args:
-        store: The store of the client.
-        results: Waits for the ends of runs.
+        engine: The engine of the client.
         witness: Is told of what is wrong.
         draw: Decides what is done when.
         insist: Asks again while the database is away.
@@ -36,14 +34,13 @@ class Meddler:
 
     def __init__(
         self,
-        store: Store,
-        results: Results,
+        engine: LocalClient,
         witness: Witness,
         draw: Draw,
         insist: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
     ) -> None:
-        self._store = store
-        self._results = results
+        self._engine = engine
+        self._store = engine.store
         self._witness = witness
         self._draw = draw
         self._insist = insist
@@ -64,7 +61,7 @@ class Meddler:
             )
         except BadInput:
             return None
-        return Run(started.uid, run.uid, store, self._results, definition)
+        return Run(started.uid, run.uid, self._engine, definition)
 
     async def fork(self, run: Run[Any], name: str) -> None:
         """Fork a run that takes samples, from anywhere in its history, while it goes on or later.
@@ -85,8 +82,8 @@ class Meddler:
         if forked.uid is None:
             self._witness.accuse(f"{run.id} could not be forked: {forked}")
             return
-        end = await self._results.end_of(forked.uid)
+        end = await self._engine.end_of(forked.uid)
         while end.follower is not None:
-            end = await self._results.end_of(end.follower)
+            end = await self._engine.end_of(end.follower)
         if end.state != RunState.SUCCEEDED:
             self._witness.accuse(f"{own} of {name} ended as {end}")

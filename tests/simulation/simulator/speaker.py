@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import encode
-from onward.engine import sending, within
+from onward.engine import sending
+from onward.engine.within import CallerTransaction
 from onward.errors import RunOver
 from tests.simulation.simulator.errands import word
 
@@ -91,7 +92,7 @@ class Speaker:
 
         async def work(tx: SqliteTx) -> None:
             caller = store.database.within(tx._connection)
-            await within.signal(store, caller, target, word.name, encode(text))
+            await CallerTransaction(store, caller).signal(target, word.name, encode(text))
 
         sent = self._memory.line_of(self._process).submit_once(work, store.namespace)
         await asyncio.wrap_future(sent)

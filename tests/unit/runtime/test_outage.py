@@ -8,7 +8,7 @@ import pytest
 
 from onward.errors import NotFound, StoreUnusable, Unavailable
 from onward.runtime.worker.outage import TRYING, Outage
-from onward.store.clock import SystemRandomness
+from onward.system.clock import SystemRandomness
 from onward.telemetry.observer import SILENT, Observer
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward.errors import InvariantBroken, Rejected, Unavailable
-from onward.store.clock import spawn_thread
 from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, migrate
-from onward.store.sqlite.threads import Inline, Job, Threaded, drive
+from onward.store.sqlite.threads import Inline, Job, Threaded
 from onward.store.sqlite.transaction import Session
+from onward.system.clock import spawn_thread
+from onward.system.coroutines import drive
 from onward.telemetry.failpoints import InjectedFault
 from onward.testing.clock import VirtualClock
 from onward.testing.faults import armed, raising

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from onward.store.clock import SystemClock, SystemRandomness, Uids
+from onward.system.clock import SystemClock, SystemRandomness, Uids
 from onward.testing.randomness import SeededRandomness
 
 

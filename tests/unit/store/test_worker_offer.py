@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.worker_offer import RunNeeds, WorkerOffer, why_not
+from onward.model.workers import RunNeeds, WorkerOffer, why_not
 
 
 def an_offer(

@@ -15,7 +15,7 @@ import pytest
 
 from onward.core.instant import SECOND
 from onward.core.run import REASONS, Reason, RunState
-from onward.store.clock import spawn_thread
+from onward.system.clock import spawn_thread
 from onward.telemetry import Attention
 from onward.telemetry.attention import AttentionLine, calls_for_attention
 from onward.telemetry.reporter import Reporter

@@ -18,7 +18,7 @@ WITHOUT = """
 import sys
 from contextvars import copy_context
 from onward.core.run import RunState
-from onward.store.clock import SystemClock
+from onward.system.clock import SystemClock
 from onward.telemetry.reporter import Reporter
 from onward.telemetry.scope import RunScope, StepScope
 

@@ -287,7 +287,7 @@ def test_a_tracer_provider_makes_steps_interesting(world: World) -> None:
 
 GLOBAL = """
 from opentelemetry import trace
-from onward.store.clock import SystemClock
+from onward.system.clock import SystemClock
 from onward.telemetry.reporter import Reporter
 from onward.telemetry.scope import RunScope
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onward.codec import encode
+from onward.engine.notes import Noted
 from onward.engine.payloads import pack
-from onward.runtime.body.notes import Noted
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Randomness
     from onward.core.retry import AttemptFailure, Retry
+    from onward.engine.notes import Noted
     from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.threads import StepThreads
     from onward.runtime.body.calls import Call, StepCall
-    from onward.runtime.body.notes import Noted
     from onward.runtime.definition import Limits
     from onward.telemetry.observer import Observer, StepOutcome
     from onward.telemetry.scope import RunScope

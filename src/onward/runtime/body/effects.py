@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.core.replay import Record
     from onward.core.retry import Retry
+    from onward.engine.notes import Noted
     from onward.model.effects import EffectRow
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.calls import Stoppable
-    from onward.runtime.body.notes import Noted
 
 T = TypeVar("T")
 

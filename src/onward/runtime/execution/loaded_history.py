@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.replay import Record, RecordKind, RecordState
+from onward.engine.notes import read_noted
 from onward.errors import Undecodable, UnreadableRow
 from onward.runtime.body.calls import Awaited, TimerCall
 from onward.runtime.body.children import ChildCall, StartCall, bound_child
 from onward.runtime.body.chunk_data import failed_items
-from onward.runtime.body.notes import read_noted, step_notes
+from onward.runtime.body.notes import step_notes
 from onward.runtime.execution.journal import Kept
 from onward.runtime.reading import newer, record_of, unreadable
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onward.core.instant import Instant
+    from onward.engine.notes import Noted
     from onward.model.records import RecordRow
     from onward.runtime.body.calls import Call
-    from onward.runtime.body.notes import Noted
 
 # Looked up, for making an enum of a word is dearer than all else that is done with a row.
 _KINDS = {str(kind): kind for kind in RecordKind}

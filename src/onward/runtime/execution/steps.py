@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
+    from onward.engine.notes import Noted
     from onward.model.records import NewRecord
     from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.attempt import Attempt
     from onward.runtime.body.calls import Call, StepCall
-    from onward.runtime.body.notes import Noted
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal

@@ -17,13 +17,13 @@ from onward.engine.payloads import pack
 from onward.errors import OnwardError, Undecodable
 from onward.model.commits import Commit
 from onward.model.runs import Move
+from onward.model.workers import LoadedRun
 from onward.runtime.body.divergence import told
 from onward.runtime.execution.endings import read_stop
 from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.reporting import report_claimed, report_crasher, report_left, scope_of
-from onward.runtime.reading import STORE_ERRORS, read_each, unreadable
-from onward.runtime.worker.inbox_reader import INBOX_BYTES
+from onward.runtime.reading import STORE_ERRORS, unreadable
 from onward.telemetry.events import emit, name_of
 from onward.telemetry.interrupts import raise_interrupt
 
@@ -31,29 +31,20 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from onward.engine.worker_engine import WorkerEngine
     from onward.model.commits import CommitOutcome
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun
-    from onward.runtime.worker.worker import Worker
-    from onward.store.store import Store
-
-
-def last_taken(history: Sequence[RecordRow]) -> int:
-    """Return up to which number all messages of a run are part of its history."""
-    taken = {row.message for row in history}
-    last = 0
-    while last + 1 in taken:
-        last += 1
-    return last
+    from onward.runtime.worker.session import WorkerSession
 
 
 class Beginnings:
     """Begins the runs of one worker."""
 
-    def __init__(self, worker: Worker, store: Store) -> None:
+    def __init__(self, worker: WorkerSession, engine: WorkerEngine) -> None:
         self._worker = worker
-        self._store = store
+        self._engine = engine
 
     async def begin(self, claimed: Sequence[ClaimedRun]) -> None:
         """Begin runs that were just claimed."""
@@ -73,24 +64,21 @@ class Beginnings:
 
     async def _begin(self, runs: Sequence[ClaimedRun], warm: dict[str, Execution]) -> None:
         # A run that follows another begins with a part of its history.
-        old = (run.uid for run in runs if run.fence > 1 or run.follows is not None)
-        histories, lost = await read_each(
-            self._store.history, [uid for uid in old if uid not in warm]
-        )
-        after = {uid: last_taken(history) for uid, history in histories.items()}
-        after |= {uid: kept.seen for uid, kept in warm.items()}
-        look = partial(self._store.look, after=after, budget=INBOX_BYTES)
-        inboxes, unread = await read_each(look, [run.uid for run in runs if run.inbox])
+        old = [run.uid for run in runs if run.fence > 1 or run.follows is not None]
+        inboxes = {
+            run.uid: warm[run.uid].seen if run.uid in warm else None for run in runs if run.inbox
+        }
+        cold = [uid for uid in old if uid not in warm]
+        loaded = await self._engine.load(cold, inboxes) if cold or inboxes else {}
         for run in runs:
-            failure = lost.get(run.uid) or unread.get(run.uid)
-            inbox = inboxes.get(run.uid, ())
+            history, inbox, failure = loaded.get(run.uid, LoadedRun())
             if failure is not None:
                 row = f"the history or the inbox of run {run.id}"
                 await self._refuse(run, inbox, unreadable(row, failure))
             elif run.uid in warm:
                 self._resume(warm.pop(run.uid), run, inbox)
             else:
-                await self._start(run, histories.get(run.uid, ()), inbox)
+                await self._start(run, history, inbox)
 
     def _resume(self, kept: Execution, run: ClaimedRun, inbox: Sequence[InboxRow]) -> None:
         self._worker.own(kept, run)
@@ -136,7 +124,7 @@ class Beginnings:
             self._tell(run, move)
 
     async def _end(self, run: ClaimedRun, move: Move) -> None:
-        await self._store.give_up(self._worker.id, run, move)
+        await self._engine.give_up(run, move)
 
     def _park(self, run: ClaimedRun, error: Undecodable) -> None:
         move = Move(

@@ -1,26 +1,21 @@
-"""What a worker does for its runs beyond writing: starting others by id, and following them up."""
+"""Calls of the engine that executions make and do not wait for in place: each is a future."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.codec import decode_error
 from onward.core.retry import Again, decide
-from onward.core.run import TERMINAL, Reason, RunKind
-from onward.engine import children, following
+from onward.core.run import Reason, RunKind
 from onward.engine.payloads import unpack
 from onward.engine.policies import facts_of, read_policy
-from onward.errors import NotFound
 from onward.model.runs import RunOwner
 from onward.runtime.execution.endings import Overtaken
 from onward.runtime.execution.reporting import scope_of
 from onward.runtime.reading import reading
 from onward.runtime.worker.outage import AWAY
-from onward.store.runs import ledger
-from onward.store.runs.owning import dismiss, dismiss_all
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -28,21 +23,23 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration
     from onward.core.ports import Randomness
+    from onward.engine.worker_engine import WorkerEngine
     from onward.model.effects import EffectRow
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, Started
     from onward.runtime.worker.outage import Outage
-    from onward.store.store import Store
 
 T = TypeVar("T")
 
 
 class EngineCalls:
-    """EngineCalls of the runs of one worker."""
+    """Calls of the engine for the runs of one worker; while it is unavailable they are repeated."""
 
-    def __init__(self, store: Store, worker: str, randomness: Randomness, outage: Outage) -> None:
-        self._store = store
+    def __init__(
+        self, engine: WorkerEngine, worker: str, randomness: Randomness, outage: Outage
+    ) -> None:
+        self._engine = engine
         self._outage = outage
         self._worker = worker
         self._randomness = randomness
@@ -59,33 +56,29 @@ class EngineCalls:
     ) -> asyncio.Future[Started | None]:
         """Start a run under an id that may be taken; without `on_conflict` it must be free."""
         owner = self._owner(by)
-        if on_conflict is None:
-            return self._go(lambda: _if_there(children.start_child(self._store, owner, run)))
-        return self._go(
-            lambda: _if_there(children.start_beside(self._store, owner, run, on_conflict))
-        )
+        return self._go(lambda: _if_there(self._engine.start(owner, run, on_conflict)))
 
     def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
         """Return what came of a run, if it is over."""
-        return self._go(lambda: _if_there(children.end_of(self._store, uid)))
+        return self._go(lambda: _if_there(self._engine.end_of(uid)))
 
     def is_over(self, uid: str) -> asyncio.Future[bool]:
         """Say whether this very run is over, whatever follows it."""
         return self._go(lambda: self._is_over(uid))
 
     async def _is_over(self, uid: str) -> bool:
-        return (await self._store.run(uid)).state in TERMINAL
+        return await self._engine.end_of(uid, exact=True) is not None
 
     def dismiss(self, by: ClaimedRun, children: list[str]) -> asyncio.Future[None]:
         """Tell children of a run to stop, or the runs that follow them by now."""
         # Not with a commit: that would reach the very run, which may have gone on as another.
         owner = self._owner(by)
-        return self._go(lambda: dismiss(self._store, owner, children))
+        return self._go(lambda: self._engine.dismiss(owner, children))
 
     def dismiss_all(self, by: ClaimedRun, children: list[str]) -> asyncio.Future[None]:
         """Tell these children of a run to stop, and all others that are cancelled with it."""
         owner = self._owner(by)
-        return self._go(lambda: dismiss_all(self._store, owner, children))
+        return self._go(lambda: self._engine.dismiss(owner, children, all_bound=True))
 
     def set_limit(self, by: ClaimedRun, key: str, maximum: int) -> asyncio.Future[None] | None:
         """Let at most so many runs of a key be running at a time; None: that is so already."""
@@ -95,7 +88,7 @@ class EngineCalls:
         return self._go(lambda: self._set_limit(owner, key, maximum))
 
     async def _set_limit(self, owner: RunOwner, key: str, maximum: int) -> None:
-        await self._store.set_limit(key, maximum, owner)
+        await self._engine.set_limit(owner, key, maximum)
         self._limits[key] = maximum
 
     def retry(self, run: ClaimedRun, move: Move) -> asyncio.Future[bool | None] | None:
@@ -121,24 +114,10 @@ class EngineCalls:
     async def _retry(
         self, run: ClaimedRun, move: Move, after: Duration, left: Duration | None
     ) -> bool | None:
-        if left is not None and await self._elapsed(run) >= left:
-            return None
-        followed = await following.retry(
-            self._store, run.uid, delay=after, owner=self._owner(run), end=move
-        )
+        followed = await self._engine.retry(self._owner(run), move, after, left)
         if followed.fate == "undone":
             emit("run.unretried", scope_of(run, self._worker), effects=followed.why)
-            return None
-        return _is_made(followed)
-
-    async def _elapsed(self, run: ClaimedRun) -> Duration:
-        """Return the time since the first attempt of a run began."""
-        began, before, number = run.started_at, run.follows, run.attempt
-        with contextlib.suppress(NotFound):  # it may have been pruned
-            while number > 1 and before is not None:
-                row = await self._store.run(before)
-                began, before, number = row.started_at, row.follows, row.attempt
-        return 0 if began is None else await self._store.now() - began
+        return None if followed.fate in ("late", "undone") else _is_made(followed)
 
     def continue_run(
         self, run: ClaimedRun, move: Move, given: Continuation
@@ -147,27 +126,27 @@ class EngineCalls:
         return self._go(lambda: self._continue_run(run, move, given))
 
     async def _continue_run(self, run: ClaimedRun, move: Move, given: Continuation) -> bool:
-        return _is_made(await following.continue_run(self._store, self._owner(run), move, given))
+        return _is_made(await self._engine.continue_run(self._owner(run), move, given))
 
     def messages(self, uid: str, seqs: list[int]) -> asyncio.Future[list[InboxRow]]:
         """Read messages of a run, with their payloads."""
-        return self._go(lambda: self._store.messages(uid, seqs))
+        return self._go(lambda: self._engine.messages(uid, seqs))
 
     def effect(self, key: str) -> asyncio.Future[EffectRow | None]:
         """Read a row of the ledger."""
-        return self._go(lambda: ledger.effect(self._store, key))
+        return self._go(lambda: self._engine.effect(key))
 
     def withdraw(self, by: ClaimedRun) -> asyncio.Future[None]:
         """Withdraw the effects that a run planned and never sent: it is about to end."""
         owner = self._owner(by)
-        return self._go(lambda: self._store.write(lambda tx: ledger.withdraw_own(tx, owner)))
+        return self._go(lambda: self._engine.withdraw_effects(owner))
 
     def reserve_rate(
         self, by: ClaimedRun, key: str, interval: Duration
     ) -> asyncio.Future[Duration]:
         """Return how long to wait before something of a limited rate may be done."""
         owner = self._owner(by)
-        return self._go(lambda: ledger.take_turn(self._store, owner, key, interval))
+        return self._go(lambda: self._engine.reserve_rate(owner, key, interval))
 
     def _go(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Begin something; while the store is away it is tried again."""

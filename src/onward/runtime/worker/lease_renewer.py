@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration
     from onward.core.ports import Clock, Spawn, Spawned
-    from onward.store.store import Store
+    from onward.engine.worker_engine import Renewer, WorkerEngine
     from onward.telemetry.observer import Observer
 
 RENEWALS_A_LEASE = LEASE // RENEW_EVERY
@@ -35,7 +35,7 @@ class LeaseRenewer:
         self,
         worker: str,
         length: Duration,
-        open_store: Callable[[], Store],
+        engine: WorkerEngine,
         clock: Clock,
         failed: Callable[[Exception], None],
         observer: Observer,
@@ -44,7 +44,7 @@ class LeaseRenewer:
         self._length = length
         self._renew_every = length // RENEWALS_A_LEASE
         self._look_seconds = min(_LOOK_SECONDS, length / _LOOKS_A_LEASE / 1_000_000)
-        self._open_store = open_store
+        self._engine = engine
         self._clock = clock
         self._failed = failed
         self._observer = observer
@@ -63,6 +63,10 @@ class LeaseRenewer:
         if self._thread is not None:
             self._thread.join()
 
+    @property
+    def has_thread(self) -> bool:
+        return self._thread is not None
+
     def loop_ticked(self) -> None:
         """Take note that the worker's loop is alive."""
         self._ticked = self._clock.monotonic()
@@ -77,19 +81,19 @@ class LeaseRenewer:
     async def _keep(self) -> None:
         while not self._stop.is_set():
             try:
-                async with self._open_store() as store:
-                    await self._keep_in(store)
+                async with self._engine.renewer() as renewer:
+                    await self._renew_by(renewer)
             except AWAY:
                 await asyncio.sleep(self._look_seconds)
 
-    async def _keep_in(self, store: Store) -> None:
+    async def _renew_by(self, renewer: Renewer) -> None:
         while not self._stop.is_set():
             await asyncio.sleep(self._look_seconds)
             is_alive = may_renew(last_tick=self._ticked, now=self._clock.monotonic())
-            if is_alive and not await self.tick(store):
+            if is_alive and not await self.tick(renewer):
                 self._stop.set()
 
-    async def tick(self, store: Store) -> bool:
+    async def tick(self, renewer: Renewer) -> bool:
         """Renew if it is time to, and say whether the lease is still there.
 
         A database that is away takes no lease from anybody. It is tried again at the next look:
@@ -99,7 +103,7 @@ class LeaseRenewer:
         if begun - self.renewed < self._renew_every:
             return True
         try:
-            kept = await store.renew_lease(self._worker, self._length) is not None
+            kept = await renewer.renew(self._length)
         except AWAY:
             return True
         self.renewed = begun

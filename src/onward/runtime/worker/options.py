@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration
     from onward.core.ports import Clock, Randomness, Spawn
-    from onward.store.store import Store
+    from onward.engine.worker_engine import WorkerEngine, WorkerHooks
     from onward.telemetry.observer import Observer
 
 LEASE_ALONE: Duration = 36_500 * DAY
@@ -53,7 +53,8 @@ class Ports:
     clock: Clock
     randomness: Randomness
     spawn: Spawn | None
-    open_store: Callable[[], Store]
+    connect: Callable[[str, WorkerHooks], WorkerEngine]
+    """Returns the engine for a worker of this id."""
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
     observer: Observer = SILENT

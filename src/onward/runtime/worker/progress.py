@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onward.errors import OnwardError
 
 if TYPE_CHECKING:
-    from onward.store.store import Store
+    from onward.engine.worker_engine import WorkerEngine
 
 EVERY_SECONDS = 0.25
 
@@ -18,9 +18,8 @@ EVERY_SECONDS = 0.25
 class ProgressBoard:
     """Writes the progress of the runs of one worker, each a few times a second at most."""
 
-    def __init__(self, store: Store, worker: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._store = store
-        self._worker = worker
+    def __init__(self, engine: WorkerEngine, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine = engine
         self._loop = loop
         self._context = copy_context()  # not that of the run which tells first
         self._news: dict[str, tuple[int, bytes]] = {}
@@ -50,7 +49,7 @@ class ProgressBoard:
         news, self._news = self._news, {}
         for uid, (fence, value) in news.items():
             with contextlib.suppress(OnwardError):  # it is only for people to see
-                await self._store.keep_progress(self._worker, uid, fence, value)
+                await self._engine.keep_progress(uid, fence, value)
 
     async def close(self) -> None:
         """Write the last news, and no more."""

@@ -153,15 +153,15 @@ class PostgresDatabase:
         """Deliver messages that callers wrote in transactions of their own."""
         return await self._transact(lambda tx: batch.sweep(tx, most), self._hot)
 
-    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
-        """Make runs the worker's own."""
+    async def claim(self, wanted: Wanted, repeated: Callable[[], None]) -> list[ClaimedRun]:
+        """Make runs the worker's own; `repeated` is called if this is sent again."""
         tries = 0
 
         async def claim(tx: PostgresTx) -> list[ClaimedRun]:
             nonlocal tries
             tries += 1
             if tries > 1:
-                wanted.unanswered()
+                repeated()
             flows = await flow.choose(tx, wanted) if wanted.limited else ()
             return await batch.claim(tx, wanted, flows)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from onward.errors import OnwardError, StoreUnusable, Unavailable
-from onward.store.forks import check_process
 from onward.store.postgres.faults import LOST, told
 from onward.store.postgres.silence import SILENT_SECONDS, Silence
 from onward.store.writing.lane import Contended
+from onward.system.process import check_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.lease import GONE_WORKERS_KEPT, MAX_AHEAD
 from onward.model.maintenance import MaintenanceDue
-from onward.model.worker_offer import RunNeeds, why_not
+from onward.model.workers import RunNeeds, why_not
 from onward.store.hints import queue_subject, run_subject
 from onward.store.runs.owning import check_owner
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from onward.model.runs import RunOwner
-    from onward.model.worker_offer import WorkerOffer
+    from onward.model.workers import WorkerOffer
     from onward.store.database import Tx
 
 

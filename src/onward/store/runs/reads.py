@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.model.maintenance import MaintenanceDue
     from onward.model.run_filter import RunQuery
-    from onward.model.worker_offer import Unserved
+    from onward.model.workers import Unserved
     from onward.store.database import Database, Tx
 
 T = TypeVar("T")

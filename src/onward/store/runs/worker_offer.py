@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.model.runs import RunRow
-from onward.model.worker_offer import RunNeeds, Unserved, WorkerOffer, why_not
+from onward.model.workers import RunNeeds, Unserved, WorkerOffer, why_not
 
 if TYPE_CHECKING:
     from onward.store.database import Tx

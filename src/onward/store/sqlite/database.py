@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import Unavailable
 from onward.store.database import Capabilities
-from onward.store.forks import check_process
 from onward.store.runs.stopping import heard
 from onward.store.sqlite import batch
 from onward.store.sqlite.admission import SqliteAdmission
@@ -19,6 +18,7 @@ from onward.store.sqlite.file import File, release, share
 from onward.store.sqlite.files import check_place
 from onward.store.sqlite.library import sqlite3, told
 from onward.store.within import Within
+from onward.system.process import check_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -140,7 +140,11 @@ class SqliteDatabase:
         """Deliver messages that callers wrote in transactions of their own."""
         return await self._do(lambda tx: batch.sweep(tx, most))
 
-    async def claim(self, wanted: Wanted) -> list[ClaimedRun]:
+    async def claim(
+        self,
+        wanted: Wanted,
+        repeated: Callable[[], None],  # noqa: ARG002 - no reply is lost here
+    ) -> list[ClaimedRun]:
         """Make runs the worker's own. A worker whose process died loses its lease here, at once."""
         locks = self._opened().locks
         dead = locks.dead(self._namespace) if locks is not None else []

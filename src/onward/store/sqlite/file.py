@@ -8,8 +8,6 @@ from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from onward.errors import Unavailable
-from onward.store.clock import SystemClock
-from onward.store.forks import forked
 from onward.store.hints import HintBus
 from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, data_version, kept_time, migrate
@@ -21,6 +19,8 @@ from onward.store.sqlite.threads import Inline, Threaded
 from onward.store.sqlite.transaction import Session, Sharing
 from onward.store.sqlite.waiting import Wait
 from onward.store.sqlite.watch import Watch
+from onward.system.clock import SystemClock
+from onward.system.process import forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onward.errors import InvariantBroken
 from onward.store.sqlite.library import told
+from onward.system.coroutines import drive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -165,13 +165,3 @@ class Inline:
     def close(self) -> None:
         """Let go of the connection."""
         self._session.close()
-
-
-def drive(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never waits to its end."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    work.close()
-    raise InvariantBroken("a store function waited for something other than its transaction")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
 from onward.errors import Unavailable
-from onward.store.clock import SystemClock
+from onward.system.clock import SystemClock
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:

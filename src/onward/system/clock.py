@@ -1,4 +1,4 @@
-"""The real clock, randomness and threads: the doors through which the store reaches the machine."""
+"""The machine's clock, randomness and threads, and ids that are made of them."""
 
 from __future__ import annotations
 

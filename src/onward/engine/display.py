@@ -1,4 +1,4 @@
-"""Stored values as users see them: one that cannot be read says so, and hides nothing else."""
+"""Stored values as users see them; one that cannot be read says so and hides nothing else."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.codec import decode, decode_error, read_error
+from onward.engine.notes import Noted, read_attributes, read_noted
 from onward.engine.payloads import unpack
-from onward.runtime.body.notes import Noted, read_attributes, read_noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,17 +37,17 @@ def shown_time_or_none(instant: Instant | None) -> datetime | None:
 
 def shown_value(kept: bytes | None) -> Any:
     """Return a stored value, or why it cannot be read."""
-    return None if kept is None else _tried(lambda: decode(unpack(kept)), _why)
+    return None if kept is None else _tried(lambda: decode(unpack(kept)), unreadable_text)
 
 
 def shown_failure(kept: bytes, text: Callable[[Failure], str]) -> str:
     """Return a stored error as `text` puts it, or why it cannot be read."""
-    return _tried(lambda: text(read_error(unpack(kept))), _why)
+    return _tried(lambda: text(read_error(unpack(kept))), unreadable_text)
 
 
 def shown_error(kept: bytes | None) -> str | None:
     """Return a stored error as users read it: its message, and the notes that were added to it."""
-    return None if kept is None else _tried(lambda: _text(kept), _why)
+    return None if kept is None else _tried(lambda: _text(kept), unreadable_text)
 
 
 def shown_notes(payloads: Iterable[bytes], attributes: bytes | None) -> Noted:
@@ -68,7 +68,8 @@ def _text(kept: bytes) -> str:
     return "\n".join((str(error), *getattr(error, "__notes__", ())))
 
 
-def _why(error: Exception) -> str:
+def unreadable_text(error: Exception) -> str:
+    """Return what is shown in place of a value that cannot be read."""
     return f"<unreadable: {error}>"
 
 

@@ -1,0 +1,298 @@
+"""What clients ask of an engine: one method for each use case. Everything that crosses is data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from onward.codec import Payload
+    from onward.core.effect import Verdict
+    from onward.core.instant import Duration
+    from onward.engine.clock import Reading
+    from onward.engine.search import RunPage
+    from onward.engine.sending import Cancelling
+    from onward.engine.views import (
+        EffectChoice,
+        EffectInfo,
+        HistoryEvent,
+        PendingSignal,
+        RunInfo,
+        RunReport,
+        UnservedRun,
+    )
+    from onward.engine.within import CallerTransaction
+    from onward.engine.worker_engine import WorkerEngine, WorkerHooks
+    from onward.model.run_filter import RunQuery
+    from onward.model.runs import NewRun, RunEnd, Started
+
+
+class RunKey(NamedTuple):
+    """Which run: its uid, its id and the name of its workflow."""
+
+    uid: str
+    id: str
+    name: str
+
+
+class Decision(NamedTuple):
+    """Who decides about an effect, why, and which version of it they saw."""
+
+    reason: str
+    by: str
+    version: int | None = None
+
+
+class ClientEngine(Protocol):
+    """An engine as its clients see it. Open it with `async with`.
+
+    A run is named by its id, which stands for the newest run of that id, or by its uid. A call
+    raises `NotFound` if there is no such run, and `Unavailable` while the engine cannot be reached.
+    """
+
+    namespace: str
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this process can reach the engine."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def worker(self, worker: str, hooks: WorkerHooks) -> WorkerEngine:
+        """Return the engine for a worker of this id."""
+        ...
+
+    # --- changing runs ---------------------------------------------------------------------------
+
+    def new_uid(self) -> str:
+        """Return a new uid, which sorts after all that were made here before."""
+        ...
+
+    async def start(self, run: NewRun, on_conflict: str) -> Started:
+        """Start a run, or find the one that has its id.
+
+        Raises:
+            Conflict: the id belongs to a run that may not stand for this one.
+        """
+        ...
+
+    def within(self, connection: object, *, waits: bool = True) -> CallerTransaction:
+        """Return the engine as seen from an open transaction of the caller.
+
+        Args:
+            connection: The caller's own.
+            waits: Whether the connection may be an async one. If not, `locate` must be called
+                first, and nothing here waits for an event loop.
+        """
+        ...
+
+    async def locate(self) -> None:
+        """Learn where the database is, for callers' connections that cannot wait."""
+        ...
+
+    async def signal(
+        self, run: str, name: str, payload: Payload, *, message: str | None = None
+    ) -> None:
+        """Send a signal; the same message id is delivered once.
+
+        Raises:
+            RunOver: the run has ended.
+        """
+        ...
+
+    async def cancel(
+        self, run: str, *, force: bool = False, grace: Duration | None = None
+    ) -> Cancelling:
+        """Cancel a run with cleanup, or end it at once."""
+        ...
+
+    async def pause(self, run: str) -> bool:
+        """Pause a run; return False if it has ended or is being cancelled."""
+        ...
+
+    async def resume(self, run: str) -> bool:
+        """Resume a run; return False if it has ended."""
+        ...
+
+    async def retry(self, run: str, *, force: bool = False) -> RunKey:
+        """Run again what failed, in a new run under the same id.
+
+        Raises:
+            RunOver: it has not failed, or another run has taken its place.
+            Undone: effects that it made because of the error may have undone what is kept.
+        """
+        ...
+
+    async def find_call(self, run: str, step: str) -> str:
+        """Return the name of a call in a run's history, given its name or identity."""
+        ...
+
+    async def fork(
+        self,
+        run: str,
+        step: str | None,
+        *,
+        result: bytes | None = None,
+        new_id: str | None = None,
+        resend: bool = False,
+    ) -> RunKey:
+        """Run again from a call on, which may be given another result.
+
+        Raises:
+            Conflict: another run has the new id.
+            WouldResend: it would send effects again.
+            RunOver: another run has taken its place, or it is running.
+        """
+        ...
+
+    # --- looking at runs -------------------------------------------------------------------------
+
+    async def find(self, given: str, *, changes: bool) -> RunKey:
+        """Return the run that is meant by an id, a uid, or the beginning of either.
+
+        With `changes`, an id must be whole, and the run must be the newest of its id.
+
+        Raises:
+            Unclear: there are several.
+        """
+        ...
+
+    async def newest(self, run_id: str) -> RunInfo:
+        """Return the newest run of an id, as its row has it."""
+        ...
+
+    async def info(self, run_id: str) -> RunInfo:
+        """Return the newest run of an id with its attributes, progress and error."""
+        ...
+
+    async def report(self, uid: str) -> RunReport:
+        """Return everything that is known of one run, and what holds it up."""
+        ...
+
+    async def history(self, run_id: str) -> list[HistoryEvent]:
+        """Return what the newest run of an id did, in order."""
+        ...
+
+    async def pending_signals(self, run_id: str) -> list[PendingSignal]:
+        """Return signals that were sent to a run and that it has not asked for."""
+        ...
+
+    async def list_runs(
+        self,
+        query: RunQuery,
+        page: RunPage,
+        attributes: Mapping[str, Sequence[Any]],
+        *,
+        parent: str | None = None,
+        root: str | None = None,
+    ) -> list[RunInfo]:
+        """Return runs, newest first, by pages."""
+        ...
+
+    async def count_children(self, query: RunQuery, maximum: int) -> int:
+        """Return how many runs match that other runs have started, counting up to a maximum."""
+        ...
+
+    async def counts(self) -> dict[str, int]:
+        """Return how many runs are in each state."""
+        ...
+
+    async def unserved(self) -> list[UnservedRun]:
+        """Return runs that could continue, but that no live worker can take, and why."""
+        ...
+
+    async def check_served(self, uid: str) -> None:
+        """Refuse to wait for a run whose queue no worker serves.
+
+        Raises:
+            NoWorker: it is ready, and no live worker serves its queue.
+        """
+        ...
+
+    async def end_of(self, uid: str, *, also_paused: bool = False) -> RunEnd:
+        """Wait until a run has ended (or is paused, if asked), and return how."""
+        ...
+
+    async def end_now(self, uid: str, *, also_paused: bool = False) -> RunEnd:
+        """Return how a run has ended (or that it is paused, if asked).
+
+        Raises:
+            TimeoutError: it has not ended.
+        """
+        ...
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    async def pending_effects(self, *, limit: int, after: str) -> list[EffectInfo]:
+        """Return effects that are not settled; `after` is the last id of the page before."""
+        ...
+
+    async def all_effects(self, *, limit: int, after: str) -> list[EffectInfo]:
+        """Return effects, those of the newest runs first."""
+        ...
+
+    async def effects_beginning(self, beginning: str, *, limit: int) -> list[EffectInfo]:
+        """Return effects whose ids begin like this."""
+        ...
+
+    async def effects_of(self, run_id: str) -> list[EffectInfo]:
+        """Return all effects of the newest run of an id."""
+        ...
+
+    async def find_effect(self, given: str) -> EffectInfo:
+        """Return the effect that is meant by an id, or the beginning of one.
+
+        Raises:
+            Unclear: there are several.
+        """
+        ...
+
+    async def effect(self, key: str) -> EffectInfo:
+        """Return one effect."""
+        ...
+
+    async def effect_choices(self, key: str) -> list[EffectChoice]:
+        """Return the verdicts that are possible for an effect."""
+        ...
+
+    async def resolve(
+        self, key: str, verdict: Verdict, decision: Decision, *, result: bytes | None = None
+    ) -> EffectInfo:
+        """Record the verdict on an uncertain effect.
+
+        Raises:
+            VerdictRefused: it is settled, has changed since, or it is too early to say.
+        """
+        ...
+
+    async def approve(self, key: str, decision: Decision, *, yes: bool) -> EffectInfo:
+        """Approve or reject a planned effect.
+
+        Raises:
+            VerdictRefused: it does not wait for approval, has changed since, or is withdrawn.
+        """
+        ...
+
+    # --- the clock -------------------------------------------------------------------------------
+
+    async def read_clock(self) -> Reading:
+        """Return the engine's time beside the machine's."""
+        ...
+
+    async def reset_clock(self) -> Reading:
+        """Set the engine's time to the machine's clock, and return what both were before."""
+        ...
+
+    async def restart_waits(self) -> list[str]:
+        """Let waits that were set while the time was ahead count from now; return their runs."""
+        ...

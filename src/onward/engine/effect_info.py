@@ -1,0 +1,92 @@
+"""Rows of the ledger as users see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.run import TERMINAL
+from onward.engine import effects
+from onward.engine.display import shown_failure, shown_time, shown_time_or_none, shown_value
+from onward.engine.views import EffectChoice, EffectInfo
+from onward.errors import NotFound
+from onward.store.runs import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.model.effects import EffectRow
+    from onward.store.store import Store
+
+
+async def effect_infos(store: Store, rows: Iterable[EffectRow]) -> list[EffectInfo]:
+    """Return effects, with the ids and states of their runs."""
+    return [await effect_info(store, row) for row in rows]
+
+
+async def effect_info(store: Store, row: EffectRow) -> EffectInfo:
+    """Return an effect, with the id and state of its run."""
+    try:
+        run = await store.run(row.run)
+        run_id, run_state = run.id, run.state
+    except NotFound:  # its row is gone, but the effect still awaits a verdict
+        run_id, run_state = row.run, ""
+    return EffectInfo(
+        row.key,
+        run_id,
+        row.run,
+        run_state,
+        row.name,
+        row.state,
+        shown_value(row.args),
+        row.attempt,
+        row.tries,
+        row.asks,
+        row.state == "planned" and not row.approved,
+        bool(row.reconciles),
+        _why(row),
+        shown_value(row.result),
+        shown_time_or_none(row.start_by),
+        shown_time_or_none(row.settle_until),
+        shown_time_or_none(row.known_until),
+        shown_time_or_none(row.due),
+        row.verdict,
+        row.decided_by,
+        row.decided_why,
+        shown_time_or_none(row.decided_at),
+        row.version,
+        shown_time(row.created_at),
+        shown_time(row.updated_at),
+        _waits_for(row, run_state),
+    )
+
+
+async def effect_choices(store: Store, row: EffectRow) -> list[EffectChoice]:
+    """Return the verdicts that are possible for an effect: now, or from when."""
+    now, is_dropped = await store.now(), await ledger.is_dropped(store, row)
+    return [
+        EffectChoice(choice.verdict, shown_time_or_none(choice.since))
+        for choice in effects.choices(row, now=now, is_dropped=is_dropped)
+    ]
+
+
+def _waits_for(row: EffectRow, run_state: str) -> str | None:
+    if run_state in TERMINAL and row.state in ("in_flight", "needs_reconcile"):
+        return "verdict"  # its run neither sends it nor asks about it any more
+    match row.state:
+        case "planned":
+            return "its turn" if row.approved else "approval"
+        case "in_flight":
+            return "its answer"
+        case "needs_reconcile":
+            return "reconciler" if row.reconciles else "its next send"
+        case "indeterminate":
+            return "verdict"
+        case "failed" if row.due is not None:
+            return "its turn"
+    return None
+
+
+def _why(row: EffectRow) -> str | None:
+    if row.error is None or row.result is not None:  # with a result, nothing is uncertain any more
+        return None
+    return shown_failure(row.error, lambda failure: f"{failure.type}: {failure.message}")

@@ -1,0 +1,134 @@
+"""Rows of runs and their histories as users see them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onward.codec import read_error
+from onward.core.hold import read_sources
+from onward.core.run import RunKind
+from onward.engine.display import (
+    shown_error,
+    shown_notes,
+    shown_time,
+    shown_time_or_none,
+    shown_value,
+    unreadable_text,
+)
+from onward.engine.payloads import unpack
+from onward.engine.views import ErrorInfo, HistoryEvent, RunInfo, UnservedRun
+from onward.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onward.codec import Failure
+    from onward.model.records import RecordRow
+    from onward.model.runs import RunRow
+    from onward.store.store import Store
+
+_OURS = "onward."
+
+
+async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
+    """Return runs with the ids of those that hold them."""
+    ids = {row.uid: row.id for row in rows}
+    for source in {source for row in rows for source in read_sources(row.held_by)}:
+        if source not in ids:
+            try:
+                ids[source] = (await store.run(source)).id
+            except NotFound:
+                ids[source] = source
+    return [_info(row, ids) for row in rows]
+
+
+async def whole_info(store: Store, row: RunRow) -> RunInfo:
+    """Return a run with all that has to be looked up for it."""
+    end = await store.end(row.uid)
+    noted = shown_notes(await store.notes(row.uid), end.attributes)
+    [info] = await infos_of(store, [row])
+    return replace(
+        info,
+        progress=shown_value(end.progress),
+        attributes=noted.attributes,
+        counters=noted.counters,
+        error=shown_error(end.error),
+    )
+
+
+async def unserved(store: Store) -> list[UnservedRun]:
+    """Return runs that could continue, but that no live worker can take, and why."""
+    found = await store.unserved()
+    infos = await infos_of(store, [each.run for each in found])
+    return [UnservedRun(info, each.why) for info, each in zip(infos, found, strict=True)]
+
+
+async def history(store: Store, uid: str) -> list[HistoryEvent]:
+    """Return what a run did, in order; what is open comes last."""
+    return [event(row) for row in (await store.history([uid]))[uid]]
+
+
+def event(row: RecordRow) -> HistoryEvent:
+    """Return a record with its values decoded."""
+    return HistoryEvent(
+        row.seq,
+        row.identity,
+        row.kind,
+        row.name,
+        row.state,
+        row.attempt,
+        row.version,
+        shown_value(row.payload),
+        None if row.error is None else _error(row.error),
+        shown_time_or_none(row.due),
+        row.message,
+        row.args_hash,
+        shown_time(row.opened_at),
+        shown_time_or_none(row.closed_at),
+    )
+
+
+def _error(kept: bytes) -> ErrorInfo:
+    try:
+        failure = read_error(unpack(kept))
+    except Exception as error:  # noqa: BLE001 - a damaged row may fail in any way
+        text = unreadable_text(error)
+        return ErrorInfo("", text, "", text)
+    return ErrorInfo(failure.type, failure.message, failure.traceback, _error_text(failure))
+
+
+def _error_text(failure: Failure) -> str:
+    if failure.name is not None and failure.name.startswith(_OURS):
+        return failure.message  # it says all, also what to do
+    return f"{failure.type.removeprefix('onward.errors.')}: {failure.message}"
+
+
+def _info(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
+    return RunInfo(
+        row.id,
+        row.uid,
+        row.name if row.kind == RunKind.WORKFLOW else row.name.removeprefix(f"{row.kind} "),
+        row.state,
+        row.reason,
+        row.phase,
+        row.attempt,
+        row.queue,
+        tuple(row.tags.split()),
+        row.parent,
+        shown_time(row.created_at),
+        shown_time_or_none(row.started_at),
+        shown_time_or_none(row.finished_at),
+        shown_time_or_none(row.due),
+        kind=row.kind,
+        priority=row.priority,
+        version=row.version,
+        root=row.root,
+        follows=row.follows,
+        link=row.link,
+        scheduled_at=shown_time(row.scheduled_at),
+        deadline=shown_time_or_none(row.deadline),
+        held_by=tuple(ids[source] for source in read_sources(row.held_by)),
+        worker=row.worker,
+        crashes=row.crashes,
+    )

@@ -1,0 +1,292 @@
+"""The engine of a worker that reaches the database itself."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onward.core.lease import Fate
+from onward.core.run import TERMINAL, RunState
+from onward.engine import children, following
+from onward.engine.loading import load
+from onward.engine.maintenance import Maintenance
+from onward.model.workers import ClaimAnswer, News
+from onward.store.hints import ANYTHING, queue_subject, run_subject
+from onward.store.runs import ledger
+from onward.store.runs.owning import dismiss, dismiss_all
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock
+    from onward.engine.worker_engine import Renewer, WorkerEngine, WorkerHooks
+    from onward.model.claims import Wanted
+    from onward.model.commits import Commit, CommitOutcome
+    from onward.model.effects import EffectRow
+    from onward.model.following import Continuation, Followed
+    from onward.model.messages import InboxRow
+    from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
+    from onward.model.workers import LoadedRun, LostWorker, Registration
+    from onward.store.hints import Subscription
+    from onward.store.store import Store
+
+_RUN = run_subject("")
+
+
+class StoreRenewer:
+    """Renews a lease in a store."""
+
+    def __init__(self, store: Store, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+
+    async def renew(self, length: Duration) -> bool:
+        return await self._store.renew_lease(self._worker, length) is not None
+
+
+class LocalWorker:
+    """A `WorkerEngine` over a store that is open in this process.
+
+    Args:
+        store: Where the runs are.
+        clock: A steady clock.
+        open_store: Opens the same store in another event loop, for the lease. None: the lease is
+            renewed through the first one.
+        worker: The id of the worker.
+        hooks: What to call in the worker.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        open_store: Callable[[], Store] | None,
+        worker: str,
+        hooks: WorkerHooks,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._open_store = open_store
+        self._worker = worker
+        self._on_time = hooks.on_time
+        self._maintenance = Maintenance(store, clock, hooks.on_time)
+        self._writer = store.writer(worker)
+        self._writer.on_written = hooks.on_time
+        self._writer.through = hooks.send
+        self._writer.observer = hooks.observer
+        self._joined: Subscription | None = None  # a store has hints once it is open
+        self._owned: dict[str, int] = {}
+        """The runs whose changes are news, with their fences."""
+        self._has_limited_runs = False
+
+    @property
+    def is_private(self) -> bool:
+        return self._store.database.is_private
+
+    @property
+    def has_own_clock(self) -> bool:
+        return self._store.database.capabilities.clock
+
+    # --- the worker ------------------------------------------------------------------------------
+
+    async def join(
+        self, registration: Registration, lease: Duration, before: LostWorker | None = None
+    ) -> None:
+        if before is not None:
+            await self._store.resign(before.worker, before.held)
+            await self._store.unregister(before.worker)
+        asked = self._clock.monotonic()
+        self._on_time(await self._store.now(), asked)
+        await self._store.take_lease(self._worker, lease)
+        await self.register(registration)
+        for key, maximum in registration.limits.items():
+            await self._store.set_limit(key, maximum)
+        await self._maintenance.unpark()
+        subscription = self._store.subscribe(map(queue_subject, registration.queues))
+        self._joined = subscription.__enter__()
+
+    @property
+    def _subscription(self) -> Subscription:
+        assert self._joined is not None, "the worker has not joined"
+        return self._joined
+
+    async def register(self, registration: Registration) -> None:
+        self._maintenance.code = registration
+        await self._store.register(
+            {
+                "worker": self._worker,
+                "host": registration.host,
+                "pid": registration.pid,
+                "version": registration.version,
+                # No name has a line break in it; some have spaces.
+                "queues": "\n".join(registration.queues),
+                "tags": "\n".join(registration.tags),
+                "names": "\n".join(registration.names),
+            }
+        )
+
+    def renewer(self) -> AbstractAsyncContextManager[Renewer]:
+        if self._open_store is None or self.is_private:
+            return nullcontext(StoreRenewer(self._store, self._worker))
+        return self._second_store(self._open_store)
+
+    @asynccontextmanager
+    async def _second_store(self, open_store: Callable[[], Store]) -> AsyncIterator[Renewer]:
+        async with open_store() as store:
+            yield StoreRenewer(store, self._worker)
+
+    async def wait(self, seconds: float) -> News:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        heard = await self._subscription.wait(seconds)
+        if ANYTHING in heard or (not heard and loop.time() >= end):
+            return News(everything=True)
+        runs = (subject.removeprefix(_RUN) for subject in heard if subject.startswith(_RUN))
+        return News(tuple(sorted(runs)))
+
+    def wake(self) -> None:
+        if self._joined is not None:
+            self._joined.wake()
+
+    async def next_due(self, since: Instant) -> Instant | None:
+        return await self._store.next_due(since)
+
+    async def maintain(self) -> bool:
+        self._has_limited_runs = (await self._maintenance.tick()).limited
+        return self._has_limited_runs
+
+    async def flush(self) -> None:
+        await self._writer.close()
+
+    async def leave(self, *, releases: bool) -> None:
+        if releases:
+            await self._store.audit(self._worker, ())
+        await self._store.drop_lease(self._worker)
+        await self._store.unregister(self._worker)
+
+    def disconnect(self) -> None:
+        if self._joined is not None:
+            self._joined.__exit__(None, None, None)
+        self._store.part(self._worker)
+
+    # --- its runs --------------------------------------------------------------------------------
+
+    async def claim(self, wanted: Wanted) -> ClaimAnswer:
+        was_repeated = False
+
+        def repeated() -> None:
+            nonlocal was_repeated
+            was_repeated = True
+
+        # A run may change after the claim and before its answer says that the run is ours.
+        others = self._subscription.others = set()
+        begun = self._clock.monotonic()
+        try:
+            runs = await self._store.claim(
+                replace(wanted, limited=self._has_limited_runs), repeated=repeated
+            )
+        finally:
+            self._subscription.others = None
+        if runs:
+            self._on_time(runs[0].claimed_at, begun)
+        for run in runs:
+            self._owned[run.uid] = run.fence
+            self._subscription.subjects.add(run_subject(run.uid))
+        changed = (run.uid for run in runs if run_subject(run.uid) in others)
+        return ClaimAnswer(runs, frozenset(changed) if others else frozenset(), was_repeated)
+
+    async def load(
+        self, histories: Collection[str], inboxes: Mapping[str, int | None]
+    ) -> dict[str, LoadedRun]:
+        return await load(self._store, histories, inboxes)
+
+    async def messages(self, run: str, seqs: Collection[int]) -> list[InboxRow]:
+        return await self._store.messages(run, seqs)
+
+    async def count_messages(self, run: str) -> int:
+        return (await self._store.run(run)).inbox
+
+    async def owned(self) -> dict[str, int]:
+        return await self._store.owned(self._worker)
+
+    async def audit(self, known: Collection[str]) -> list[str]:
+        for run in [run for run in self._owned if run not in known]:
+            self._disown(run, self._owned[run])
+        return await self._store.audit(self._worker, known)
+
+    async def give_up(self, run: ClaimedRun, move: Move) -> bool:
+        is_given_up = await self._store.give_up(self._worker, run, move)
+        self._disown(run.uid, run.fence)
+        return is_given_up
+
+    def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
+        written = self._writer.submit(commit)
+        if commit.move is not None and commit.move.state != RunState.RUNNING:
+            written.add_done_callback(partial(self._moved, commit.run, commit.fence))
+        return written
+
+    def _moved(self, run: str, fence: int, done: asyncio.Future[CommitOutcome]) -> None:
+        is_answered = not done.cancelled() and done.exception() is None
+        if is_answered and done.result().fate is not Fate.BUSY:
+            self._disown(run, fence)
+
+    def _disown(self, run: str, fence: int) -> None:
+        """Have no more news of a run, unless it was claimed again since."""
+        if self._owned.get(run) == fence:
+            del self._owned[run]
+            self._subscription.subjects.discard(run_subject(run))
+
+    async def keep_progress(self, run: str, fence: int, value: bytes) -> None:
+        await self._store.keep_progress(self._worker, run, fence, value)
+
+    async def retry(
+        self, by: RunOwner, end: Move, delay: Duration, within: Duration | None
+    ) -> Followed:
+        return self._followed(by, await following.retry_within(self._store, by, end, delay, within))
+
+    async def continue_run(self, by: RunOwner, end: Move, given: Continuation) -> Followed:
+        return self._followed(by, await following.continue_run(self._store, by, end, given))
+
+    def _followed(self, by: RunOwner, followed: Followed) -> Followed:
+        if followed.fate == "made":
+            self._disown(by.run, by.fence)
+        return followed
+
+    # --- what they ask for -----------------------------------------------------------------------
+
+    async def start(self, by: RunOwner, run: NewRun, on_conflict: str | None) -> Started | None:
+        if on_conflict is None:
+            return await children.start_child(self._store, by, run)
+        return await children.start_beside(self._store, by, run, on_conflict)
+
+    async def end_of(self, run: str, *, exact: bool = False) -> RunEnd | None:
+        if not exact:
+            return await children.end_of(self._store, run)
+        end = await self._store.end(run)
+        return end if end.state in TERMINAL else None
+
+    async def dismiss(
+        self, by: RunOwner, children: Collection[str], *, all_bound: bool = False
+    ) -> None:
+        await (dismiss_all if all_bound else dismiss)(self._store, by, list(children))
+
+    async def set_limit(self, by: RunOwner, key: str, maximum: int) -> None:
+        await self._store.set_limit(key, maximum, by)
+
+    async def reserve_rate(self, by: RunOwner, key: str, interval: Duration) -> Duration:
+        return await ledger.take_turn(self._store, by, key, interval)
+
+    async def effect(self, key: str) -> EffectRow | None:
+        return await ledger.effect(self._store, key)
+
+    async def withdraw_effects(self, by: RunOwner) -> None:
+        await self._store.write(lambda tx: ledger.withdraw_own(tx, by))
+
+
+def _check(engine: LocalWorker) -> WorkerEngine:
+    return engine  # the type checker compares it with the protocol here

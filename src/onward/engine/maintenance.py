@@ -1,0 +1,61 @@
+"""Periodic work that any process with a database may do, for all runs of a namespace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.lease import AUDIT_EVERY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.core.instant import Instant
+    from onward.core.ports import Clock
+    from onward.model.maintenance import MaintenanceDue
+    from onward.model.workers import Registration
+    from onward.store.store import Store
+
+
+class Maintenance:
+    """Delivers callers' messages, ends overdue runs, unparks runs and removes old worker rows.
+
+    Call `tick()` about once a second. Any number of processes may do so at a time.
+
+    Args:
+        store: Where the runs are.
+        clock: Tells when the rarer work is due.
+        on_time: Called with the database's time, and when it was asked for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        on_time: Callable[[Instant, int], None] = lambda _, __: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._on_time = on_time
+        self._next_cleanup = clock.monotonic() + AUDIT_EVERY
+        self.code: Registration | None = None
+        """The code that this process brings: it may fit runs that other code has parked."""
+
+    async def tick(self) -> MaintenanceDue:
+        """Do what is due, and return what there was to do."""
+        asked = self._clock.monotonic()
+        due = await self._store.chores()
+        self._on_time(due.at, asked)
+        if due.outbox:
+            await self._store.sweep()
+        if due.overdue:
+            await self._store.overdue()
+        if asked >= self._next_cleanup:
+            await self.unpark()
+            await self._store.remove_workers()
+            self._next_cleanup = asked + AUDIT_EVERY
+        return due
+
+    async def unpark(self) -> None:
+        """Let runs continue that other code has parked and that the code here may fit."""
+        if self.code is not None:
+            await self._store.unpark(self.code.codes, self.code.offer)

@@ -1,0 +1,92 @@
+"""Everything that is known of one run, and what holds it up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.inbox import MessageKind
+from onward.core.replay import RecordKind, RecordState
+from onward.core.run import TERMINAL, RunState
+from onward.engine.display import shown_time, shown_time_or_none, shown_value
+from onward.engine.effect_info import effect_infos
+from onward.engine.info import event, whole_info
+from onward.engine.loading import INBOX_BYTES
+from onward.engine.views import PendingCall, PendingSignal, RunReport
+from onward.store.runs import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.model.records import RecordRow
+    from onward.model.runs import RunRow
+    from onward.store.store import Store
+
+_ELSEWHERE = (RecordKind.CHILD, RecordKind.STEP)
+
+
+async def report(store: Store, row: RunRow) -> RunReport:
+    """Return everything that is known of a run."""
+    end = await store.end(row.uid)
+    history = (await store.history([row.uid]))[row.uid]
+    effects = await effect_infos(store, await ledger.effects_of(store, row.uid))
+    is_over = row.state in TERMINAL
+    return RunReport(
+        await whole_info(store, row),
+        shown_value(end.input),
+        shown_value(end.result),
+        () if is_over else tuple(_waits(history)),
+        await why_not_running(store, row),
+        tuple(await pending_signals(store, row.uid, history)),
+        tuple(map(event, history)),
+        tuple(effect for effect in effects if row.newest and effect.waits_for is not None),
+    )
+
+
+async def why_not_running(store: Store, row: RunRow) -> str | None:
+    """Return why no live worker takes a run that could continue; None if one can, or it waits."""
+    if row.state not in (RunState.READY, RunState.WAITING) or row.due is None:
+        return None
+    if row.due > await store.now():
+        return None
+    return await store.why_unserved(row)
+
+
+async def pending_signals(
+    store: Store, uid: str, history: Iterable[RecordRow]
+) -> list[PendingSignal]:
+    """Return signals that were delivered to a run, and that no call has taken."""
+    taken = {record.message for record in history}
+    return [
+        PendingSignal(message.name, shown_value(message.payload), shown_time(message.sent_at))
+        for message in (await store.look([uid], budget=INBOX_BYTES))[uid]
+        if message.kind == MessageKind.SIGNAL and message.seq not in taken
+    ]
+
+
+def _waits(history: Iterable[RecordRow]) -> Iterable[PendingCall]:
+    """Return the calls that are not over."""
+    newest: dict[str, RecordRow] = {}
+    for record in sorted(history, key=lambda record: record.attempt):
+        newest[record.identity] = record
+    for record in newest.values():
+        if record.seq is None and (record.state == RecordState.OPEN or _is_tried_again(record)):
+            yield PendingCall(
+                record.kind,
+                record.name,
+                shown_time(record.opened_at),
+                shown_time_or_none(record.due),
+                _elsewhere(record),
+            )
+
+
+def _is_tried_again(record: RecordRow) -> bool:
+    return record.state == RecordState.FAILED and record.due is not None
+
+
+def _elsewhere(record: RecordRow) -> str | None:
+    """Return the uid of the run that does what a call waits for, if another does."""
+    if record.kind not in _ELSEWHERE or record.payload is None:
+        return None
+    kept = shown_value(record.payload)
+    uid = kept.get("uid") if isinstance(kept, dict) else None
+    return None if uid is None else str(uid)

@@ -1,0 +1,230 @@
+"""Runs, histories and effects as users see them: typed, with decoded values.
+
+Every face of Onward (the SDK, the command line, a server) formats these and looks nothing up
+itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run as it stands. What a list of runs does not look up is empty in it.
+
+    `held_by` has the ids of the paused runs that hold it back: itself, or runs that it works for.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, workflow
+        >>> @workflow
+        ... async def wave() -> None: ...
+        >>> async def main() -> list[str]:
+        ...     async with App(":memory:") as app:
+        ...         await app.start(wave.options(id="wave-1", tags=["sea"]))
+        ...         return [f"{info.id} {info.state} {info.tags}" for info in await app.runs()]
+        >>> asyncio.run(main())
+        ["wave-1 ready ('sea',)"]
+    """
+
+    id: str
+    uid: str
+    name: str
+    state: str
+    reason: str | None
+    phase: str | None
+    attempt: int
+    queue: str
+    tags: tuple[str, ...]
+    parent: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    due: datetime | None
+    progress: Any = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    counters: Mapping[str, int | float] = field(default_factory=dict)
+    kind: str = "workflow"
+    priority: int = 0
+    version: str | None = None
+    root: str | None = None
+    follows: str | None = None
+    link: str | None = None
+    scheduled_at: datetime | None = None
+    deadline: datetime | None = None
+    held_by: tuple[str, ...] = ()
+    worker: str | None = None
+    crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An error that user code raised, as it was recorded; `str()` is its type and message."""
+
+    type: str
+    message: str
+    traceback: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """A record of a run's history: a call, what came of it, or a note.
+
+    Attributes:
+        seq: Its position; None while it is open, and for notes.
+        identity: Which call it is: the branch, the name and the how-manieth.
+        kind: step, effect, timer, signal, child, cancel, note and so on.
+        name: The name of the step, signal or workflow.
+        state: open, succeeded, failed or cancelled.
+        attempt: Which attempt of the call it is.
+        version: The version of the code that made it.
+        value: The result, or what the record stores besides.
+        error: The error that it raised.
+        due: When a timer fires, or a failed attempt is followed by the next.
+        message: The number of the message that it took from the inbox.
+        args_hash: The fingerprint of the arguments.
+    """
+
+    seq: int | None
+    identity: str
+    kind: str
+    name: str
+    state: str
+    attempt: int
+    version: str | None
+    value: Any
+    error: ErrorInfo | None
+    due: datetime | None
+    message: int | None
+    args_hash: str | None
+    opened_at: datetime
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that a run waits for, since when and until when; `run` is the run that makes it."""
+
+    kind: str
+    name: str
+    since: datetime
+    until: datetime | None
+    run: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSignal:
+    """A signal that was delivered to a run and that its code has not asked for."""
+
+    name: str
+    value: Any
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Everything that is known of one run.
+
+    Attributes:
+        info: How it stands.
+        arguments: What it was started with.
+        result: What it returned, if it has succeeded.
+        waits_for: The calls that are not over.
+        blocked: Why no live worker can take it, if it could continue.
+        unread_signals: What was sent to it and not asked for.
+        history: What it did.
+        open_effects: Its effects that are not settled.
+    """
+
+    info: RunInfo
+    arguments: Any
+    result: Any
+    waits_for: tuple[PendingCall, ...]
+    blocked: str | None
+    unread_signals: tuple[PendingSignal, ...]
+    history: tuple[HistoryEvent, ...]
+    open_effects: tuple[EffectInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedRun:
+    """A run that could continue but that no live worker can take, and why."""
+
+    run: RunInfo
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectInfo:
+    """An effect as the ledger has it.
+
+    Attributes:
+        id: Its key: what `resolve` is given, and what the receiver was given.
+        run: The id of its run.
+        state: planned, in_flight, applied, failed, needs_reconcile, indeterminate, skipped or
+            withdrawn (its run was cancelled, or ended, before it was sent).
+        arguments: What was or will be sent, as plain data.
+        attempt: How often it was sent, by the run that has it.
+        tries: How often it is sent at most; None means that there is no limit.
+        why: Why it is uncertain or did not happen, or why its result could not be kept.
+        sent_at: When it was last sent, at the latest.
+        judged_from: From when "not applied" counts: until then a frozen worker may still send.
+        known_until: Until when the receiver knows the key, if it keeps keys: what is uncertain is
+            sent again only if that arrives before.
+        asked_at: When it is sent or asked about again by itself.
+        can_be_asked: Whether it has a reconciler.
+        version: Rises with every change; give it back with a verdict to be sure.
+        waits_for: What it waits for (approval, verdict, reconciler, its answer, its turn, its next
+            send), if it does.
+    """
+
+    id: str
+    run: str
+    run_uid: str
+    run_state: str
+    name: str
+    state: str
+    arguments: Any
+    attempt: int
+    tries: int | None
+    asks: int
+    needs_approval: bool
+    can_be_asked: bool
+    why: str | None
+    result: Any
+    sent_at: datetime | None
+    judged_from: datetime | None
+    known_until: datetime | None
+    asked_at: datetime | None
+    verdict: str | None
+    decided_by: str | None
+    decided_why: str | None
+    decided_at: datetime | None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    waits_for: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectChoice:
+    """A verdict that is possible for an effect.
+
+    Attributes:
+        verdict: approve, reject, applied, not_applied, skip or ask_again.
+        since: From when it counts, if that is not now.
+    """
+
+    verdict: str
+    since: datetime | None

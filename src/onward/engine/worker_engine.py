@@ -1,0 +1,215 @@
+"""What a worker asks of its engine. Everything that crosses this interface is data.
+
+A worker does not know what is behind it: a database in reach of its own process
+(`onward.engine.local_worker`), a server, or a fake in a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from onward.telemetry.observer import SILENT
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from onward.core.instant import Duration, Instant
+    from onward.model.claims import Wanted
+    from onward.model.commits import Commit, CommitOutcome
+    from onward.model.effects import EffectRow
+    from onward.model.following import Continuation, Followed
+    from onward.model.messages import InboxRow
+    from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
+    from onward.model.workers import ClaimAnswer, LoadedRun, LostWorker, News, Registration
+    from onward.telemetry.observer import Observer
+
+T = TypeVar("T")
+
+
+async def _once(send: Callable[[], Awaitable[T]]) -> T:
+    return await send()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHooks:
+    """What an engine calls in the process of its worker."""
+
+    on_time: Callable[[Instant, int], None] = lambda _, __: None
+    """Called with the database's time of an answer, and when it was asked for (a steady clock)."""
+    send: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]] = _once
+    """Sends a batch of commits; it may send it again for as long as the engine is unavailable."""
+    observer: Observer = SILENT
+
+
+class Renewer(Protocol):
+    """Renews the lease of a worker, in whatever event loop it was opened in."""
+
+    async def renew(self, length: Duration) -> bool:
+        """Renew the lease for so long from now; return False if it is lost."""
+        ...
+
+
+class WorkerEngine(Protocol):
+    """The engine as one worker sees it, under one worker id and one lease.
+
+    A call raises `Unavailable` or `StoreUnusable` while the engine cannot be reached, and is safe
+    to repeat. What is done for a run raises `LeaseLost` if the worker does not have it any more.
+    """
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this process can reach the engine: then the lease needs no own thread."""
+        ...
+
+    @property
+    def has_own_clock(self) -> bool:
+        """Whether its time comes from a clock of its own, whose steps a worker reports."""
+        ...
+
+    # --- the worker ------------------------------------------------------------------------------
+
+    async def join(
+        self, registration: Registration, lease: Duration, before: LostWorker | None = None
+    ) -> None:
+        """Take a lease, register, and receive news from now on; it may be done again."""
+        ...
+
+    async def register(self, registration: Registration) -> None:
+        """Change what the worker takes."""
+        ...
+
+    def renewer(self) -> AbstractAsyncContextManager[Renewer]:
+        """Return what renews the lease, to be entered in the loop that renews it."""
+        ...
+
+    async def wait(self, seconds: float) -> News:
+        """Wait for news, for at most so long, and return what has changed since the last wait."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait, or the next one, although nothing has changed."""
+        ...
+
+    async def next_due(self, since: Instant) -> Instant | None:
+        """Return when the next run becomes due, or a deadline passes, after an instant."""
+        ...
+
+    async def maintain(self) -> bool:
+        """Do what any process may do for all runs; return whether limited runs can be claimed."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until everything that was submitted is written."""
+        ...
+
+    async def leave(self, *, releases: bool) -> None:
+        """Give back the lease, and if it `releases`, first the runs that are left under it."""
+        ...
+
+    def disconnect(self) -> None:
+        """Receive no more news."""
+        ...
+
+    # --- its runs --------------------------------------------------------------------------------
+
+    async def claim(self, wanted: Wanted) -> ClaimAnswer:
+        """Make runs the worker's own."""
+        ...
+
+    async def load(
+        self, histories: Collection[str], inboxes: Mapping[str, int | None]
+    ) -> dict[str, LoadedRun]:
+        """Read histories and inboxes of runs.
+
+        Args:
+            histories: The runs whose history is wanted.
+            inboxes: The runs whose inbox is wanted, each with the number of the last message that
+                it has seen. None: what its history has not taken, which must be wanted too.
+
+        Returns:
+            What was found of each run. Large messages may come without their payload.
+        """
+        ...
+
+    async def messages(self, run: str, seqs: Collection[int]) -> list[InboxRow]:
+        """Return messages of a run with their payloads."""
+        ...
+
+    async def count_messages(self, run: str) -> int:
+        """Return the number of the last message that was counted for a run."""
+        ...
+
+    async def owned(self) -> dict[str, int]:
+        """Return the runs that are the worker's, with their fences."""
+        ...
+
+    async def audit(self, known: Collection[str]) -> list[str]:
+        """Release the runs of the worker that it does not know, and return them."""
+        ...
+
+    async def give_up(self, run: ClaimedRun, move: Move) -> bool:
+        """End a run that was claimed and cannot begin; return whether it was the worker's."""
+        ...
+
+    def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
+        """Write what a run has done, together with whatever else has gathered."""
+        ...
+
+    async def keep_progress(self, run: str, fence: int, value: bytes) -> None:
+        """Keep how far a run has come, for others to see."""
+        ...
+
+    async def retry(
+        self, by: RunOwner, end: Move, delay: Duration, within: Duration | None
+    ) -> Followed:
+        """End a run and retry it after a delay.
+
+        The answer is `late` if its first attempt began longer ago than `within`.
+        """
+        ...
+
+    async def continue_run(self, by: RunOwner, end: Move, given: Continuation) -> Followed:
+        """End a run, and continue it as a new one."""
+        ...
+
+    # --- what they ask for -----------------------------------------------------------------------
+
+    async def start(self, by: RunOwner, run: NewRun, on_conflict: str | None) -> Started | None:
+        """Start a run for another, or find the one that has its id.
+
+        Without `on_conflict` it is a child, whose id must be free or belong to an earlier attempt
+        of the same parent. None: ask again later, the run that has the id is about to end.
+
+        Raises:
+            Conflict: another run has the id.
+        """
+        ...
+
+    async def end_of(self, run: str, *, exact: bool = False) -> RunEnd | None:
+        """Return how a run ended, or the one that continues it unless `exact`; None: it is open."""
+        ...
+
+    async def dismiss(
+        self, by: RunOwner, children: Collection[str], *, all_bound: bool = False
+    ) -> None:
+        """Cancel children of a run, and with `all_bound` all that are cancelled with it."""
+        ...
+
+    async def set_limit(self, by: RunOwner, key: str, maximum: int) -> None:
+        """Let at most so many runs of a flow key be running at a time."""
+        ...
+
+    async def reserve_rate(self, by: RunOwner, key: str, interval: Duration) -> Duration:
+        """Reserve the next slot of a limited rate, and return how long to wait for it."""
+        ...
+
+    async def effect(self, key: str) -> EffectRow | None:
+        """Return a row of the ledger."""
+        ...
+
+    async def withdraw_effects(self, by: RunOwner) -> None:
+        """Withdraw the effects that a run planned and never sent: it is about to end."""
+        ...

@@ -1,0 +1,115 @@
+"""What workers offer, what they are told, and why none of them takes a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onward.model.messages import InboxRow
+    from onward.model.records import RecordRow
+    from onward.model.runs import ClaimedRun, RunRow
+
+
+class LostWorker(NamedTuple):
+    """A worker of the same process that lost its lease, and the runs it had, with their fences."""
+
+    worker: str
+    held: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a worker says of itself when it joins."""
+
+    worker: str
+    host: str
+    pid: int
+    version: str | None
+    queues: tuple[str, ...]
+    tags: tuple[str, ...]
+    names: tuple[str, ...]
+    """The workflows, steps and maps whose runs it takes."""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    """The mark of the code of each name."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """How many runs of a flow key may be running at a time, as its code declares it."""
+
+    @property
+    def offer(self) -> WorkerOffer:
+        """Return what decides which runs it can take."""
+        return WorkerOffer(
+            frozenset(self.queues), frozenset(self.names), self.version, frozenset(self.tags)
+        )
+
+
+class ClaimAnswer(NamedTuple):
+    """The answer to a claim.
+
+    `changed` are those of the runs to which something was sent while the claim was answered.
+    `was_repeated`: the claim was sent again because no reply came, so the first one may have
+    claimed runs that no reply names.
+    """
+
+    runs: Sequence[ClaimedRun]
+    changed: frozenset[str] = frozenset()
+    was_repeated: bool = False
+
+
+class LoadedRun(NamedTuple):
+    """What was read of a run, or the error that reading it raised."""
+
+    history: Sequence[RecordRow] = ()
+    inbox: Sequence[InboxRow] = ()
+    failure: Exception | None = None
+
+
+class News(NamedTuple):
+    """Runs of a worker that may have changed; `everything`: any of them may have."""
+
+    runs: tuple[str, ...] = ()
+    everything: bool = False
+
+
+class Unserved(NamedTuple):
+    """A run that no live worker can take, and why."""
+
+    run: RunRow
+    why: str
+
+
+class RunNeeds(NamedTuple):
+    """What decides whether a worker can take a run."""
+
+    queue: str
+    name: str
+    version: str | None
+    tags: str
+
+
+class WorkerOffer(NamedTuple):
+    """What a live worker takes."""
+
+    queues: frozenset[str]
+    names: frozenset[str]
+    version: str | None
+    tags: frozenset[str]
+
+
+def why_not(kind: RunNeeds, servers: list[WorkerOffer]) -> str | None:
+    """Return why none of these workers takes runs of a kind; None if one does."""
+    able = [server for server in servers if kind.queue in server.queues]
+    if not able:
+        return f"no worker serves queue {kind.queue!r}"
+    able = [server for server in able if kind.name in server.names]
+    if not able:
+        return f"no worker knows workflow {kind.name!r}"
+    able = [server for server in able if kind.version in (None, server.version)]
+    if not able:
+        return f"no worker has version {kind.version!r}"
+    tags = kind.tags.split()
+    if tags and not any(server.tags.intersection(tags) for server in able):
+        return f"no worker has one of the tags {', '.join(map(repr, tags))}"
+    return None
