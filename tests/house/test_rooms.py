@@ -56,6 +56,9 @@ def test_the_house_as_it_stands_keeps_its_contracts(house: Path) -> None:
         ("core", "import time", "The core has no clock"),
         ("core", "import asyncio", "The core has no clock"),
         ("core", "import msgspec", "The core has no clock"),
+        ("sdk", "import onward.store.store", "Only the engine names a store"),
+        ("cli", "import onward.store.address", "Only the engine names a store"),
+        ("runtime", "import onward.store.hints", "Only the engine names a store"),
         ("store", "import pickle", "Payloads are never pickled"),
     ],
 )
