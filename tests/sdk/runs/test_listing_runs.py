@@ -9,8 +9,8 @@ import pytest
 
 import onward
 from onward import App, step, workflow
+from onward.engine import search
 from onward.errors import BadInput, NotFound
-from onward.sdk import search
 
 if TYPE_CHECKING:
     from onward import RunInfo
@@ -184,7 +184,7 @@ async def test_a_continued_run_is_found_by_what_it_began_with(app: App) -> None:
 async def test_attributes_are_looked_for_beyond_the_first_runs(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "LOOKED_THROUGH", 2)
+    monkeypatch.setattr(search, "SCANNED", 2)
     async with app, app.worker():
         for number in range(7):
             await app.run(order.options(id=str(number)), number % 3)
