@@ -136,7 +136,7 @@ def test_a_settled_effect_offers_nothing(shop: str, ask: Ask) -> None:
         "on the statement",
     )
     answer = ask("effects", "show", charge)
-    assert "You can say" not in answer.out
+    assert "Possible verdicts" not in answer.out
     assert "applied, by " in answer.out
     assert "on the statement" in answer.out
 

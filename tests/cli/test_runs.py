@@ -157,16 +157,16 @@ def test_waiting_ends_with_the_run(shop: str, ask: Ask) -> None:
 
 def test_waiting_ends_with_its_time(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "hold-1", "--wait", "--timeout", "10ms")  # nobody works here
-    assert (answer.status, answer.out) == (1, "run hold-1 is asked to stop, and not over yet\n")
+    assert (answer.status, answer.out) == (1, "run hold-1 is being cancelled\n")
 
 
 def test_a_run_is_paused_and_resumed(shop: str, ask: Ask) -> None:
     with App(shop).sync() as app, app.worker():
-        assert ask("runs", "pause", "hold-1").out == "run hold-1 is asked to pause\n"
+        assert ask("runs", "pause", "hold-1").out == "run hold-1 is being paused\n"
         run = app.get("hold-1")
         with pytest.raises(Exception, match="is paused"):
             run.result(timeout="10s", raise_paused=True)
-        assert ask("runs", "resume", "hold-1").out == "run hold-1 goes on\n"
+        assert ask("runs", "resume", "hold-1").out == "run hold-1 continues\n"
         run.signal(go, "now")
         assert run.result(timeout="10s") == "'now' of 3"
 

@@ -1,4 +1,4 @@
-"""`onward clock`: the store's time beside the machine's, and the way to set it right."""
+"""`onward clock`: compares the store's time with the machine's, and resets it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_clock(root: click.Group) -> None:
             return await _retime(context, reset=reset)
         if reset:
             before = await context.engine.reset_clock()
-            context.out.done(_facts(before) | {"reset": before.ahead > 0}, _told(before))
+            context.out.done(_facts(before) | {"reset": before.ahead > 0}, _reset_text(before))
         else:
             reading = await context.engine.read_clock()
             context.out.thing(_facts(reading), _shown(reading))
@@ -58,11 +58,11 @@ async def _retime(context: CommandContext, *, reset: bool) -> int:
     if reset:
         await context.engine.reset_clock()
     runs = await context.engine.restart_waits()
-    told = "No run waits for a time that was set while the store's time was ahead."
+    text = "No run waits for a time that was set while the store's time was ahead."
     if runs:
         named = ", ".join(runs[:_MAX_NAMED]) + (", ..." if len(runs) > _MAX_NAMED else "")
-        told = f"The waits of {len(runs)} runs count from now: {named}"
-    context.out.done({"retimed": runs}, told)
+        text = f"The waits of {len(runs)} runs count from now: {named}"
+    context.out.done({"retimed": runs}, text)
     return DONE
 
 
@@ -91,7 +91,7 @@ def _difference(reading: Reading) -> str:
     return f"the store is {_rounded(abs(reading.ahead))} {side} this machine"
 
 
-def _told(before: Reading) -> str:
+def _reset_text(before: Reading) -> str:
     if before.ahead <= 0:
         return "Nothing was reset: the store's time is not ahead of this machine's clock."
     return (

@@ -1,7 +1,7 @@
 """What every command has: settings, an open database, `--json`, an example, an exit status.
 
-The exit status is the answer: 0 it is done or found; 1 it is not (refused, not there, too late);
-2 it could not be asked (wrong usage or settings, no database); 130 somebody pressed Ctrl-C.
+The exit status is the answer: 0 done or found; 1 not (refused, not found, too late);
+2 the command could not run (wrong usage or settings, no database); 130 Ctrl-C was pressed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def root() -> click.Group:
 
     @click.version_option(package_name="onward")
     def onward() -> None:
-        """Look after durable runs and their effects.
+        """Inspect and control durable runs and their effects.
 
         The database is --db, else ONWARD_DB, else `db` in onward.toml or in [tool.onward] of
         pyproject.toml, else onward.db. The namespace is found likewise. These flags may stand
@@ -81,7 +81,7 @@ def group(about: Callable[[], None]) -> click.Group:
     @_flags
     @wraps(about)
     def made(**_: Any) -> None:
-        """Do nothing: a command looks into the contexts above its own."""
+        """Do nothing: a command reads these flags from the contexts above its own."""
 
     return made
 
@@ -131,7 +131,7 @@ def command(of: click.Group, name: str, *, example: str) -> Callable[[Work], cli
 async def for_each(
     context: CommandContext, ids: Sequence[str], act: Callable[[str], Awaitable[bool]]
 ) -> int:
-    """Do something to each of several, whatever becomes of the others; return the exit status."""
+    """Do something to each of several, even if it fails for others; return the exit status."""
     status = DONE
     for each in ids:
         try:
@@ -154,10 +154,10 @@ def _answered(out: Output, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
     except OnwardError as error:
         failure = error
     except KeyboardInterrupt:
-        return INTERRUPTED  # who presses Ctrl-C knows; and it is no answer, which 1 would be
+        return INTERRUPTED  # 1 would be an answer
     except (click.ClickException, BrokenPipeError):
-        raise  # click knows what to do: say how it is used; fall silent when nobody reads on
-    except Exception as error:  # noqa: BLE001 - nobody above could say more of it
+        raise  # click prints the usage, or ends quietly when the reader of a pipe is gone
+    except Exception as error:  # noqa: BLE001 - this is the outermost handler
         failure = InvariantBroken(f"{type(error).__name__}: {error}")
         failure.__cause__ = error
     if is_debugging(os.environ):
@@ -177,7 +177,7 @@ async def _opened(
 
 
 def _again(flags: dict[str, str | None]) -> str:
-    """Return flags as they were given; a password is left out, as this is printed."""
+    """Return flags as they were given, without passwords, as this is printed."""
     safe = {
         name: masked(value) if name == "db" else value for name, value in flags.items() if value
     }

@@ -31,7 +31,7 @@ _MEANINGS = {
     "reject": "never send it",
     "applied": "it happened",
     "not_applied": "it did not happen",
-    "skip": "go on without it",
+    "skip": "continue without it",
     "ask_again": "ask the reconciler",
 }
 _SEND_AGAIN = "send it again: its receiver knows the key"
@@ -49,7 +49,7 @@ def _word(context: click.Context, parameter: click.Parameter, given: str) -> str
 
 @group
 def effects() -> None:
-    """See effects that wait for somebody, and say what became of them."""
+    """List effects that await your decision, and decide."""
 
 
 _reason = click.option("--reason", required=True, metavar="TEXT", help="Why; others will read it.")
@@ -66,13 +66,13 @@ _by = click.option("--by", metavar="NAME", help="Who you are; by default the use
 @click.option("--all", "settled_too", is_flag=True, help="Settled ones too, newest runs first.")
 @click.option("--run", metavar="ID", help="Those of one run, settled ones too.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--after", default="", metavar="ID", help="Go on after the last one of a page.")
+@click.option("--after", default="", metavar="ID", help="Continue after the last one of a page.")
 async def list_effects(
     context: CommandContext, *, settled_too: bool, run: str | None, limit: int, after: str
 ) -> int:
     """List effects that are not settled.
 
-    They wait for somebody, for their time, or for a worker that may be gone.
+    They await a decision, their time, or a worker that may be gone.
     """
     ledger = context.app.effects
     if after:
@@ -94,17 +94,17 @@ async def list_effects(
 @command(effects, "show", example="onward effects show 3f2a9c")
 @click.argument("effect_id", metavar="ID")
 async def show(context: CommandContext, *, effect_id: str) -> int:
-    """Show an effect, and what can be said of it.
+    """Show an effect, and the verdicts that are possible.
 
-    What was or will be sent to whom, why nobody knows what became of it, when it is sent or asked
-    about again, and the command for each verdict that is possible.
+    What was or will be sent, why its outcome is unknown, when it is sent or reconciled again, and
+    the command for each verdict.
     """
     info = await context.engine.find_effect(effect_id)
     choices = await context.app.effects.choices(info.id)
     suggested = [_suggestion(context, info, choice) for choice in choices]
     context.out.thing(asdict(info) | {"choices": suggested}, _facts(info))
     if suggested:
-        context.out.say("\nYou can say:")
+        context.out.say("\nPossible verdicts:")
     for choice in suggested:
         when = "" if choice["since"] is None else f" (counts from {from_text(choice['since'])})"
         context.out.say(f"  {choice['meaning']}{when}:\n    {choice['command']}")
@@ -137,11 +137,11 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     version: int | None,
     by: str | None,
 ) -> int:
-    """Say what became of an uncertain effect.
+    """Decide on an uncertain effect.
 
-    Its run goes on with that. applied: it happened, with this --result. not_applied: it did not,
-    and is sent again. skip: the run goes on without it. ask_again: the reconciler is asked, or, if
-    there is none and the receiver knows the key, it is sent again.
+    Its run continues with your verdict. applied: it happened, with this --result. not_applied: it
+    did not, and is sent again. skip: the run continues without it. ask_again: the reconciler is
+    called, or, if there is none and the receiver knows the key, it is sent again.
     """
     if result is not None and verdict != Verdict.APPLIED:
         raise click.UsageError("--result goes with the verdict applied alone.")
@@ -169,7 +169,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
 async def approve(
     context: CommandContext, *, effect_id: str, reason: str, version: int | None, by: str | None
 ) -> int:
-    """Let a planned effect be sent.
+    """Approve a planned effect.
 
     It is sent with exactly the arguments that `show` prints.
     """
@@ -186,9 +186,9 @@ async def approve(
 async def reject(
     context: CommandContext, *, effect_id: str, reason: str, version: int | None, by: str | None
 ) -> int:
-    """Forbid a planned effect.
+    """Reject a planned effect.
 
-    It is never sent: its run gets NotApplied.
+    It is never sent; its run gets NotApplied.
     """
     info = await context.engine.find_effect(effect_id)
     after = await context.app.effects.reject(info.id, reason=reason, version=version, by=by)
@@ -235,8 +235,8 @@ def _facts(info: EffectInfo) -> dict[str, Any]:
 def _sent(info: EffectInfo) -> str:
     if not info.attempt or info.sent_at is None:
         return "never"
-    most = "" if info.tries is None else f" of {info.tries}"
-    return f"attempt {info.attempt}{most}, at {time_text(info.sent_at)} at the latest"
+    of = "" if info.tries is None else f" of {info.tries}"
+    return f"attempt {info.attempt}{of}, at {time_text(info.sent_at)} at the latest"
 
 
 def _asked(info: EffectInfo) -> str | None:
@@ -304,7 +304,7 @@ def _meaning(info: EffectInfo, verdict: str) -> str:
 
 
 def _told(context: CommandContext, info: EffectInfo) -> int:
-    """Print what a verdict has made of an effect."""
+    """Print an effect after a verdict."""
     waits = info.waits_for
     wait = "" if waits is None else f" and waits for {waits}"
     said = f"{info.name} {info.id[:SHORT]} of run {info.run} is {info.state}{wait}"
@@ -313,7 +313,7 @@ def _told(context: CommandContext, info: EffectInfo) -> int:
 
 
 def _import(module: str) -> None:
-    """Import code of the user's, as `python -m` would find it."""
+    """Import the user's code, as `python -m` would find it."""
     sys.path.insert(0, "")
     try:
         importlib.import_module(module)

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # whoever replaced it has to take any text
+        with suppress(AttributeError):  # a replacement must take any text
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # see above
     group.main(arguments, prog_name="onward")
 

@@ -1,4 +1,4 @@
-"""`onward runs`: see runs, and tell them what to do."""
+"""`onward runs`: list, show and control runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from onward.cli.command import DONE, command, for_each, group
 from onward.cli.run_report import HISTORY_HEAD, as_facts, as_json, history_rows, state_text
-from onward.cli.value import as_meant, from_json, kind_of, named
+from onward.cli.value import from_json, kind_of, named, read_value
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState
 from onward.engine.search import RunPage
@@ -29,7 +29,7 @@ HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
 
 @group
 def runs() -> None:
-    """See runs, and tell them what to do.
+    """List, show and control runs.
 
     An id that Onward made may be abbreviated. Yours must be whole where something is changed, so
     that `cancel order-1` never reaches order-10.
@@ -57,12 +57,12 @@ _id = click.argument("run_id", metavar="ID")
     metavar="NAME=VALUE",
     multiple=True,
     callback=named,
-    help="Those that say this of themselves; slow among many runs.",
+    help="Filter by attribute (scans; slow on large stores).",
 )
-@click.option("--root", metavar="ID", help="This run and all that came of it.")
+@click.option("--root", metavar="ID", help="This run and all below it.")
 @click.option("--parent", metavar="ID", help="Those that this run has started itself.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--before", metavar="ID", help="Go on after the last one of a page.")
+@click.option("--before", metavar="ID", help="Continue after the last one of a page.")
 async def list_runs(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
     *,
@@ -77,7 +77,7 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     limit: int,
     before: str | None,
 ) -> int:
-    """List runs that somebody has started.
+    """List runs that were started by clients.
 
     Newest first. Children, steps that were sent elsewhere and parts of maps are listed with --all,
     or as the family of one run with --root or --parent.
@@ -101,12 +101,12 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
 
 
 async def _uid(context: CommandContext, given: str | None) -> str | None:
-    """Return the uid of the run that somebody means, if one is given."""
+    """Return the uid of a run, if one is given."""
     return None if given is None else (await context.engine.find(given, changes=False)).uid
 
 
 async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
-    """Say that there are more: a run that waits may wait for one of those."""
+    """Print how many runs were left out: a run may wait for one of those."""
     count = await context.engine.count_children(query, MAX_LEFT_OUT)
     if count:
         many = f"{count} or more" if count == MAX_LEFT_OUT else str(count)
@@ -117,9 +117,9 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
 @command(runs, "show", example="onward runs show order-7")
 @_id
 async def show(context: CommandContext, *, run_id: str) -> int:
-    """Show a run: how it stands, what it did.
+    """Show a run: its state, what it waits for, what it did.
 
-    With what it waits for, and the signals that have come and that it has not asked for.
+    With the signals that were delivered and that it has not asked for.
     """
     key = await context.engine.find(run_id, changes=False)
     report = await context.engine.report(key.uid)
@@ -151,9 +151,9 @@ async def cancel(
     wait: bool,
     timeout: str | None,
 ) -> int:
-    """Ask runs to stop.
+    """Cancel runs.
 
-    Exits with 1 if one was over already or, with --wait, has not ended as cancelled.
+    Exits with 1 if one had already ended or, with --wait, has not ended as cancelled.
     """
     seconds = None if timeout is None else duration(timeout) / 1_000_000
     if timeout is not None and not wait:
@@ -171,7 +171,7 @@ async def cancel(
         _tell(
             context,
             row.id,
-            "is asked to stop, and not over yet" if waits else f"is {state}",
+            "is being cancelled" if waits else f"is {state}",
             accepted=done,
             state=state,
         )
@@ -183,17 +183,17 @@ async def cancel(
 @command(runs, "pause", example="onward runs pause order-7")
 @_ids
 async def pause(context: CommandContext, *, ids: tuple[str, ...]) -> int:
-    """Pause runs: what runs finishes, nothing new begins.
+    """Pause runs: steps that run finish, nothing new begins.
 
     Maps, steps on other workers and children that work for a run pause with it. Exits with 1 if a
-    run has ended or was told to stop.
+    run has ended or is being cancelled.
     """
 
     async def act(given: str) -> bool:
         row = await _find(context, given)
         accepted = await context.app.pause(row.id)
-        refused = "has ended or was told to stop"
-        _tell(context, row.id, "is asked to pause" if accepted else refused, accepted=accepted)
+        refused = "has ended or is being cancelled"
+        _tell(context, row.id, "is being paused" if accepted else refused, accepted=accepted)
         return accepted
 
     return await for_each(context, ids, act)
@@ -204,14 +204,14 @@ async def pause(context: CommandContext, *, ids: tuple[str, ...]) -> int:
 async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
     """Resume paused runs, and what their pause held.
 
-    A run that another paused run holds goes on when that one is resumed. Exits with 1 if a run has
-    already ended.
+    A run that another paused run holds continues when that one is resumed. Exits with 1 if a run
+    has already ended.
     """
 
     async def act(given: str) -> bool:
         row = await _find(context, given)
         accepted = await context.app.resume(row.id)
-        _tell(context, row.id, "goes on" if accepted else "was over", accepted=accepted)
+        _tell(context, row.id, "continues" if accepted else "has already ended", accepted=accepted)
         return accepted
 
     return await for_each(context, ids, act)
@@ -223,7 +223,7 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
 async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -> int:
     """Run again what failed.
 
-    A new run under the same id goes on from the call that failed. Exits with 1 if it has not
+    A new run under the same id continues from the call that failed. Exits with 1 if it has not
     failed, or if it made effects because of the error: these may have undone what was done.
     """
 
@@ -292,7 +292,7 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
         raise click.UsageError("Give one of VALUE, --text and --json-value.")
     sent: Any = text
     if value is not None:
-        sent = as_meant(value)
+        sent = read_value(value)
     elif json_value is not None:
         sent = from_json("--json-value", json_value)
     row = await _find(context, run_id)
@@ -319,7 +319,7 @@ async def _over(run: Run[Any], seconds: float | None) -> None:
         result.cancel()
         await asyncio.wait([result])
         if not result.cancelled():
-            result.exception()  # it counts as seen: how the run ended is asked for apart
+            result.exception()  # counts as seen: how the run ended is read separately
 
 
 def _tell(context: CommandContext, run_id: str, text: str, **known: Any) -> None:

@@ -38,20 +38,20 @@ def load(flags: Mapping[str, str | None], environment: Mapping[str, str], folder
     Raises:
         BadInput: the file cannot be understood.
     """
-    told = {name: flags.get(name) or environment.get(variable(name)) for name in DEFAULTS}
-    if not all(told.values()):
-        kept = _kept(folder)
-        told = {name: told[name] or kept.get(name) or DEFAULTS[name] for name in DEFAULTS}
-    return Settings(**{name: str(value) for name, value in told.items()})
+    given = {name: flags.get(name) or environment.get(variable(name)) for name in DEFAULTS}
+    if not all(given.values()):
+        in_file = _from_file(folder)
+        given = {name: given[name] or in_file.get(name) or DEFAULTS[name] for name in DEFAULTS}
+    return Settings(**{name: str(value) for name, value in given.items()})
 
 
 def is_debugging(environment: Mapping[str, str]) -> bool:
-    """Say whether `ONWARD_DEBUG` asks for tracebacks."""
+    """Return whether `ONWARD_DEBUG` asks for tracebacks."""
     return environment.get(variable("debug"), "0") not in ("", "0")
 
 
-def _kept(folder: Path) -> dict[str, str]:
-    """Return what the nearest file says."""
+def _from_file(folder: Path) -> dict[str, str]:
+    """Return the settings of the nearest file."""
     for place in (folder, *folder.parents):
         for path, table in ((place / "onward.toml", ()), (place / "pyproject.toml", _TABLE)):
             found = _table(path, table)
@@ -70,7 +70,7 @@ def _table(path: Path, table: tuple[str, ...]) -> Any:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(str(path), f"cannot be read ({error})", "Mend it, or use --db") from error
+        raise BadInput(str(path), f"cannot be read ({error})", "Fix it, or use --db") from error
     for name in table:
         found = found.get(name) if isinstance(found, dict) else None
     return found

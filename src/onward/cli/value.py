@@ -21,8 +21,8 @@ def from_json(option: str, text: str) -> Any:
         raise click.BadParameter(f"{error}. {advice}", param_hint=option) from None
 
 
-def as_meant(text: str) -> Any:
-    """Return what somebody means who writes a value: JSON if it is some, or else the text."""
+def read_value(text: str) -> Any:
+    """Return the value of a text: what it is as JSON, or else the text itself."""
     return readings(text)[-1]
 
 

@@ -1,1 +1,1 @@
-"""The use cases: each function asks the core and writes to the store. No loops, no transport."""
+"""The use cases, one function each, and the interfaces by which workers and clients reach them."""

@@ -1,4 +1,4 @@
-"""Runs that other runs start under ids of the user's choosing, and ends that they are not told."""
+"""Runs that other runs start under ids of the user's choosing, and the results of such runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 async def start_beside(
     store: Store, owner: RunOwner, run: NewRun, on_conflict: str
 ) -> Started | None:
-    """Start a run, or find the one that has the id; None: try again, its end is awaited.
+    """Start a run, or find the one that has the id; None: try again, that one is about to end.
 
-    It never waits itself: whoever asks is a run, which may hold what the other one needs.
+    It never waits itself: it acts for a run, which may hold what the other one needs.
 
     Raises:
         Conflict: the id belongs to another run that may not stand for this one.
@@ -35,10 +35,10 @@ async def start_beside(
 
 
 async def start_child(store: Store, owner: RunOwner, run: NewRun) -> Started | None:
-    """Start a child under an id that must be free; None: try again, its end is awaited.
+    """Start a child under an id that must be free; None: try again, its run is about to end.
 
-    The child of an earlier attempt of the same parent is no stranger: it is gone on with if it is
-    not to end, or has succeeded. Otherwise this one takes its place.
+    A child of an earlier attempt of the same parent is adopted if it has succeeded, or is open and
+    is not cancelled with its parent. Otherwise this one takes its place.
 
     Raises:
         Conflict: the id belongs to another run.
@@ -55,12 +55,12 @@ async def start_child(store: Store, owner: RunOwner, run: NewRun) -> Started | N
     ):
         return check_started(run, started, "return")
     if other.state not in TERMINAL:
-        return None  # it was told to end with its parent
+        return None  # it is being cancelled with its parent
     return await _in_place_of(store, owner, other.uid, run)
 
 
 async def end_of(store: Store, uid: str) -> RunEnd | None:
-    """Return what came of a run, or of those that went on for it, if that is over."""
+    """Return how a run ended, or the run that continues it; None if that is open."""
     end = await store.end(uid)
     while end.follower is not None and end.follower_link != Link.REPLACE:
         end = await store.end(end.follower)
@@ -73,7 +73,7 @@ async def _in_place_of(store: Store, owner: RunOwner, old: str, run: NewRun) -> 
 
 
 async def _is_elder(store: Store, other: RunRow, run: NewRun) -> bool:
-    """Say whether a run was started by the same call of an earlier attempt of the parent."""
+    """Return whether a run was started by the same call of an earlier attempt of the parent."""
     if run.parent is None or other.parent_identity != run.parent_identity:
         return False
     parent = await store.run(run.parent)

@@ -34,14 +34,14 @@ class Reading(NamedTuple):
 
 
 async def read_clock(store: Store) -> Reading:
-    """Return what both clocks say."""
+    """Return the time of both clocks."""
     now = await store.now()
     machine = store.machine_time()
     return Reading(now, machine, await store.timers_set_after(machine))
 
 
 async def retime(store: Store) -> list[str]:
-    """Let waits that were set while the store's time was ahead count from now.
+    """Let waits count from now that were set while the store's time was ahead.
 
     Returns:
         The ids of their runs.
@@ -50,7 +50,7 @@ async def retime(store: Store) -> list[str]:
 
 
 async def reset_clock(store: Store) -> Reading:
-    """Set the store's time to the machine's clock, and return what both said before.
+    """Set the store's time to the machine's clock, and return both as they were before.
 
     Timers keep their due times. Running workers follow with their next transaction.
 

@@ -1,4 +1,4 @@
-"""Verdicts: what operators say of effects whose outcome nobody knows, or that wait for approval."""
+"""Verdicts of operators on effects that are uncertain or wait for approval."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def as_effect(row: EffectRow) -> LedgerEntry:
-    """Return a row of the ledger as its machine knows it."""
+    """Return a row of the ledger as the state of its machine."""
     return LedgerEntry(
         EffectState(row.state),
         row.version,
@@ -46,7 +46,7 @@ def as_effect(row: EffectRow) -> LedgerEntry:
 
 
 def _terms(row: EffectRow) -> Terms:
-    """Return what the author of an effect stated, as far as a verdict depends on it."""
+    """Return the declared options of an effect that a verdict depends on."""
     return Terms(
         timeout=row.reach,
         settle=0,
@@ -59,14 +59,14 @@ def _terms(row: EffectRow) -> Terms:
 
 
 class Choice(NamedTuple):
-    """Something that an operator may say of an effect; `since` is set if it does not count yet."""
+    """A verdict that is possible for an effect; `since` is set if it does not count yet."""
 
     verdict: str
     since: Instant | None
 
 
 def choices(row: EffectRow, *, now: Instant, is_dropped: bool = False) -> list[Choice]:
-    """Return what an operator may say of an effect, as the machine sees it."""
+    """Return the verdicts that the machine allows for an effect."""
     said: dict[str, Fact] = {"approve": Approved(is_dropped), "reject": ApprovalRejected()}
     said |= {verdict: Judged(verdict, None, is_dropped) for verdict in Verdict}
     terms, found = _terms(row), []
@@ -93,7 +93,7 @@ async def resolve(  # noqa: PLR0913 - all of these make a verdict
     by: str,
     version: int | None,
 ) -> EffectRow:
-    """Say what became of an uncertain effect; the run goes on with it.
+    """Record the verdict on an uncertain effect; its run continues with it.
 
     Raises:
         NotFound: there is no such effect.
@@ -112,12 +112,12 @@ async def resolve(  # noqa: PLR0913 - all of these make a verdict
 async def approve(
     store: Store, key: str, *, reason: str, by: str, version: int | None, yes: bool
 ) -> EffectRow:
-    """Let a planned effect go, or forbid it.
+    """Approve a planned effect, or reject it.
 
     Raises:
         NotFound: there is no such effect.
-        VerdictRefused: it does not wait for approval, has changed since, or its run was told to
-            stop and withdraws it.
+        VerdictRefused: it does not wait for approval, has changed since, or its run is being
+            cancelled and withdraws it.
     """
     if yes:
         return await _rule(store, key, Approved, "approve", (reason, by, version))

@@ -1,4 +1,4 @@
-"""What the end of a run means to whoever waits for it."""
+"""The errors that clients and parents of a failed run get."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from onward.errors import OnwardError, RunCancelled, RunFailed
 def failure_of(run: str, error: BaseException | None, reason: str = "logic") -> BaseException:
     """Return what a failed run raises: its error if the user registered its type, or `RunFailed`.
 
-    An error of ours would be taken for one about the call that asks, and a group for one of a
-    `TaskGroup` around it. Either way it says which run it comes from, and for a run that failed
-    because of another, which that was.
+    An error of Onward would look like one about the call itself, and a group like one of a
+    `TaskGroup` around it. Either way the error names the run it comes from and, for a run that
+    failed because of another, that one.
     """
     if error is not None and not isinstance(error, StepFailed | OnwardError | BaseExceptionGroup):
         error.add_note(f"It ended run {run}: onward runs show {quote(run)}")
@@ -24,5 +24,5 @@ def failure_of(run: str, error: BaseException | None, reason: str = "logic") -> 
 
 
 def _happened(error: BaseException) -> str:
-    """Return what happened; a next move is wanted once, from the run that tells of it."""
+    """Return what happened; the advice what to do comes once, from the outermost run."""
     return error.happened if isinstance(error, RunFailed | RunCancelled) else str(error)

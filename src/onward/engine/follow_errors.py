@@ -1,4 +1,4 @@
-"""What it means to a caller that one run was to follow another, and does or does not."""
+"""The errors of retries and forks that are refused."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str
     """Return the uid of the run that follows, whose id is the old one unless a new one is given.
 
     Raises:
-        Undone: a retry would go on with effects that may have been undone.
+        Undone: a retry would build on effects that may have been undone.
         WouldResend: a fork would send effects again.
         Conflict: another run has the new id.
-        RunOver: the old run can not be followed, or is followed already.
+        RunOver: the old run cannot be followed, or is followed already.
     """
     if followed.fate == "made" and followed.uid is not None:
         return followed.uid

@@ -1,4 +1,4 @@
-"""Runs that follow another under its id: retries, forks, and runs that go on as a new one."""
+"""Runs that follow another under its id: retries, forks and continuations."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ async def retry(
 ) -> Followed:
     """Run again what failed: history is kept up to the call whose error ended the run.
 
-    What was finished beside that call is kept aside, and handed over when it is asked for again. If
-    effects were made because of the error, they may have undone what is kept: then it is answered
-    `undone`, unless it is forced.
+    What was finished in parallel to that call is kept too. If effects were made because of the
+    error, they may have undone what is kept: then the answer is `undone`, unless it is forced.
 
     Args:
         store: Where the run is.
@@ -52,7 +51,7 @@ async def retry(
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
     failed_call = read_failed_call(old.failed_call if end is None else end.failed_call)
-    # No call has ended a run that is paused: it goes on with all that it has.
+    # No call has ended a run that is paused: its whole history is kept.
     is_paused = end is None and old.state == RunState.PAUSED
     named = None if failed_call is None else failed_call.identity
     cut = None if is_paused else retry_cut(_records(history), failed_call=named)
@@ -92,7 +91,7 @@ async def _made_since(
         and row.seq is not None
         and row.seq > cut
         and row.identity not in beside
-        # One that was on its way when the run was told to stop did not come of that.
+        # One that was in flight when the run was cancelled was not made because of that.
         and not (stop is not None and row.opened_at < (stop.closed_at or 0))
     ]
     for child, identity in await store.failed_children(uid):

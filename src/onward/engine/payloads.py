@@ -1,4 +1,4 @@
-"""Payloads as the store keeps them: one run of bytes that begins with the codec's tag."""
+"""Payloads as stored bytes, which begin with the tag of their codec."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _JSON_MARK = b"json:"
 
 
 def pack(payload: Payload) -> bytes:
-    """Return a payload as the store keeps it."""
+    """Return a payload as stored bytes."""
     if payload.tag == _JSON:
         return _JSON_MARK + payload.data
     return payload.tag.encode() + b":" + payload.data
 
 
 def unpack(kept: bytes | None) -> Payload:
-    """Return the payload that the store kept.
+    """Return the payload in stored bytes.
 
     Raises:
         ValueError: there is none.

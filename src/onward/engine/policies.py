@@ -1,4 +1,4 @@
-"""Retry policies as the store keeps them, with the names of the errors they speak of."""
+"""Retry policies as stored text, with the names of the errors that they mention."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def _kept(policy: Retry) -> _Kept:
 
 
 def read_policy(text: str) -> Retry:
-    """Return the policy that a text keeps."""
+    """Return the policy in a text."""
     return _policy(msgspec.json.decode(text, type=_Kept))
 
 
 def write_limits(retry: Retry | None, timeout: Duration | None) -> str | None:
-    """Return what was said of a step that is sent elsewhere as text; None if nothing was."""
+    """Return the policy and timeout of a routed step as text; None if it has neither."""
     if retry is None and timeout is None:
         return None
     limits = _Limits(None if retry is None else _kept(retry), timeout)
@@ -64,7 +64,7 @@ def write_limits(retry: Retry | None, timeout: Duration | None) -> str | None:
 
 
 def read_limits(text: str) -> tuple[Retry | None, Duration | None]:
-    """Return the policy and the timeout of a step that a text keeps."""
+    """Return the policy and the timeout in a text."""
     kept = msgspec.json.decode(text, type=_Limits)
     return None if kept.retry is None else _policy(kept.retry), kept.timeout
 
@@ -83,13 +83,13 @@ def _policy(kept: _Kept) -> Retry:
 
 
 def facts_of(error: BaseException) -> AttemptFailure:
-    """Return what a policy must know of an error that ended a run."""
+    """Return what a policy decides by, of an error that ended a run."""
     if isinstance(error, BaseExceptionGroup):
         is_fatal = any(facts_of(each).fatal for each in error.exceptions)
         return failure(type(error), fatal=is_fatal)
     if not isinstance(error, StepFailed):
         return _facts(type(error))
-    kind = _found(error.type)  # that which it stands for
+    kind = _found(error.type)
     return AttemptFailure((error.type,)) if kind is None else _facts(kind)
 
 
@@ -98,7 +98,7 @@ def _facts(kind: type[BaseException]) -> AttemptFailure:
 
 
 def _found(name: str) -> type[BaseException] | None:
-    """Return the type of error of that name, if the code here has it: its bases count as well."""
+    """Return the error type of that name, if it is imported here."""
     module, _, _ = name.rpartition(".")
     while module and module not in sys.modules:  # a type may be defined in another
         module, _, _ = module.rpartition(".")

@@ -1,4 +1,4 @@
-"""Waiting for the ends of runs: one look for everybody who waits, not one loop each."""
+"""Waiting for runs to end: one query for all waiting callers, not one loop each."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ POLL_SECONDS = 1.0
 
 
 class Results:
-    """Hands out the ends of runs to those who wait for them.
+    """Tells callers how the runs ended that they wait for.
 
     Args:
         store: Where the runs are.
-        polls: Whether to look now and then though nothing was heard, as hints may be lost.
+        polls: Whether to look once a second without a hint, as hints may be lost.
     """
 
     def __init__(self, store: Store, *, polls: bool = True) -> None:
         self._store = store
         self._poll_seconds = POLL_SECONDS if polls else math.inf
-        self._context = copy_context()  # not that of who asks first
-        # Who waits for a run, and whether a pause is worth telling.
+        self._context = copy_context()  # not that of the first caller
+        # The waiting callers of each run, and whether a pause ends their wait too.
         self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
-        self._ear: Subscription | None = None
+        self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def end_of(self, uid: str, *, also_paused: bool = False) -> RunEnd:
-        """Return what came of a run, as soon as it is over (or paused, if asked)."""
+        """Wait until a run has ended (or is paused, if asked), and return how."""
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._task = loop.create_task(
@@ -45,16 +45,16 @@ class Results:
             )
         answer: asyncio.Future[RunEnd] = loop.create_future()
         self._waiting.setdefault(uid, {})[answer] = also_paused
-        if self._ear is not None:
-            self._ear.subjects.add(run_subject(uid))
-            self._ear.wake()
+        if self._subscription is not None:
+            self._subscription.subjects.add(run_subject(uid))
+            self._subscription.wake()
         try:
             return await answer
         finally:
             self._forget(uid, answer)
 
     async def close(self) -> None:
-        """Stop watching; whoever still waits is cancelled."""
+        """Stop watching; callers that still wait are cancelled."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -63,10 +63,10 @@ class Results:
                 answer.cancel()
 
     async def end_now(self, uid: str, *, also_paused: bool = False) -> RunEnd:
-        """Return what came of a run that is over (or paused, if asked).
+        """Return how a run has ended (or that it is paused, if asked).
 
         Raises:
-            TimeoutError: it is not.
+            TimeoutError: it has not.
         """
         for end in await self._store.ends([uid]):
             if also_paused or end.state in TERMINAL:
@@ -74,23 +74,23 @@ class Results:
         raise TimeoutError
 
     async def tick(self) -> None:
-        """Look once at all runs that somebody waits for."""
+        """Look once at all runs that are waited for."""
         for end in await self._store.ends(list(self._waiting)):
             for answer, also_paused in self._waiting.get(end.uid, {}).items():
                 if not answer.done() and (also_paused or end.state in TERMINAL):
                     answer.set_result(end)
 
     async def _watch(self) -> None:
-        with self._store.subscribe(run_subject(uid) for uid in self._waiting) as self._ear:
+        with self._store.subscribe(run_subject(uid) for uid in self._waiting) as self._subscription:
             while True:
                 try:
                     if self._waiting:
                         await self.tick()
                 except (Unavailable, StoreUnusable):
-                    pass  # it was open before, and is waited for
-                except Exception as error:  # noqa: BLE001 - all who wait must hear of it
+                    pass  # it was open before, and comes back
+                except Exception as error:  # noqa: BLE001 - every waiting caller gets it
                     self._fail(error)
-                await self._ear.wait(self._poll_seconds if self._waiting else math.inf)
+                await self._subscription.wait(self._poll_seconds if self._waiting else math.inf)
 
     def _fail(self, error: Exception) -> None:
         for answers in self._waiting.values():
@@ -103,5 +103,5 @@ class Results:
         answers.pop(answer, None)
         if not answers:
             self._waiting.pop(uid, None)
-            if self._ear is not None:
-                self._ear.subjects.discard(run_subject(uid))
+            if self._subscription is not None:
+                self._subscription.subjects.discard(run_subject(uid))

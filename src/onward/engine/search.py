@@ -129,7 +129,7 @@ def _fits(attributes: Mapping[str, Any], wanted: Mapping[str, set[str]]) -> bool
 
 
 def _print(name: str, value: Any) -> str:
-    """Return what is equal for equal values; `1` and `True` are not, as they are not in JSON."""
+    """Return a fingerprint that is equal for equal JSON values; `1` and `True` are not equal."""
     return fingerprint(encode(value, path=f"attribute {name}"))
 
 

@@ -1,4 +1,4 @@
-"""Sending to runs: signals, and the wish that one stops."""
+"""Signals, cancels, pauses and resumes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Cancelling(StrEnum):
 async def cancel(
     store: Store, target: str, *, force: bool = False, grace: Duration | None = None
 ) -> Cancelling:
-    """Ask a run to stop, or end it at once; say whether it was still open.
+    """Cancel a run with cleanup, or end it at once; return whether it was still open.
 
     Raises:
         NotFound: there is no such run.
@@ -69,15 +69,15 @@ async def cancel(
     payload = None if grace is None else encode(grace)
     sent = await _send(store, target, MessageKind.CANCEL, "", payload, "cancel")
     is_open = sent.fate == "delivered"
-    if sent.fate == "duplicate" and sent.uid is not None:  # it was asked before
+    if sent.fate == "duplicate" and sent.uid is not None:  # it was cancelled before
         is_open = (await store.run(sent.uid)).state not in TERMINAL
     return Cancelling.ACCEPTED if is_open else Cancelling.TOO_LATE
 
 
 async def pause(store: Store, target: str) -> bool:
-    """Let a run and its children begin nothing new; return whether that is so.
+    """Pause a run and its children; return whether that is so.
 
-    It is not if the run has ended or was told to stop.
+    It is not if the run has ended or is being cancelled.
 
     Raises:
         NotFound: there is no such run.
@@ -86,7 +86,7 @@ async def pause(store: Store, target: str) -> bool:
 
 
 async def resume(store: Store, target: str) -> bool:
-    """Let a run go on, and all that its pause held; return whether it was still open.
+    """Resume a run and everything that its pause held; return whether it was still open.
 
     Raises:
         NotFound: there is no such run.

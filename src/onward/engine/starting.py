@@ -92,7 +92,7 @@ def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
 async def _end_of(store: Store, uid: str) -> None:
     """Cancel a run that is to be replaced, and wait until it is over.
 
-    If no worker takes that up, it is ended by force: whoever starts a run must not wait for ever.
+    If no worker does that in time, it is ended by force, so that a start never waits without end.
     """
     clock = asyncio.get_running_loop()
     patient_until = clock.time() + PATIENCE_SECONDS
@@ -107,7 +107,7 @@ async def _end_of(store: Store, uid: str) -> None:
 
 
 async def ask_to_end(store: Store, uid: str, owner: RunOwner | None = None) -> bool:
-    """Cancel a run that is to be replaced, and say whether it is over by now.
+    """Cancel a run that is to be replaced, and return whether it has ended.
 
     Raises:
         LeaseLost: an owner does this for a run that it does not have any more.

@@ -79,7 +79,7 @@ class ErrorInfo:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """A record of a run's history: a call, what came of it, or a note.
+    """A record of a run's history: a call and its outcome, or a note.
 
     Attributes:
         seq: Its position; None while it is open, and for notes.

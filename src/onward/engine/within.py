@@ -1,6 +1,6 @@
 """Starting runs and sending signals in a caller's own transaction: they happen when it commits.
 
-Nothing here waits for anything but the caller's connection, so with one that blocks it never waits.
+Nothing here awaits anything but the caller's connection.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CallerTransaction:
 
         Raises:
             Conflict: the id belongs to a run of another workflow or with other arguments, or to any
-                run if that is to be rejected. The caller's transaction goes on.
+                run if that is to be rejected. The caller's transaction continues.
             BadInput: the run of that id is to be replaced, which only inserting cannot do.
         """
         if on_conflict not in _CONFLICTS:

@@ -1,4 +1,4 @@
-"""What the owner of a run writes in one go, all or nothing, and what became of it."""
+"""What the owner of a run writes in one go, all or nothing, and the outcome."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Commit:
 
     @property
     def is_plain(self) -> bool:
-        """Say whether this adds records and does nothing else."""
+        """Whether this adds records and does nothing else."""
         return (
             self.move is None
             and not self.messages
@@ -65,7 +65,7 @@ class Commit:
 
     @property
     def may_be_refused(self) -> bool:
-        """Say whether this relies on more than that its run is still its own."""
+        """Whether this relies on more than that its run is still the owner's."""
         return self.seen is not None or self.attached is not NOTHING_ATTACHED
 
     def latest_records(self) -> Collection[NewRecord]:
@@ -124,7 +124,7 @@ def _closed(opened: NewRecord, later: NewRecord) -> NewRecord:
 
 
 class CommitOutcome(NamedTuple):
-    """What became of a commit, and the time that its records have in the database."""
+    """The outcome of a commit, and the time of its records in the database."""
 
     fate: Fate
     at: Instant

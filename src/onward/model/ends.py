@@ -1,7 +1,7 @@
 """The messages of a run that ends: to its parent, and to the children that are cancelled with it.
 
 The end of a child travels in the payload of a message: state and reason as words, a line each, then
-the bytes of its result or error, which nobody here looks into.
+the bytes of its result or error, which are not decoded here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CANCEL = "cancel"
-"""The id of the message by which a run is told to stop: it is told once."""
+"""The id of the message that cancels a run: it is delivered once."""
 
 DEADLINE = "deadline"
-"""The id of the message by which a run is told that its deadline has passed."""
+"""The id of the message that a run's deadline has passed."""
 
 
 class ChildEnd(NamedTuple):
@@ -42,18 +42,18 @@ def read_child_end(payload: bytes) -> ChildEnd:
 
 
 def to_parent(parent: str, identity: str, end: bytes) -> NewMessage:
-    """Return what the parent of a run is told: the call that waits for it, and how it ended."""
+    """Return the message to the parent of a run: the call that waits for it, and how it ended."""
     kind = MessageKind.CHILD
     return NewMessage(parent, f"child {identity}", kind, identity, end, wakes_for(kind), by_uid=1)
 
 
 def to_children(children: Iterable[str]) -> list[NewMessage]:
-    """Return what the children that are cancelled with a run are told: to end with it."""
+    """Return the messages that cancel the children of a run that ends."""
     kind, why = MessageKind.CANCEL, Reason.PARENT
     return [NewMessage(child, CANCEL, kind, why, None, wakes_for(kind), 1) for child in children]
 
 
 def to_overdue(run: str) -> NewMessage:
-    """Return what a run is told whose deadline has passed."""
+    """Return the message to a run whose deadline has passed."""
     kind, why = MessageKind.CANCEL, Reason.DEADLINE
     return NewMessage(run, DEADLINE, kind, why, None, wakes_for(kind), by_uid=1)

@@ -18,7 +18,7 @@ class Following(NamedTuple):
     another `id` it is a fork beside the old run, which is left as it is. `beside` are calls from
     the cut on whose outcomes are kept aside, for when they are asked for. `input`, `args_hash` and
     `attributes` are the old run's unless they are given. `unheard` are the numbers of signals that
-    its records have taken, but that it was never handed: a run that goes on has them still. A fork
+    its records have taken, but that its code never got: a continuation gets them. A fork
     is refused that would send effects again, but for the call `named`, unless it `resends`.
 
     The owner of a running run gives `worker`, `fence` and `end`, what becomes of it; if that says

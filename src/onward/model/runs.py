@@ -77,7 +77,7 @@ class Move(NamedTuple):
 
 
 class ClaimedRun(NamedTuple):
-    """A run that this worker now owns, with what it needs to go on.
+    """A run that a worker now owns, with what it needs to execute it.
 
     `input` and `args_hash` are None only if its row of data is lost. `ready_at` is since when a
     worker could have claimed it, or 0 if the one that had it vanished.
@@ -162,7 +162,7 @@ class RunRow(NamedTuple):
 
 
 class RunEnd(NamedTuple):
-    """What a run was given and what came of it.
+    """The input and the outcome of a run.
 
     `follower` is the run that follows it under the same id, and `follower_link` says how.
     """

@@ -1,4 +1,4 @@
-"""How a run is stopped or paused from outside, and what became of it."""
+"""Requests to stop or pause a run, and their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ForcedEnd(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """The answer to a stop: which run it met, and what became of it."""
+    """The answer to a stop: which run it reached, and the outcome."""
 
     uid: str | None
     fate: str  # stopped, over, started, absent
@@ -23,7 +23,7 @@ class Stopped(NamedTuple):
 
 
 class PauseAnswer(NamedTuple):
-    """The answer to a pause or a resume: which run it met, and whether that could be done."""
+    """The answer to a pause or a resume: which run it reached, and the outcome."""
 
     uid: str | None
     fate: str  # done, stopping, over, absent

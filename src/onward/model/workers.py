@@ -1,4 +1,4 @@
-"""What workers offer, what they are told, and why none of them takes a run."""
+"""What workers offer, what an engine answers them, and why none of them takes a run."""
 
 from __future__ import annotations
 

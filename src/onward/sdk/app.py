@@ -1,4 +1,4 @@
-"""The app: where runs are started and looked at, and where workers come from."""
+"""The app: starts, lists and controls runs, and runs workers."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-NOBODY_SECONDS = 5.0
+NO_WORKER_SECONDS = 5.0
+"""How long `run` waits before it checks whether a worker serves the queue."""
 
 
 class App:
-    """A store of runs, and what can be done with it. Open it with `async with`.
+    """A database of runs: starts them, controls them, and runs workers. Open it with `async with`.
 
     Args:
         url: A file name, or `postgresql://…`.
         namespace: The tenant; nothing is seen or done outside it.
         version: The version of your code, if runs are to be pinned to it.
-        key: What lets you in at a server; a database has its own ways.
-        hints: A Redis (`redis://host:6379/0`) through which processes tell each other of changes.
-            It holds nothing and may be away at any time; then changes are found by looking.
-        metrics: Is told what happens in numbers; see `onward.telemetry.Metrics`.
-        on_attention: Is called when a run needs a human; what it is given is an
-            `onward.telemetry.Attention`.
+        key: API key for an onward:// server.
+        hints: A Redis (`redis://host:6379/0`) through which processes notify each other of changes.
+            It stores nothing and may be down at any time; then changes are found by polling.
+        metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
+        on_attention: Called with an `onward.telemetry.Attention` when a run needs a human.
 
     Example:
         >>> import asyncio
@@ -122,7 +122,7 @@ class App:
         self._opening = Opening()
         self._registries: set[Registry] = set()
         self.effects = Effects(self._opened)
-        """The ledger of effects: what waits for somebody, and verdicts."""
+        """The ledger of effects: those that await a decision, and verdicts."""
 
     @property
     def _engine(self) -> LocalClient:
@@ -182,12 +182,12 @@ class App:
         """Start a run, wait for it and return its result.
 
         Raises:
-            NoWorker: nobody serves the run's queue; the run stays, and waits.
+            NoWorker: no worker serves the run's queue; the run stays, and waits.
         """
         run = await self.start(workflow, *args, **kwargs)
         result = asyncio.ensure_future(run.result())
         try:
-            await asyncio.wait([result], timeout=NOBODY_SECONDS)
+            await asyncio.wait([result], timeout=NO_WORKER_SECONDS)
             if not result.done():
                 await self._engine.check_served(run.uid)
             return await result
@@ -226,13 +226,13 @@ class App:
             queue: Those of one queue.
             kind: Those of one kind: "workflow", "step" (sent elsewhere), "map" (a part of one).
             tag: Those with this tag.
-            attributes: Those that say this of themselves, all of it. No index has that: the runs
-                that all else leaves are looked through, newest first, until there are enough.
+            attributes: Those with these attributes. No index has them: the runs that match all
+                else are scanned, newest first, until there are enough.
             parent: Those that this run has started, by its id or uid.
             root: This run, all that it has started, and all below.
             children: False leaves out what was started by other runs.
             limit: How many at most.
-            before: Go on after the last one of a page.
+            before: Continue after the last one of a page.
 
         Raises:
             BadInput: there is no such state or kind, or the limit is negative.
@@ -273,24 +273,23 @@ class App:
         force: bool = False,
         grace: DurationLike | None = None,
     ) -> Cancelling:
-        """Ask the newest run of an id to stop; see `Run.cancel`."""
+        """Cancel the newest run of an id; see `Run.cancel`."""
         allowed = None if grace is None else duration(grace)
         return await self._engine.cancel(id, force=force, grace=allowed)
 
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Let the newest run of an id begin nothing new.
+        """Pause the newest run of an id.
 
-        False means that it has ended, or that it was told to stop and cleans up.
-        Steps that run come to their end; then it is paused until it is resumed or cancelled. So
-        are the runs that work for it: chunks of its maps, steps that run elsewhere, and children
-        that are cancelled with it.
+        Steps that run finish; then the run is paused until it is resumed or cancelled. So are the
+        runs that work for it: chunks of its maps, steps that run elsewhere, and children that are
+        cancelled with it. Return False if it has ended, or is being cancelled.
         """
         return await self._engine.pause(id)
 
     async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Let a paused run go on; False means that it was over already.
+        """Resume a paused run; return False if it has already ended.
 
-        What its pause held goes on as well, unless another paused run holds that too.
+        What its pause held continues as well, unless another paused run holds that too.
         """
         return await self._engine.resume(id)
 
@@ -302,8 +301,8 @@ class App:
     ) -> Run[Any]:
         """Run again what failed: a new run under the same id, from the call that failed on.
 
-        What was finished is not done again, in other branches neither; what the code did because
-        of the error is.
+        Completed work is not repeated, including in parallel branches. Only code that ran because
+        of the error, such as cleanup, runs again.
 
         Args:
             id: The run.
@@ -421,14 +420,13 @@ class App:
 
         Args:
             queues: Whose runs to take.
-            slots: How many runs may be in motion at a time; waiting ones do not count.
-            threads: How many steps that are not async may run at a time.
-            tags: What this worker is fit for: it takes runs and steps that ask for one of these,
-                and those that ask for none.
-            warm: How many runs that wait are kept in memory; others are replayed when they go on.
+            slots: How many runs may execute at a time; waiting runs do not count.
+            threads: How many sync steps may run at a time.
+            tags: The worker takes runs and steps that have one of these tags, or no tags.
+            warm: How many runs that wait are kept in memory; others are replayed.
             workflows: What to run; by default every workflow that was defined.
-            retry: How often steps are tried that say nothing themselves, nor their workflows.
-            timeout: How long an attempt of a step may take that says nothing itself.
+            retry: The policy of steps that have none, and whose workflow has none.
+            timeout: The timeout of steps that have none.
         """
         registry = self._registry(workflows)
         async with self:

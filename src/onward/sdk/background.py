@@ -28,7 +28,7 @@ class Background:
     """Runs coroutines for threads that wait for their answers.
 
     Args:
-        what: Who it is that waits, for errors.
+        what: The object that waits, for errors.
     """
 
     def __init__(self, what: str) -> None:
@@ -129,8 +129,8 @@ class Background:
             yield value
         finally:
             self._failures.pop(thread, None)  # leaving raises it
-            # A body that nobody left is left when the interpreter ends: the thread of the loop
-            # stands still by then, and would never answer.
+            # A body that was not left before is left when the interpreter ends: the thread of the
+            # loop has stopped by then, and would never answer.
             if not sys.is_finalizing():
                 try:
                     self.call(stay.leave())
@@ -150,8 +150,8 @@ class Background:
 class _Call(Generic[T]):
     """A coroutine that runs in a loop, and the thread that waits for what comes of it.
 
-    Ctrl-C may strike that thread between any two lines, also of a lock that is written in Python,
-    which nobody would release then. So it holds none: it only ever waits at a queue.
+    Ctrl-C may interrupt that thread between any two lines, also of a lock that is written in
+    Python, which would then never be released. So it holds none: it only waits at a queue.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
@@ -185,7 +185,7 @@ class _Call(Generic[T]):
                 self._loop.call_soon_threadsafe(self._end)
 
     def give_up(self) -> None:
-        """Tell whoever waits that there is no loop any more."""
+        """End the wait: there is no loop any more."""
         if self._task is None:
             self._work.close()
         self._done.put(None)
@@ -257,4 +257,4 @@ def _run(running: SimpleQueue[asyncio.AbstractEventLoop | BaseException]) -> Non
     except BaseException as error:
         if is_running:
             raise
-        running.put(error)  # there is no loop: whoever waits for it must hear that
+        running.put(error)  # there is no loop: the thread that waits for it raises this

@@ -1,4 +1,4 @@
-"""`app.effects`: the ledger, for those who look after it."""
+"""`app.effects`: the ledger of effects, for operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VerdictWord = Literal["applied", "not_applied", "skip", "ask_again"]
 
 
 class Effects:
-    """The ledger of an app: what waits for somebody, and what was said of it."""
+    """The ledger of an app: effects that await a decision, and verdicts."""
 
     def __init__(self, engine: ClientEngine) -> None:
         self._opened = engine
@@ -78,22 +78,22 @@ class Effects:
         version: int | None = None,
         by: str | None = None,
     ) -> EffectInfo:
-        """Say what became of an uncertain effect; its run goes on with that.
+        """Decide on an uncertain effect; its run continues with your verdict.
 
         Args:
             effect_id: The effect.
             verdict: "applied" (it happened), "not_applied" (it did not, and is sent again), "skip"
-                (go on without it: the run gets `EffectSkipped`), or "ask_again": the reconciler
+                (continue without it: the run gets `EffectSkipped`), or "ask_again": the reconciler
                 is asked, or, where there is none and the receiver knows the key, it is sent again.
             result: What the call would have returned, for "applied".
-            reason: Why you say so; others will read it.
+            reason: Why; others will read it.
             version: The version that you saw: if it has changed since, your verdict does not count.
             by: Who you are; by default the user of this process.
 
         Raises:
             NotFound: there is no such effect.
             VerdictRefused: it is settled, has changed, it is too early to say "not applied", or
-                there is nobody who could be asked again.
+                there is nothing that could be asked again.
             Unencodable: the result does not fit the annotation of the effect.
         """
         try:
@@ -108,12 +108,12 @@ class Effects:
     async def approve(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
     ) -> EffectInfo:
-        """Let a planned effect be sent, with exactly the arguments that are shown.
+        """Approve a planned effect: it is sent with exactly the arguments that are shown.
 
         Raises:
             NotFound: there is no such effect.
-            VerdictRefused: it does not wait for approval, has changed, or its run was told to stop
-                and withdraws it.
+            VerdictRefused: it does not wait for approval, has changed, or its run is being
+                cancelled and withdraws it.
         """
         return await self._engine.approve(
             effect_id, Decision(reason, by or _me(), version), yes=True
@@ -122,7 +122,7 @@ class Effects:
     async def reject(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None
     ) -> EffectInfo:
-        """Forbid a planned effect: its run gets `NotApplied`."""
+        """Reject a planned effect: its run gets `NotApplied`."""
         return await self._engine.approve(
             effect_id, Decision(reason, by or _me(), version), yes=False
         )

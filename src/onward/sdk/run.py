@@ -34,9 +34,9 @@ UNCHANGED: Any = object()
 
 
 class Run(Generic[R]):
-    """A handle on a run. It stays good whatever happens to workers and processes.
+    """A handle on a run. It stays valid whatever happens to workers and processes.
 
-    It is a handle on the id: when the run is retried, continued or replaced, it speaks of the run
+    It is a handle on the id: when the run is retried, continued or replaced, it stands for the run
     that has the id now.
 
     Attributes:
@@ -76,14 +76,14 @@ class Run(Generic[R]):
         return self._opened
 
     async def result(self, *, timeout: DurationLike | None = None, raise_paused: bool = False) -> R:
-        """Wait until the run is over and return its result.
+        """Wait until the run has ended and return its result.
 
         Args:
             timeout: How long to wait; 0 looks once.
             raise_paused: Whether to stop waiting when it is paused.
 
         Raises:
-            TimeoutError: it was not over in time; the run goes on.
+            TimeoutError: it had not ended in time; the run continues.
             RunFailed: it raised something, which is the cause; a registered type is raised itself.
             RunCancelled: it was cancelled, or did not make its deadline.
             RunPaused: it is paused, and `raise_paused` was given.
@@ -157,7 +157,7 @@ class Run(Generic[R]):
         await send_signal(self._engine, self.id, signal, value, message_id)
 
     async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
-        """Ask the run to stop. The answer is true if it was still open.
+        """Cancel the run. The answer is true if it was still open.
 
         Its code gets a `CancelledError` at every await and may clean up, with durable calls too.
 
@@ -178,6 +178,6 @@ async def send_signal(
     """Send a signal, by object or name, to a run."""
     wanted = signal if isinstance(signal, Signal) else Signal(signal)
     payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
-    # Our own messages to runs have ids too; a user's must not be taken for one of those.
+    # Messages of Onward to runs have ids too, which must not collide with a user's.
     own = None if message is None else f"signal {check_id(message, 'the id of a message')}"
     await engine.signal(target, wanted.name, payload, message=own)

@@ -1,4 +1,4 @@
-"""Opening an App once, whoever opens it: the first who comes opens, the last who leaves closes."""
+"""Opening an App once for several users: the first opens it, the last closes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Opening:
-    """Counts who has an App open; all of them must be in one event loop."""
+    """Counts the users of an App; all of them must be in one event loop."""
 
     def __init__(self) -> None:
         self._users = 0
@@ -36,7 +36,7 @@ class Opening:
             raise _elsewhere()
 
     async def come(self, open_it: Callable[[], Awaitable[None]]) -> None:
-        """Come in; whoever is the first opens it, and the others wait for that."""
+        """Enter; the first user opens it, and the others wait for that."""
         self.check_loop()
         self._come_into_loop()
         self._users += 1
@@ -54,13 +54,13 @@ class Opening:
         if loop is not self._loop:
             if self._users or self._turn.locked():
                 raise _elsewhere()
-            # A lock belongs to the loop in which somebody had to wait for it.
+            # A lock belongs to the loop in which a task had to wait for it.
             self._loop, self._turn = loop, asyncio.Lock()
         if not self._users:
             self._pid = os.getpid()
 
     async def leave(self, close_it: Callable[[], Awaitable[None]]) -> None:
-        """Leave; whoever is the last closes it."""
+        """Leave; the last user closes it."""
         self.check_loop()
         self._users -= 1
         async with self._turn:

@@ -53,7 +53,7 @@ class Within:
 
         Raises:
             Conflict: the id belongs to a run that was started with something else. Your transaction
-                goes on.
+                continues.
             Unencodable: an argument cannot be stored.
             StoreUnusable: the connection leads elsewhere, or is in no transaction.
         """

@@ -1,4 +1,4 @@
-"""A worker beside the code that wants it: as long as that code runs, or until the worker fails."""
+"""A worker that runs while the body of an `async with` runs, or until it fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def at_work(worker: Worker) -> AsyncIterator[Worker]:
-    """Let a worker work while the body of `async with` runs; its failure ends that body."""
+    """Run a worker while the body of `async with` runs; its failure ends that body."""
     failure: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:

@@ -10,7 +10,7 @@ import pytest
 
 from onward.core.instant import SECOND
 from onward.runtime.execution.loop_monitor import LoopMonitor
-from onward.runtime.worker.loop_watch import LOOKS, STUCK, Watch, line_of
+from onward.runtime.worker.loop_watch import LOOKS, STUCK, BlockedLoopWatch, line_of
 from onward.telemetry.observer import Observer
 from onward.telemetry.scope import RunScope
 from onward.testing.clock import VirtualClock
@@ -40,7 +40,7 @@ class Scene:
         self.clock = VirtualClock()
         self.turns = LoopMonitor()
         self.observer = Told()
-        self.watch = Watch(self.turns, self.clock, self.observer)
+        self.watch = BlockedLoopWatch(self.turns, self.clock, self.observer)
 
     def look(self, times: int) -> None:
         for _ in range(times):

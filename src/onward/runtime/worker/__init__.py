@@ -1,1 +1,1 @@
-"""The worker: it claims runs, keeps them and its lease, and gives them back when it leaves."""
+"""The worker: it claims runs, executes them under its lease, and gives them back when it leaves."""

@@ -1,7 +1,7 @@
-"""Beginning the runs that a worker has claimed: each begins, or is ended or parked with a reason.
+"""Beginning runs that a worker has claimed: each begins, or is ended or parked with a reason.
 
-Between the claim and its first step a run is read from many rows, by code that may be older than
-what wrote them. Whatever goes wrong with one run must not harm the others, nor the worker.
+A run is read from many rows, by code that may be older than the code that wrote them. An error with
+one run must not harm the others, nor the worker.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Beginnings:
         try:
             program = worker.programs.of(run)
             execution = Execution(run, program, worker, history, inbox, version=worker.version)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, only this run suffers
+        except BaseException as error:  # noqa: BLE001 - it concerns only this run
             raise_interrupt(error)
             await self._refuse(run, inbox, error)
         else:
@@ -103,7 +103,7 @@ class Beginnings:
     async def _refuse(
         self, run: ClaimedRun, inbox: Sequence[InboxRow], error: BaseException
     ) -> None:
-        """Park a run that newer code may read, and end another; what says why names the row."""
+        """Park a run that newer code may read, end any other; the error names the row."""
         cancel = next((row for row in inbox if row.kind == MessageKind.CANCEL), None)
         if not isinstance(error, OnwardError) and isinstance(error, Exception):
             error = unreadable(f"run {run.id}", error).with_traceback(error.__traceback__)
@@ -118,10 +118,10 @@ class Beginnings:
             await self._end(run, move)
         except STORE_ERRORS:
             raise
-        except Exception as broken:  # noqa: BLE001 - an audit gives it back; the others go on
+        except Exception as broken:  # noqa: BLE001 - an audit releases it; the others begin
             emit("run.unended", scope_of(run, self._worker.id), error=name_of(broken))
         else:
-            self._tell(run, move)
+            self._report(run, move)
 
     async def _end(self, run: ClaimedRun, move: Move) -> None:
         await self._engine.give_up(run, move)
@@ -144,9 +144,9 @@ class Beginnings:
         if done.result().fate is Fate.BUSY:  # a message came: the next claim reads that as well
             self._worker.commit(Commit(run.uid, run.fence, move=Move(RunState.READY, seq=run.seq)))
         else:
-            self._tell(run, move)
+            self._report(run, move)
 
-    def _tell(self, run: ClaimedRun, move: Move) -> None:
+    def _report(self, run: ClaimedRun, move: Move) -> None:
         worker = self._worker
         scope = scope_of(run, worker.id)
         report_claimed(worker.observer, scope, run)

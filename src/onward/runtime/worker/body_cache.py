@@ -1,4 +1,4 @@
-"""Bodies that are kept in memory while their runs wait, so that most need no replay."""
+"""Bodies that stay in memory while their runs wait, so that they need no replay."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 class BodyCache:
-    """At most `most` executions of runs that wait; the one that waited longest makes room."""
+    """Up to `maximum` executions of runs that wait; the one that waited longest is evicted."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
         self._kept: OrderedDict[str, Execution] = OrderedDict()
 
     def keep(self, execution: Execution) -> None:
         """Keep the body of a run that has just parked."""
         old = self._kept.pop(execution.uid, None)
         if old is not None and old is not execution:
-            old.forget()  # the run was ours again before we heard that it had left
+            old.forget()  # the run was claimed again before its parking was answered
         self._kept[execution.uid] = execution
-        while len(self._kept) > self._most:
+        while len(self._kept) > self._maximum:
             _, coldest = self._kept.popitem(last=False)
             coldest.forget()
 
     def take(self, run: ClaimedRun) -> Execution | None:
-        """Return the body of a run that only waited since we had it; any other is of no use."""
+        """Return the body of a run, if no other worker has had the run since."""
         kept = self._kept.pop(run.uid, None)
         if kept is not None and kept.fence + 1 != run.fence:
             kept.forget()
@@ -41,6 +41,6 @@ class BodyCache:
         return iter(list(self._kept.values()))
 
     def clear(self) -> None:
-        """Keep none."""
+        """Evict all."""
         while self._kept:
             self._kept.popitem()[1].forget()

@@ -23,7 +23,7 @@ POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
 
 MAX_DOUBLED = 30
-"""How often that is doubled at most by a worker that finds nothing, where hints are not lost."""
+"""How often a worker that finds nothing doubles its poll, where hints are not lost."""
 
 MAX_CLAIM = 500
 
@@ -122,9 +122,9 @@ class Claiming:
         return math.inf if due is None else POLL_SECONDS * 2 ** min(self._idled, MAX_DOUBLED)
 
     async def _next_due(self) -> Instant | None:
-        # What was due when we claimed and is still there is not for us to take, or not now: a
-        # worker without a free slot would ask for it without a pause.
-        # That time follows from what the database has said since: its clock may have been set back.
+        # What was due when we claimed and is still there is not for this worker to take, or
+        # not now: without a free slot it would ask for it again and again without a pause.
+        # That time is computed from the database's latest answer: its clock may have been set back.
         since = self._clock.monotonic() - self._claimed_at
         try:
             return await self._engine.next_due(self._session.now() - since)

@@ -1,4 +1,4 @@
-"""Which code a workflow is: a mark that changes with its module, and with the version of Onward.
+"""The mark of a workflow's code: it changes with its module, and with the version of Onward.
 
 A run that did not fit its history under one mark may be tried again under another.
 """
@@ -28,8 +28,8 @@ def code_mark(fn: Callable[..., Any], version: str | None) -> str:
     if mark is not None:
         return mark
     own = getattr(fn, "__code__", None)
-    told = [repr(type(fn))] if own is None else _told(own)
-    return digest(*told, _engine())[:MARK_CHARS]
+    parts = [repr(type(fn))] if own is None else _parts(own)
+    return digest(*parts, _engine())[:MARK_CHARS]
 
 
 @cache
@@ -51,11 +51,11 @@ def _mark_of_module(name: str) -> str | None:
     return None if source is None else digest(source, _engine())[:MARK_CHARS]
 
 
-def _told(code: CodeType) -> list[str]:
+def _parts(code: CodeType) -> list[str]:
     parts = [code.co_code.hex(), *code.co_names]
     for constant in code.co_consts:
         if inspect.iscode(constant):
-            parts += _told(constant)
+            parts += _parts(constant)
         elif isinstance(constant, frozenset):  # in each process it has another order
             parts += sorted(map(repr, constant))
         else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
 
 STEP: Duration = 2 * SECOND
-"""A change of the database's clock that is worth telling."""
+"""A change of the database's clock that is reported."""
 
 
 class DatabaseTime:
@@ -29,7 +29,7 @@ class DatabaseTime:
 
     Args:
         clock: A steady clock, which also counts while the machine is suspended.
-        stepped: Is told by how much the clock of the database was set, if that is worth telling.
+        stepped: Called with the change when the clock of the database was set by 2 s or more.
     """
 
     def __init__(self, clock: Clock, stepped: Callable[[Duration], None]) -> None:
@@ -44,22 +44,22 @@ class DatabaseTime:
         return self._clock.monotonic() + (self._ahead or 0)
 
     def learn(self, at: Instant, asked: int) -> None:
-        """Take over what an answer says that arrives just now and was asked for at `asked`.
+        """Learn from an answer that arrives now and was asked for at `asked`.
 
         Args:
             at: The database's time when it answered.
             asked: What the steady clock said when it was asked.
         """
         now, before, before_max = self._clock.monotonic(), self._ahead, self._ahead_max
-        least, most = at - now, at - asked
+        lowest, highest = at - now, at - asked
         if before is None:
-            self._ahead, self._ahead_max = least, most
+            self._ahead, self._ahead_max = lowest, highest
         elif asked >= self._followed_at:
-            is_set = least > before_max or most < before
-            self._ahead_max = most if is_set else min(before_max, most)
-            if least <= before <= most:
+            is_set = lowest > before_max or highest < before
+            self._ahead_max = highest if is_set else min(before_max, highest)
+            if lowest <= before <= highest:
                 return
-            self._ahead, self._followed_at = least, now
-            step = max(0, least - before_max) if before < least else most - before
+            self._ahead, self._followed_at = lowest, now
+            step = max(0, lowest - before_max) if before < lowest else highest - before
             if abs(step) >= STEP:
                 self._stepped(step)

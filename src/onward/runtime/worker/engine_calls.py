@@ -44,11 +44,11 @@ class EngineCalls:
         self._worker = worker
         self._randomness = randomness
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._context = copy_context()  # not that of the run which is asked for
+        self._context = copy_context()  # not that of the run that calls
         self._limits: dict[str, int] = {}
 
     def _owner(self, run: ClaimedRun) -> RunOwner:
-        """Return who writes for a run, as long as the run is this worker's."""
+        """Return the right of this worker to write for a run."""
         return RunOwner(self._worker, run.uid, run.fence)
 
     def start(
@@ -59,29 +59,29 @@ class EngineCalls:
         return self._go(lambda: _if_there(self._engine.start(owner, run, on_conflict)))
 
     def end_of(self, uid: str) -> asyncio.Future[RunEnd | None]:
-        """Return what came of a run, if it is over."""
+        """Return how a run ended; None if it is open."""
         return self._go(lambda: _if_there(self._engine.end_of(uid)))
 
     def is_over(self, uid: str) -> asyncio.Future[bool]:
-        """Say whether this very run is over, whatever follows it."""
+        """Return whether exactly this run has ended, even if another follows it."""
         return self._go(lambda: self._is_over(uid))
 
     async def _is_over(self, uid: str) -> bool:
         return await self._engine.end_of(uid, exact=True) is not None
 
     def dismiss(self, by: ClaimedRun, children: list[str]) -> asyncio.Future[None]:
-        """Tell children of a run to stop, or the runs that follow them by now."""
-        # Not with a commit: that would reach the very run, which may have gone on as another.
+        """Cancel children of a run, or the runs that follow them by now."""
+        # Not with a commit: that would reach exactly this run, which may have continued as another.
         owner = self._owner(by)
         return self._go(lambda: self._engine.dismiss(owner, children))
 
     def dismiss_all(self, by: ClaimedRun, children: list[str]) -> asyncio.Future[None]:
-        """Tell these children of a run to stop, and all others that are cancelled with it."""
+        """Cancel these children of a run, and all others that are cancelled with it."""
         owner = self._owner(by)
         return self._go(lambda: self._engine.dismiss(owner, children, all_bound=True))
 
     def set_limit(self, by: ClaimedRun, key: str, maximum: int) -> asyncio.Future[None] | None:
-        """Let at most so many runs of a key be running at a time; None: that is so already."""
+        """Limit how many runs of a key may be running at a time; None: it is set already."""
         if self._limits.get(key) == maximum:
             return None
         owner = self._owner(by)
@@ -144,12 +144,12 @@ class EngineCalls:
     def reserve_rate(
         self, by: ClaimedRun, key: str, interval: Duration
     ) -> asyncio.Future[Duration]:
-        """Return how long to wait before something of a limited rate may be done."""
+        """Reserve the next slot of a limited rate, and return how long to wait for it."""
         owner = self._owner(by)
         return self._go(lambda: self._engine.reserve_rate(owner, key, interval))
 
     def _go(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """Begin something; while the store is away it is tried again."""
+        """Begin something; it is repeated while the engine is unavailable."""
         going = self._outage.through(work)
         task = asyncio.get_running_loop().create_task(going, context=self._context)
         self._tasks.add(task)
@@ -157,13 +157,13 @@ class EngineCalls:
         return task
 
     async def close(self) -> None:
-        """Let what is under way come to its end."""
+        """Wait for the calls under way."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
 
 async def _if_there(work: Coroutine[Any, Any, T | None]) -> T | None:
-    """Return what comes of it; None, for another time, if the database is away."""
+    """Return the answer; None, to ask again later, if the engine is unavailable."""
     try:
         return await work
     except AWAY:

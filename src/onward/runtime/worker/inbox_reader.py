@@ -1,4 +1,4 @@
-"""Brings the runs of a worker what has arrived in their inboxes."""
+"""Reads the inboxes of a worker's runs and delivers their messages."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class InboxReader:
     def __init__(self, engine: WorkerEngine, outage: Outage) -> None:
         self._engine = engine
         self._outage = outage
-        self._rounds: set[asyncio.Task[None]] = set()
-        self._context = copy_context()  # not that of the run which is visited
+        self._reads: set[asyncio.Task[None]] = set()
+        self._context = copy_context()  # not that of the run that is read for
 
     def read_all(self, running: Mapping[str, Execution], news: News) -> None:
         """Read the inboxes of the runs that may have changed."""
         if news.everything:
-            self._set_out(running.values())
+            self._read(running.values())
         else:
-            self._set_out(running[uid] for uid in news.runs if uid in running)
+            self._read(running[uid] for uid in news.runs if uid in running)
 
     def read_again(self, execution: Execution) -> None:
         """Read the inbox of a run that could not park: it has a number that it has not seen."""
@@ -41,27 +41,27 @@ class InboxReader:
 
     def stop(self) -> None:
         """Stop reading."""
-        for task in list(self._rounds):
+        for task in list(self._reads):
             task.cancel()
 
-    def _set_out(self, executions: Iterable[Execution]) -> None:
+    def _read(self, executions: Iterable[Execution]) -> None:
         wanted = list(executions)
         if wanted:
-            self._keep(self._visit(wanted))
+            self._keep(self._deliver(wanted))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, context=self._context)
-        self._rounds.add(task)
-        task.add_done_callback(self._rounds.discard)
+        self._reads.add(task)
+        task.add_done_callback(self._reads.discard)
 
-    async def _visit(self, executions: list[Execution]) -> None:
+    async def _deliver(self, executions: list[Execution]) -> None:
         held = {each: each.fence for each in executions if not each.is_stopped}
         try:
             inboxes = await self._look(executions)
             silent = [each for each in held if not each.receive(inboxes.get(each.uid, ()))]
             owned = await self._engine.owned() if silent else {}
         except AWAY:
-            return  # another round follows
+            return  # they are read again at the next poll
         for execution in silent:
             # It has changed, and nothing was sent to it: it may have been ended by force.
             is_ours = owned.get(execution.uid) == held[execution]

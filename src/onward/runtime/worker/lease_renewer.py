@@ -1,7 +1,7 @@
-"""Keeping a worker's lease: renewed from a thread of its own, so that a busy loop does not lose it.
+"""Renewing a worker's lease from a thread of its own, so that a busy event loop does not lose it.
 
 The thread also watches the worker's event loop: when that has not ticked for minutes the worker is
-wedged, and the kindest thing is to let its lease run out.
+stuck, and its lease is left to run out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOOKS_A_LEASE = 24
 
 
 class LeaseRenewer:
-    """Renews one worker's lease until it is told to stop, or finds it lost."""
+    """Renews one worker's lease until it is stopped, or the lease is lost."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class LeaseRenewer:
         self._stop = threading.Event()
         self._thread: Spawned | None = None
         self._ticked = self.renewed = clock.monotonic()
-        """`renewed` is when a renewal began that was answered."""
+        """`renewed` is when the last renewal began that was answered."""
 
     def start(self, spawn: Spawn) -> None:
-        """Begin to renew, in a thread."""
+        """Start the thread."""
         self._thread = spawn(self._work, name=f"onward-lease-{self._worker}")
 
     def stop(self) -> None:
-        """Renew no more."""
+        """Stop the thread."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -68,17 +68,17 @@ class LeaseRenewer:
         return self._thread is not None
 
     def loop_ticked(self) -> None:
-        """Take note that the worker's loop is alive."""
+        """Note that the worker's loop is alive."""
         self._ticked = self._clock.monotonic()
 
     def _work(self) -> None:
         try:
             with asyncio.Runner() as runner:
-                runner.run(self._keep())
-        except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+                runner.run(self._renew())
+        except Exception as error:  # noqa: BLE001 - the worker must fail with it
             self._failed(error)
 
-    async def _keep(self) -> None:
+    async def _renew(self) -> None:
         while not self._stop.is_set():
             try:
                 async with self._engine.renewer() as renewer:
@@ -94,10 +94,10 @@ class LeaseRenewer:
                 self._stop.set()
 
     async def tick(self, renewer: Renewer) -> bool:
-        """Renew if it is time to, and say whether the lease is still there.
+        """Renew if it is time to, and return whether the lease is still there.
 
-        A database that is away takes no lease from anybody. It is tried again at the next look:
-        others wait for one lease length after an outage, and no longer.
+        An outage costs no worker its lease, but other workers wait for only one lease length after
+        it: so a renewal that failed is repeated at the next look.
         """
         begun = self._clock.monotonic()
         if begun - self.renewed < self._renew_every:

@@ -1,8 +1,8 @@
-"""Watching how long a body keeps its worker from everything else.
+"""Finding bodies that block their worker.
 
 While code in a body blocks (`time.sleep`, an HTTP library that is not async) its worker does
-nothing else. From the event loop itself nobody could tell before it is over, nor where it was, so
-a thread looks several times a second.
+nothing else. The event loop itself would notice only afterwards, and not where it was, so a thread
+looks several times a second.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ LOOK_SECONDS = 0.1
 
 LOOKS = 3
 """How many looks in a row must see one turn. Two might: one before this process was stopped for a
-while, and one before the event loop could go on."""
+while, and one before the event loop continued."""
 
 STUCK: Duration = SECOND
-"""A turn that takes this long is told before its end, which may never come."""
+"""A turn that takes this long is reported before its end, which may never come."""
 
 _LIBRARY = os.path.dirname(os.__file__)
 
 
-class Watch:
-    """Tells of bodies that block the event loop on which it is started."""
+class BlockedLoopWatch:
+    """Reports bodies that block the event loop on which it is started."""
 
     def __init__(self, turns: LoopMonitor, clock: Clock, observer: Observer) -> None:
         self._turns = turns
@@ -51,11 +51,11 @@ class Watch:
         self._where = ""
 
     def start(self, spawn: Spawn, name: str) -> None:
-        """Begin to look, in a thread."""
+        """Start the thread."""
         spawn(self._work, name=name)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._stop.set()
 
     def _work(self) -> None:
@@ -63,10 +63,10 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        """See whose turn it is, and tell of one that took long."""
+        """See whose turn it is, and report one that took long."""
         number, scope = self._turns.number, self._turns.scope
         if number != self._number or scope is None:
-            self._tell()
+            self._report()
             self._scope, self._number, self._seen = scope, number, 1
             self._since = self._clock.monotonic()
             return
@@ -77,10 +77,10 @@ class Watch:
         self._where = where
         self._length = self._clock.monotonic() - self._since
         if self._length >= STUCK:
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
-        """Tell of the turn that was seen last, once."""
+    def _report(self) -> None:
+        """Report the turn that was seen last, once."""
         if self._scope is not None and self._seen >= LOOKS:
             self._observer.run_blocking(self._scope, self._length, self._where)
             self._scope = None

@@ -1,4 +1,4 @@
-"""What a worker is told when it is made: how much it takes on, and how it reaches the machine."""
+"""The configuration of a worker: how much it takes on, and how it reaches engine and machine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from onward.telemetry.observer import Observer
 
 LEASE_ALONE: Duration = 36_500 * DAY
-"""How long a worker is taken for alive where nobody can die without the others."""
+"""The lease of a worker that cannot die without the other workers: they are one process."""
 
 DRAIN: Duration = 10 * SECOND
-"""How long a worker that is told to leave waits for steps that run."""
+"""How long a worker that leaves waits for steps that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class Options:
     lease: Duration = LEASE
     drain: Duration = DRAIN
     is_alone: bool = False
-    """Whether there is no outside, so that no hint gets lost and nobody dies by himself.
+    """Whether no other process can exist, so that no hint gets lost and no worker dies alone.
 
-    Then a worker need not look every second, nor say every few that it lives: in virtual time a
+    Then a worker need not poll every second, nor renew its lease every few: in virtual time a
     month has millions of those.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """How a worker reaches the machine, and where it is; a simulation brings its own."""
+    """How a worker reaches its engine and the machine; a simulation brings its own."""
 
     clock: Clock
     randomness: Randomness

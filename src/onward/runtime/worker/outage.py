@@ -1,4 +1,4 @@
-"""A store that is away for a while: what a worker wants of it waits, and is tried again."""
+"""Outages of the engine: calls of a worker wait, and are repeated."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AWAY = (Unavailable, StoreUnusable)
-"""How a store that was open before says that it cannot be used now: that passes, or is repaired."""
+"""The errors of an engine that was open before and cannot be used now; that passes."""
 
 TRYING = Retry(attempts=None, delay="100ms", factor=2, max_delay="1s", jitter=0.5)
 """How long to wait before the next try. A try itself lasts for up to 2 s on Postgres.
 
-All of a worker must be at work within 5 s after the return, also on a busy machine.
+A worker must be at work within 5 s after an outage, also on a busy machine.
 """
 
 
 class Outage:
-    """Leads one worker through the times in which its store is away.
+    """Repeats the calls of one worker while its engine is unavailable.
 
     Args:
         worker: Its id.
         randomness: Spreads the tries of many workers.
-        observer: Is told when the store is away, and when it is back.
+        observer: Reports the beginning and the end of an outage.
     """
 
     def __init__(self, worker: str, randomness: Randomness, observer: Observer) -> None:
@@ -44,22 +44,22 @@ class Outage:
         self._tries = 0
 
     def met(self, error: Exception) -> float:
-        """Take note that the store is away; return after how many seconds to try again."""
+        """Note an outage, and return after how many seconds to try again."""
         self._tries += 1
         self._observer.store_away(self._worker, error)
         return self._delay(self._tries)
 
     def over(self) -> None:
-        """Take note that the store answered."""
+        """Note that the engine answered."""
         self._tries = 0
         self._observer.store_back(self._worker)
 
     async def through(self, work: Callable[[], Awaitable[T]], *, alone: bool = False) -> T:
-        """Do something that may be done again, for as long as the store is away.
+        """Repeat something for as long as the engine is unavailable.
 
         Args:
             work: What to do.
-            alone: Nothing else asks the store meanwhile, so this is where an outage is told.
+            alone: Nothing else calls the engine meanwhile, so the outage is reported here.
 
         Raises:
             Unavailable: it was given up.
@@ -80,7 +80,7 @@ class Outage:
                     await self._given_up.wait()
 
     def give_up(self) -> None:
-        """Try nothing again: the worker leaves, or may not write any more."""
+        """Repeat nothing any more: the worker leaves, or may not write any more."""
         self._given_up.set()
 
     def _delay(self, tries: int) -> float:

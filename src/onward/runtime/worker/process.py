@@ -8,10 +8,10 @@ _OFTEN = (100_000, 50, 100)
 
 
 def tune_collector() -> None:
-    """Let the garbage collector look less often, and not at all at what is there to stay.
+    """Let the garbage collector run less often, and never look at objects that stay.
 
-    Runs are many small objects that point at one another. A third of a busy worker's time goes into
-    looking for garbage among them, and among all the code that was loaded before. Only a process
+    Runs are many small objects that refer to one another. A busy worker would spend a third of its
+    time collecting garbage among them and among all loaded code. Only a process
     that is a worker and nothing else should be tuned like this.
     """
     gc.collect()

@@ -1,4 +1,4 @@
-"""What a claimed run executes, by its kind: a workflow, a step sent elsewhere, a part of a map."""
+"""What a claimed run executes, by its kind: a workflow, a routed step, a part of a map."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Programs:
 
 
 def _step(definition: StepDefinition, limits: str | None) -> Program:
-    """Return the program of a step; the run that called it may have its own word on limits."""
+    """Return the program of a step; the run that called it may have set its limits."""
     retry, timeout = (None, None) if limits is None else read_limits(limits)
     here = replace(
         definition,

@@ -1,4 +1,4 @@
-"""How far runs are, for others to see: the last word wins, and few of them are written."""
+"""The progress of runs: only the last value is written, a few times a second."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ EVERY_SECONDS = 0.25
 
 
 class ProgressBoard:
-    """Writes the progress of the runs of one worker, each a few times a second at most."""
+    """Writes the progress of the runs of one worker, each at most a few times a second."""
 
     def __init__(self, engine: WorkerEngine, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
         self._loop = loop
-        self._context = copy_context()  # not that of the run which tells first
-        self._news: dict[str, tuple[int, bytes]] = {}
+        self._context = copy_context()  # not that of the first run
+        self._values: dict[str, tuple[int, bytes]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def put(self, uid: str, fence: int, value: bytes) -> None:
-        """Take note of how far a run is; from any thread."""
+        """Note the progress of a run; from any thread."""
         self._loop.call_soon_threadsafe(self._put, uid, fence, value)
 
     def _put(self, uid: str, fence: int, value: bytes) -> None:
-        self._news[uid] = fence, value
+        self._values[uid] = fence, value
         if self._task is None:
             self._task = self._loop.create_task(
                 self._write(), name="onward progress", context=self._context
@@ -38,7 +38,7 @@ class ProgressBoard:
 
     async def _write(self) -> None:
         try:
-            while self._news:
+            while self._values:
                 await self.tick()
                 await asyncio.sleep(EVERY_SECONDS)
         finally:
@@ -46,13 +46,13 @@ class ProgressBoard:
 
     async def tick(self) -> None:
         """Write what is new."""
-        news, self._news = self._news, {}
-        for uid, (fence, value) in news.items():
-            with contextlib.suppress(OnwardError):  # it is only for people to see
+        values, self._values = self._values, {}
+        for uid, (fence, value) in values.items():
+            with contextlib.suppress(OnwardError):  # progress is only informational
                 await self._engine.keep_progress(uid, fence, value)
 
     async def close(self) -> None:
-        """Write the last news, and no more."""
+        """Write what is new, and stop."""
         task = self._task
         if task is not None:
             task.cancel()

@@ -24,7 +24,7 @@ from onward.runtime.worker.database_time import DatabaseTime
 from onward.runtime.worker.engine_calls import EngineCalls
 from onward.runtime.worker.inbox_reader import InboxReader
 from onward.runtime.worker.lease_renewer import LeaseRenewer
-from onward.runtime.worker.loop_watch import Watch
+from onward.runtime.worker.loop_watch import BlockedLoopWatch
 from onward.runtime.worker.options import LEASE_ALONE
 from onward.runtime.worker.outage import AWAY, Outage
 from onward.runtime.worker.programs import Programs
@@ -113,7 +113,7 @@ class WorkerSession:
             self.loop, self._threads, randomness, limits, self.now, self.observer
         )
         self.sender = Sender(self.loop, self._threads, clock, self.observer)
-        self._watch = Watch(self.turns, clock, self.observer)
+        self._watch = BlockedLoopWatch(self.turns, clock, self.observer)
 
         self._is_joined = self._is_stopping = self._is_cancelled = False
         self._failure: Exception | None = None
