@@ -7,7 +7,7 @@ from onward.model.claims import Wanted
 from onward.model.runs import ClaimedRun, Move
 from onward.store import Commit, Store, open_store
 from onward.store.invariants import check
-from onward.store.postgres import batch, flow
+from onward.store.postgres import claim as claiming
 from tests.postgres.builders import LONG, OTHER, WORKER, a_run, wanted
 from tests.postgres.hand import Hand, hand, until
 from tests.postgres.test_claims import prepare
@@ -33,7 +33,8 @@ def limited(worker: str = WORKER, limit: int = 100) -> Wanted:
 async def claim(hand: Hand, worker: str) -> list[ClaimedRun]:
     """Claim as the store does, in the transaction that is open here."""
     wish = limited(worker)
-    return await batch.claim(hand.tx, wish, await flow.choose(hand.tx, wish))
+    limited_runs = await claiming.choose_limited(hand.tx, wish)
+    return await claiming.claim(hand.tx, wish, limited_runs)
 
 
 async def a_backlog(store: Store, key: str = "k", count: int = 5, most: int = 1) -> None:
@@ -82,14 +83,14 @@ async def test_a_claim_that_met_the_limit_late_counts_what_was_claimed_before(
             await store.take_lease(worker, LONG)
         await prepare(late)
         await late.begin()
-        [[key, most]] = await late.tx.fetch("flow_keys", queues=["default"])
+        [[key, most]] = await late.tx.fetch("limited_keys", queues=["default"])
         assert (key, most) == ("k", 1)
         await late.roll_back()
         assert len(await store.claim(limited(OTHER))) == 1
         await late.begin()
         rows = await late.tx.fetch(
-            "flow_candidates", keys=[key], mosts=[most], queues=["default"], names=["hello"],
-            tags=[], version=None, limit=10, suspect_at=2,
+            "limited_candidates", keys=[key], max_running=[most], queues=["default"],
+            names=["hello"], tags=[], version=None, limit=10, suspect_at=2,
         )  # fmt: skip
         await late.roll_back()
         assert rows == []

@@ -23,7 +23,8 @@ SHARED = {
     "hold_runs", "insert_outbox", "insert_run", "insert_run_data", "is_dropped", "keep_aside",
     "keep_end", "keep_progress", "last_position", "lease_here", "let_go", "limit_of",
     "list_children", "list_family", "newest_run", "next_due", "outbox_of_run", "overdue_runs",
-    "recorded_times", "release_deliveries", "renew_lease", "retire_run", "ripen", "run_by_uid",
+    "recorded_times", "release_deliveries", "renew_lease", "retire_run", "make_due_ready",
+    "run_by_uid",
     "run_end", "run_ends", "runs_of_worker", "sent_after", "set_limit", "started_run", "stir",
     "stop_run", "take_lease", "target_seen", "told_to_stop", "unpark_run",
 }  # fmt: skip
@@ -37,7 +38,7 @@ SHORT = {
     ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
     ("chores", "onward_outbox_target"): "one is enough",
     ("chores", "onward_run_flow"): "one is enough",
-    ("flow_candidates", "onward_run_suspect"): "it holds suspects alone, and there are few",
+    ("limited_candidates", "onward_run_suspect"): "it holds suspects alone, and there are few",
 }
 
 FILL = """
@@ -60,7 +61,7 @@ FILL_INBOX = """
 RUNNING = "UPDATE onward.onward_run SET state = 'running', worker = $1, fence = 1 WHERE uid = $2"
 
 SUSPECTS = {
-    "suspect_at": "2", "crashes": "ARRAY[2]", "rooms": "ARRAY[1]", "crashes_most": "5",
+    "suspect_at": "2", "crashes": "ARRAY[2]", "rooms": "ARRAY[1]", "max_crashes": "5",
     "ahead": "1", "gaps": "2",
 }  # fmt: skip
 
@@ -184,9 +185,9 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
         given = {
             "namespace": "'default'", "worker": f"'{WORKER}'", "queues": "ARRAY['default']",
             "names": "ARRAY['hello']", "tags": "ARRAY[]::text[]", "limit": "10", **SUSPECTS,
-            "keys": "ARRAY['free']", "mosts": "ARRAY[5]",
+            "keys": "ARRAY['free']", "max_running": "ARRAY[5]",
         }  # fmt: skip
-        names = ("claim", "ripen", "flow_keys", "flow_candidates", "chores")
+        names = ("claim", "make_due_ready", "limited_keys", "limited_candidates", "chores")
         for name in names:
             await prepare(hand, name)
             await plan(hand, name, **given)
@@ -200,10 +201,10 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
         assert {name: pages(found) < 100 for name, found in touched.items()} == dict.fromkeys(
             names, True
         )
-        assert [touched[name]["Actual Rows"] for name in ("claim", "flow_keys", "chores")] == [
+        assert [touched[name]["Actual Rows"] for name in ("claim", "limited_keys", "chores")] == [
             0, 1, 1,
         ]  # fmt: skip
-        assert touched["flow_candidates"]["Actual Rows"] == 5
+        assert touched["limited_candidates"]["Actual Rows"] == 5
 
 
 async def test_a_send_and_a_look_touch_few_pages_among_forty_thousand_messages(

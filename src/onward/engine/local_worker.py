@@ -15,7 +15,7 @@ from onward.engine.loading import load
 from onward.engine.maintenance import Maintenance
 from onward.model.workers import ClaimAnswer, News
 from onward.store.hints import ANYTHING, queue_subject, run_subject
-from onward.store.runs import ledger
+from onward.store.runs import ledger, limits
 from onward.store.runs.owning import dismiss, dismiss_all
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class LocalWorker:
         await self._store.set_limit(key, maximum, by)
 
     async def reserve_rate(self, by: RunOwner, key: str, interval: Duration) -> Duration:
-        return await ledger.take_turn(self._store, by, key, interval)
+        return await limits.take_turn(self._store, by, key, interval)
 
     async def effect(self, key: str) -> EffectRow | None:
         return await ledger.effect(self._store, key)

@@ -15,16 +15,15 @@ from onward.store.address import SqliteAddress, parse
 from onward.store.hints import queue_subject
 from onward.store.runs.following import follow
 from onward.store.runs.holding import pause, resume
+from onward.store.runs.limits import has_limit, set_limit
 from onward.store.runs.maintenance import (
     disown,
     gone_workers,
-    has_limit,
     keep_progress,
     parked,
     remove_workers,
     resign,
     retime,
-    set_limit,
     unpark,
 )
 from onward.store.runs.reads import Reads
@@ -210,15 +209,15 @@ class Store(Reads):
         self.database.tell(subjects)
         return followed
 
-    async def set_limit(self, key: str, most: int, owner: RunOwner | None = None) -> None:
-        """Let at most `most` runs of a flow key be running at a time.
+    async def set_limit(self, key: str, max_running: int, owner: RunOwner | None = None) -> None:
+        """Let at most `max_running` runs of a flow key be running at a time.
 
         Raises:
             LeaseLost: an owner does this for a run that it does not have any more.
         """
         check_key("the flow key", key)
-        if not await self.read(lambda tx: has_limit(tx, key, most)):
-            await self.write(lambda tx: set_limit(tx, key, most, owner))
+        if not await self.read(lambda tx: has_limit(tx, key, max_running)):
+            await self.write(lambda tx: set_limit(tx, key, max_running, owner))
 
     # --- workers ---------------------------------------------------------------------------------
 

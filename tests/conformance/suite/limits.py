@@ -77,7 +77,7 @@ async def test_a_limit_that_is_set_again_writes_nothing(world: World) -> None:
     await store.set_limit("k", 3)
     await store.set_limit("other", 0)
 
-    rows = await world.sql("SELECT key, most FROM onward_flow ORDER BY key")
+    rows = await world.sql("SELECT key, max_running FROM onward_limit ORDER BY key")
     assert [tuple(row) for row in rows] == [("k", 3), ("other", 0)]
     with pytest.raises(Rejected, match="flow key"):
         await store.set_limit("k\0", 3)

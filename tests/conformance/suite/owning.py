@@ -12,7 +12,7 @@ from onward.core.instant import MINUTE
 from onward.errors import LeaseLost
 from onward.model.runs import Move, RunOwner, Started
 from onward.model.stopping import ForcedEnd
-from onward.store.runs.ledger import take_turn
+from onward.store.runs.limits import take_turn
 from onward.store.runs.owning import dismiss, dismiss_all, stop_or_cancel
 from onward.store.runs.replacing import replace
 from tests.conformance.suite.families import each
@@ -48,7 +48,7 @@ LOST = [
     *(f"{write}, {FORCED}" for write in WRITES),
     *(f"{write}, {loss}" for write in ("start", "limit") for loss in LOSSES if loss != FORCED),
 ]
-BESIDE = ("SELECT * FROM onward_flow ORDER BY key", "SELECT * FROM onward_rate ORDER BY key")
+BESIDE = ("SELECT * FROM onward_limit ORDER BY key",)
 
 
 async def an_owner(worker: Worker) -> tuple[RunOwner, ClaimedRun]:

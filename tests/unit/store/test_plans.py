@@ -53,8 +53,8 @@ CHOSEN = {
     "candidates_of_key": (
         "onward_run USING INDEX onward_run_flow (namespace=? AND queue=? AND flow_key=?)"
     ),
-    "flowing": "onward_run USING INDEX onward_run_flowing (namespace=? AND flow_key=?)",
-    "ripen": "onward_run USING INDEX onward_run_flow_due (namespace=? AND due<?)",
+    "count_running": "onward_run USING INDEX onward_run_flowing (namespace=? AND flow_key=?)",
+    "make_due_ready": "onward_run USING INDEX onward_run_flow_due (namespace=? AND due<?)",
     "started_run": "onward_run USING INDEX onward_run_newest (namespace=? AND id=?)",
     "all_notes": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "list_family": "r USING COVERING INDEX onward_run_parent (namespace=? AND parent=?)",

@@ -20,14 +20,16 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 # A statement that one database has for itself is a decision: everything else is one text.
 ONLY_SQLITE = {
     "add_event", "add_message", "add_record", "candidates_of_key", "claim_run", "claimed_runs",
-    "delivery_seen", "due_candidates", "flow_suspects", "flowing", "keep_time", "keys_of_queue",
-    "look", "message_seen", "move_delivery", "move_run", "oldest_outbox", "orphan_candidates",
-    "raise_inbox", "read_time", "ready_candidates", "reset_time", "runs_seen", "save_state",
-    "shift_leases", "spread_event", "suspect_candidates", "write_effect",
+    "count_running", "delivery_seen", "due_candidates", "keep_time", "keys_of_queue",
+    "limited_suspects", "look", "message_seen", "move_delivery", "move_run", "oldest_outbox",
+    "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
+    "runs_seen", "save_state", "shift_leases", "spread_event", "suspect_candidates",
+    "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
-    "claim", "commit_attached", "commit_records", "commit_runs", "flow_candidates", "flow_keys",
-    "hint_send", "hint_start", "lock_runs", "look", "oldest_outbox", "place", "send", "start",
+    "claim", "commit_attached", "commit_records", "commit_runs", "hint_send", "hint_start",
+    "limited_candidates", "limited_keys", "lock_runs", "look", "oldest_outbox", "place", "send",
+    "start",
 }  # fmt: skip
 
 

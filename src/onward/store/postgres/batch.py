@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
 
-from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD, Fate, Row, Write, fate
-from onward.core.run import MAX_CRASHES, SUSPECT_AT, TERMINAL, RunState, rooms_after
+from onward.core.lease import Fate, Row, Write, fate
+from onward.core.run import TERMINAL, RunState
 from onward.errors import LeaseLost, Unavailable
 from onward.model.commits import NOTHING_ATTACHED
 from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage, SentMessage
 from onward.model.records import NewRecord
-from onward.model.runs import ClaimedRun, Move, NewRun, RunOwner, Started
+from onward.model.runs import Move, NewRun, RunOwner, Started
 from onward.store.database import Written
 from onward.store.writing.repeats import recorded_times
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onward.core.instant import Instant
-    from onward.model.claims import Wanted
     from onward.model.commits import Commit
     from onward.model.runs import Start
     from onward.store.database import RecordKey
     from onward.store.postgres.transaction import PostgresTx
-    from onward.store.runs.flow import Candidate
     from onward.store.writing.batch import Batch
 
 _TRIES = 5
@@ -279,27 +277,3 @@ async def _sweep(tx: PostgresTx, rows: Sequence[Sequence[Any]]) -> list[SentMess
     sent = await send(tx, [NewMessage(*row[1:]) for row in rows])
     await tx.fetch("drop_outbox_rows", seqs=[row[0] for row in rows])
     return sent
-
-
-async def claim(tx: PostgresTx, wanted: Wanted, flow: Sequence[Candidate] = ()) -> list[ClaimedRun]:
-    """Make runs the worker's own; those of `flow` this transaction has locked already."""
-    suspects = rooms_after(wanted.suspects, (run.crashes for run in flow))
-    rows = await tx.fetch(
-        "claim",
-        worker=wanted.worker,
-        queues=wanted.queues,
-        names=wanted.names,
-        tags=wanted.tags,
-        version=wanted.version,
-        limit=wanted.limit,
-        suspect_at=SUSPECT_AT,
-        crashes_most=MAX_CRASHES,
-        crashes=[crashes for crashes, _ in suspects],
-        rooms=[room for _, room in suspects],
-        gaps=GAPS_A_LEASE,
-        ahead=MAX_AHEAD,
-        flow_uid=[run.uid for run in flow],
-        flow_priority=[run.priority for run in flow],
-        flow_due=[run.due for run in flow],
-    )
-    return [ClaimedRun._make(row) for row in rows]

@@ -10,7 +10,7 @@ from onward.errors import StoreUnusable, Unavailable
 from onward.store.database import Capabilities
 from onward.store.hints import HintBus
 from onward.store.migrations import missing
-from onward.store.postgres import batch, flow
+from onward.store.postgres import batch, claim
 from onward.store.postgres import pool as pools
 from onward.store.postgres.admission import Home, Place, PostgresAdmission
 from onward.store.postgres.listener import Listener, channel_of
@@ -157,17 +157,17 @@ class PostgresDatabase:
         """Make runs the worker's own; `repeated` is called if this is sent again."""
         tries = 0
 
-        async def claim(tx: PostgresTx) -> list[ClaimedRun]:
+        async def work(tx: PostgresTx) -> list[ClaimedRun]:
             nonlocal tries
             tries += 1
             if tries > 1:
                 repeated()
-            flows = await flow.choose(tx, wanted) if wanted.limited else ()
-            return await batch.claim(tx, wanted, flows)
+            limited = await claim.choose_limited(tx, wanted) if wanted.limited else ()
+            return await claim.claim(tx, wanted, limited)
 
         if wanted.limited:
-            return await self._transact(claim, self._hot)
-        return await self._single(claim)
+            return await self._transact(work, self._hot)
+        return await self._single(work)
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
         """Begin a worker's lease; `None` means that one of that name is there."""

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from onward.core.inbox import MessageKind
-from onward.core.lease import MAX_AHEAD
 from onward.core.run import TERMINAL
 from onward.model.effects import EffectRow, Ruling
 from onward.model.messages import NewMessage, wakes_for
@@ -18,8 +17,9 @@ from onward.store.runs.withdrawing import withdraw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onward.core.instant import Duration, Instant
+    from onward.core.instant import Instant
     from onward.model.runs import RunOwner
+    from onward.store.database import Tx
     from onward.store.store import Store
 
 
@@ -122,22 +122,3 @@ async def withdraw_own(tx: Tx, owner: RunOwner) -> None:
     """
     await withdraw(tx, owner.run)  # effects are locked before runs, as commits do
     await check_owner(tx, owner)
-
-
-async def take_turn(store: Store, owner: RunOwner, key: str, interval: Duration) -> Duration:
-    """Return how long to wait before something of a limited rate may be done for a run.
-
-    Raises:
-        LeaseLost: the run is not the owner's any more.
-    """
-
-    async def work(tx: Tx) -> int:
-        await check_owner(tx, owner)
-        rows = await tx.fetch("take_turn", key=key, interval=interval, ahead=MAX_AHEAD)
-        return int(rows[0][0])
-
-    return max(0, await store.write(work))
-
-
-if TYPE_CHECKING:
-    from onward.store.database import Tx

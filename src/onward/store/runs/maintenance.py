@@ -8,12 +8,10 @@ from onward.core.lease import GONE_WORKERS_KEPT, MAX_AHEAD
 from onward.model.maintenance import MaintenanceDue
 from onward.model.workers import RunNeeds, why_not
 from onward.store.hints import queue_subject, run_subject
-from onward.store.runs.owning import check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onward.model.runs import RunOwner
     from onward.model.workers import WorkerOffer
     from onward.store.database import Tx
 
@@ -121,22 +119,6 @@ async def keep_progress(tx: Tx, worker: str, uid: str, fence: int, value: bytes)
         return False
     given = {"uid": uid, "worker": worker, "fence": fence, "value": value}
     return bool(await tx.fetch("keep_progress", **given))
-
-
-async def set_limit(tx: Tx, key: str, most: int, owner: RunOwner | None = None) -> None:
-    """Let at most `most` runs of a flow key be running at a time.
-
-    Raises:
-        LeaseLost: an owner does this for a run that it does not have any more.
-    """
-    await check_owner(tx, owner)
-    await tx.fetch("set_limit", key=key, most=most)
-
-
-async def has_limit(tx: Tx, key: str, most: int) -> bool:
-    """Say whether that is the limit of a flow key."""
-    rows = await tx.fetch("limit_of", key=key)
-    return bool(rows) and bool(rows[0][0] == most)
 
 
 async def gone_workers(tx: Tx, most: int) -> list[str]:

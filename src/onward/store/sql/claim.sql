@@ -36,16 +36,3 @@ SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
 -- name: runs_of_worker
 SELECT uid, fence FROM onward_run INDEXED BY onward_run_running
 WHERE namespace = :namespace AND worker = :worker AND state = 'running';
-
--- name: ripen
--- Runs with a flow key that are due become ready, so that all that could be claimed lies in one
--- place, in order. An insert that always meets its row: see hold.sql.
-INSERT INTO onward_run AS r (
-    namespace, uid, id, kind, name, queue, state, due, created_at, updated_at)
-SELECT CAST(:namespace AS TEXT), d.uid, '', 'workflow', '', '', 'ready', d.due, :now, :now
-FROM (SELECT uid, due FROM onward_run
-      WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL AND due <= :now
-      ORDER BY due LIMIT CAST(:limit AS BIGINT)
-      FOR UPDATE SKIP LOCKED) d
-WHERE true
-ON CONFLICT (namespace, uid) DO UPDATE SET state = 'ready', updated_at = excluded.updated_at;

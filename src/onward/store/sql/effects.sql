@@ -76,14 +76,3 @@ UPDATE onward_effect INDEXED BY onward_effect_run
 SET state = 'withdrawn', version = version + 1, due = NULL, updated_at = :now
 WHERE namespace = :namespace AND run = :run AND run IS NOT NULL AND state = 'planned'
 RETURNING key;
-
--- name: take_turn
--- Each caller is given a time of its own, one interval after the one before. If a clock that was ahead
--- wrote the row, as many intervals are still to come as were then.
-INSERT INTO onward_rate AS r (namespace, key, next_at, updated_at)
-VALUES (:namespace, :key, :now + :interval, :now)
-ON CONFLICT (namespace, key) DO UPDATE
-SET next_at = CASE WHEN r.updated_at > :now + :ahead THEN r.next_at - r.updated_at + :now
-                   WHEN r.next_at > :now THEN r.next_at ELSE :now END + :interval,
-    updated_at = :now
-RETURNING next_at - :interval - :now;

@@ -80,10 +80,3 @@ WHERE namespace = :namespace AND uid = :uid AND EXISTS (
     WHERE r.namespace = :namespace AND r.uid = :uid AND r.fence = :fence
       AND coalesce(r.worker, :worker) = :worker)
 RETURNING uid;
-
--- name: limit_of
-SELECT most FROM onward_flow WHERE namespace = :namespace AND key = :key;
-
--- name: set_limit
-INSERT INTO onward_flow (namespace, key, most) VALUES (:namespace, :key, :most)
-ON CONFLICT (namespace, key) DO UPDATE SET most = excluded.most;

@@ -6,27 +6,23 @@ the core decide, and then writes what they let pass.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onward.core.inbox import MessageKind
-from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD, Fate, Row, Write, fate
-from onward.core.run import MAX_CRASHES, SUSPECT_AT, RunState, rooms_after
+from onward.core.lease import Fate, Row, Write, fate
+from onward.core.run import RunState
 from onward.errors import LeaseLost
 from onward.model.commits import NOTHING_ATTACHED
 from onward.model.effects import EffectRow
 from onward.model.messages import NewMessage, SentMessage
-from onward.model.runs import ClaimedRun, Started
+from onward.model.runs import Started
 from onward.store.database import Written
-from onward.store.sqlite import flow
 from onward.store.writing.repeats import recorded_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onward.core.instant import Instant
-    from onward.model.claims import Wanted
     from onward.model.commits import Attachments, Commit
     from onward.model.deliveries import Publish
     from onward.model.effects import EffectWrite
@@ -256,45 +252,3 @@ def _deliver(tx: SqliteTx, uid: str, message: NewMessage) -> SentMessage:
     seq, queue, chain = raised[0]
     tx.write_rows("add_message", [(uid, seq, chain, *message[1:5], tx.namespace, tx.now)])
     return SentMessage(uid, seq, queue, "delivered")
-
-
-async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[ClaimedRun]:
-    """Make runs the worker's own; the leases of `dead` workers end here."""
-    tx.rows("clip_leases", worker=wanted.worker, ahead=MAX_AHEAD)
-    tx.rows("expire_leases", worker=wanted.worker, gaps=GAPS_A_LEASE)
-    for worker in dead:
-        tx.rows("drop_lease", worker=worker)
-    if not tx.rows("lease_here", worker=wanted.worker):
-        return []
-    ready_at = _choose(tx, wanted)
-    ours = (tx.namespace, wanted.worker, tx.now)
-    tx.write_rows("claim_run", [(uid, *ours) for uid in ready_at])
-    rows = tx.rows("claimed_runs", ready_at=json.dumps(ready_at))
-    return [ClaimedRun._make(row) for row in rows]
-
-
-def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:
-    """Return the runs to claim, each with the time since when it could have been claimed."""
-    flowing = flow.choose(tx, wanted) if wanted.limited else []
-    given = {
-        "queues": tx.array(wanted.queues),
-        "names": tx.array(wanted.names),
-        "tags": tx.array(wanted.tags),
-        "version": wanted.version,
-        "limit": wanted.limit,
-        "suspect_at": SUSPECT_AT,
-        "crashes_most": MAX_CRASHES,
-    }
-    found: list[Any] = [
-        row for queue in wanted.queues for row in tx.rows("ready_candidates", queue=queue, **given)
-    ]
-    found += flowing
-    for name in ("due_candidates", "orphan_candidates"):
-        found += tx.rows(name, **given)
-    for crashes, room in rooms_after(wanted.suspects, (run.crashes for run in flowing)):
-        suspects = tx.rows("suspect_candidates", crashes=crashes, room=room, **given)
-        if suspects:
-            found += suspects
-            break
-    found.sort(key=lambda row: (-row[1], row[2]))
-    return {row[0]: row[2] for row in found[: wanted.limit]}

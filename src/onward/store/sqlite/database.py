@@ -13,6 +13,7 @@ from onward.store.database import Capabilities
 from onward.store.runs.stopping import heard
 from onward.store.sqlite import batch
 from onward.store.sqlite.admission import SqliteAdmission
+from onward.store.sqlite.claim import claim
 from onward.store.sqlite.connection import check_library, connect
 from onward.store.sqlite.file import File, release, share
 from onward.store.sqlite.files import check_place
@@ -148,7 +149,7 @@ class SqliteDatabase:
         """Make runs the worker's own. A worker whose process died loses its lease here, at once."""
         locks = self._opened().locks
         dead = locks.dead(self._namespace) if locks is not None else []
-        claimed = await self._do(lambda tx: batch.claim(tx, wanted, dead))
+        claimed = await self._do(lambda tx: claim(tx, wanted, dead))
         for worker in dead:
             assert locks is not None
             locks.forget(self._namespace, worker)

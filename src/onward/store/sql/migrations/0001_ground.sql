@@ -102,7 +102,8 @@ CREATE INDEX onward_run_parent ON onward_run (namespace, parent) WHERE parent IS
 CREATE INDEX onward_run_follows ON onward_run (namespace, follows) WHERE follows IS NOT NULL;
 CREATE INDEX onward_run_deadline ON onward_run (namespace, deadline)
     WHERE deadline IS NOT NULL AND state IN ('ready', 'running', 'waiting', 'paused');
--- Runs with a flow key lie apart, so that many of them behind one limit are in nobody's way.
+-- Runs with a flow key have indexes of their own, so that many of them behind one limit do not slow
+-- down claims of other runs.
 CREATE INDEX onward_run_flow ON onward_run (namespace, queue, flow_key, priority DESC, due, uid)
     WHERE state = 'ready' AND flow_key IS NOT NULL;
 CREATE INDEX onward_run_flow_due ON onward_run (namespace, due)
@@ -110,11 +111,15 @@ CREATE INDEX onward_run_flow_due ON onward_run (namespace, due)
 CREATE INDEX onward_run_flowing ON onward_run (namespace, flow_key)
     WHERE state = 'running' AND flow_key IS NOT NULL;
 
--- How many runs of one flow key may be running at a time. Whoever claims one holds this row.
-CREATE TABLE onward_flow (
+-- What is limited by a key: how many runs of a flow key may be running at a time (`max_running`; null:
+-- any number), and when the next call of a rate may start (`next_at`). A claim that counts the runs of
+-- a key locks its row. Pauses, weights and other ways to count belong here.
+CREATE TABLE onward_limit (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
-    most INTEGER NOT NULL,
+    max_running INTEGER,
+    next_at INTEGER,
+    updated_at INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
 
@@ -246,15 +251,6 @@ CREATE TABLE onward_effect (
 CREATE INDEX onward_effect_run ON onward_effect (namespace, run) WHERE run IS NOT NULL;
 CREATE INDEX onward_effect_open ON onward_effect (namespace, state)
     WHERE state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate');
-
--- When the next effect of a kind that is sent at a limited rate may go out.
-CREATE TABLE onward_rate (
-    namespace TEXT NOT NULL,
-    key TEXT NOT NULL,
-    next_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
-    PRIMARY KEY (namespace, key)
-) STRICT, WITHOUT ROWID;
 
 -- A handler of a pipeline, one row per key ('' for the handler itself). `published` rises with
 -- every change that gives it work; `saved_by` is the run that wrote the state.

@@ -4,7 +4,7 @@
 -- vanished just now are seen by the next claim, for all parts of a statement see one snapshot.
 -- Without a lease of its own a worker claims nothing. Suspects are handed out apart, few at a time,
 -- and in one claim only those with the same number of crashes. Runs with a flow key are chosen
--- beforehand (flow.sql), unless they are running already: adopting one does not make them more.
+-- beforehand (limits.sql), unless they are running already: adopting one does not make them more.
 --
 -- Who vanished is settled before a run is locked, and a run is locked by the name of its worker: a
 -- lock is taken on the newest version of a row, and a NOT EXISTS would not be asked again for it, so
@@ -70,7 +70,7 @@ WITH RECURSIVE me AS MATERIALIZED (
     LATERAL (
         SELECT uid, priority FROM onward_run
         WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
-          AND least(crashes + (state = 'running')::int, :crashes_most::bigint) = l.crashes
+          AND least(crashes + (state = 'running')::int, :max_crashes::bigint) = l.crashes
           AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
                OR state = 'running' AND worker = ANY (ARRAY(SELECT worker FROM vanished)))
           AND queue = ANY(:queues::text[]) AND {offered}
@@ -79,12 +79,12 @@ WITH RECURSIVE me AS MATERIALIZED (
 ), suspect AS (
     SELECT uid, priority, 0 AS due FROM suspects
     WHERE place = (SELECT min(place) FROM suspects)
-), flow AS (
+), limited AS (
     SELECT uid, priority, due FROM unnest(
-        :flow_uid::text[], :flow_priority::bigint[], :flow_due::bigint[]) f (uid, priority, due)
+        :limited_uid::text[], :limited_priority::bigint[], :limited_due::bigint[]) l (uid, priority, due)
 ), picked AS (
     SELECT uid, priority, due FROM (
-        SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM flow
+        SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM limited
         UNION ALL SELECT * FROM orphan UNION ALL SELECT * FROM suspect) c, me
     ORDER BY priority DESC, due LIMIT :limit::bigint
 ), taken AS (

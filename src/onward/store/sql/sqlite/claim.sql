@@ -1,7 +1,7 @@
 -- Claiming on SQLite: short index scans for what may be claimed, then one update. A run whose
 -- worker has no lease row any more is an orphan. Suspects (runs that were there when workers
 -- vanished) are handed out apart, few at a time, so that they cannot take innocents down. Runs with
--- a flow key are claimed in another way (flow.sql), unless they are running already: adopting one
+-- a flow key are claimed in another way (limits.sql), unless they are running already: adopting one
 -- does not make them more.
 
 -- name: ready_candidates
@@ -34,7 +34,7 @@ LIMIT :limit;
 -- Those that will have so many crashes once they are claimed.
 SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_suspect
 WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
-  AND min(crashes + (state = 'running'), :crashes_most) = :crashes
+  AND min(crashes + (state = 'running'), :max_crashes) = :crashes
   AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
        OR state = 'running' AND NOT EXISTS (
            SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))

@@ -1,10 +1,11 @@
--- Choosing runs that have a flow key, for a claim in the same transaction. It first holds the rows
--- of the limits, and then counts: a statement sees what was committed before it began, so whoever
--- counts after it got hold of a limit sees every claim that was made under it.
+-- Choosing runs that have a flow key, for a claim in the same transaction. It first locks the rows of
+-- the limits and then counts: a statement sees what was committed before it began, so a count that
+-- begins with the lock held sees every claim that was made under the limit.
 
--- name: flow_keys
+-- name: limited_keys
 -- The keys of what is ready in these queues, one step down the index each. Those that have a limit
--- and room are held, unless somebody else holds them; those without a limit are given as they are.
+-- and room are locked, unless another claim has locked them; those without a limit are returned as
+-- they are.
 WITH RECURSIVE flow AS (
     SELECT q.queue, k.key FROM unnest(:queues::text[]) q (queue), LATERAL (
         SELECT flow_key AS key FROM onward_run
@@ -18,31 +19,31 @@ WITH RECURSIVE flow AS (
           AND flow_key IS NOT NULL AND flow_key > f.key
         ORDER BY flow_key LIMIT 1) k
 ), seen AS MATERIALIZED (
-    SELECT k.key, l.most, (
+    SELECT k.key, l.max_running, (
         SELECT count(*) FROM (
             SELECT 1 FROM onward_run
             WHERE namespace = :namespace::text AND flow_key = k.key AND state = 'running'
-            LIMIT l.most) r) AS running
+            LIMIT l.max_running) r) AS running
     FROM (SELECT DISTINCT key FROM flow) k LEFT JOIN LATERAL (
-        SELECT most FROM onward_flow WHERE namespace = :namespace::text AND key = k.key
+        SELECT max_running FROM onward_limit WHERE namespace = :namespace::text AND key = k.key
         LIMIT 1) l ON true
 ), held AS (
-    SELECT s.key, l.most FROM (
-        SELECT key FROM seen WHERE running < most ORDER BY key) s, LATERAL (
-        SELECT most FROM onward_flow WHERE namespace = :namespace::text AND key = s.key
+    SELECT s.key, l.max_running FROM (
+        SELECT key FROM seen WHERE running < max_running ORDER BY key) s, LATERAL (
+        SELECT max_running FROM onward_limit WHERE namespace = :namespace::text AND key = s.key
         LIMIT 1 FOR UPDATE SKIP LOCKED) l
 )
-SELECT key, most FROM held
+SELECT key, max_running FROM held
 UNION ALL
-SELECT key, most FROM seen WHERE most IS NULL;
+SELECT key, max_running FROM seen WHERE max_running IS NULL;
 
--- name: flow_candidates
--- Suspects are looked for among suspects, which coalesce() sees to: there are few.
+-- name: limited_candidates
+-- Suspects are looked for among suspects, of which there are few: coalesce() rules out other indexes.
 WITH room AS MATERIALIZED (
-    SELECT k.key, least(:limit::bigint, k.most - (
+    SELECT k.key, least(:limit::bigint, k.max_running - (
         SELECT count(*) FROM onward_run
         WHERE namespace = :namespace::text AND flow_key = k.key AND state = 'running')) AS room
-    FROM unnest(:keys::text[], :mosts::bigint[]) k (key, most)
+    FROM unnest(:keys::text[], :max_running::bigint[]) k (key, max_running)
 ), ready AS (
     SELECT r.uid, r.priority, r.due, k.key, k.room
     FROM room k, unnest(:queues::text[]) q (queue), LATERAL (

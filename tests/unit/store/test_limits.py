@@ -1,4 +1,4 @@
-"""Which runs of limited flow are claimed: the most urgent, as far as there is room."""
+"""Which runs are claimed under limits: the most urgent, as far as there is room."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.store.runs.flow import Candidate, pick
+from onward.store.runs.limits import Candidate, pick
 
 
 def test_the_most_urgent_come_first_as_far_as_there_is_room() -> None:

@@ -11,10 +11,11 @@ WITH RECURSIVE flow (key) AS (
               AND r.flow_key IS NOT NULL AND r.flow_key > flow.key)
     FROM flow WHERE flow.key IS NOT NULL
 )
-SELECT key, (SELECT f.most FROM onward_flow f WHERE f.namespace = :namespace AND f.key = flow.key)
+SELECT key, (SELECT l.max_running FROM onward_limit l
+             WHERE l.namespace = :namespace AND l.key = flow.key)
 FROM flow WHERE key IS NOT NULL;
 
--- name: flowing
+-- name: count_running
 SELECT count(*) FROM onward_run INDEXED BY onward_run_flowing
 WHERE namespace = :namespace AND flow_key = :key AND state = 'running';
 
@@ -26,7 +27,7 @@ WHERE namespace = :namespace AND state = 'ready' AND queue = :queue AND flow_key
 ORDER BY priority DESC, due
 LIMIT :room;
 
--- name: flow_suspects
+-- name: limited_suspects
 SELECT uid, priority, due, flow_key, crashes FROM onward_run INDEXED BY onward_run_suspect
 WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
   AND crashes >= :suspect_at
