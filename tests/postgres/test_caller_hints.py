@@ -31,7 +31,7 @@ async def worker(url: str, *queues: str) -> AsyncIterator[Subscription]:
             yield subscription
 
 
-async def heard(store: Store, subscription: Subscription) -> set[str]:
+async def subjects_of(store: Store, subscription: Subscription) -> set[str]:
     """Return what a subscription hears before a hint that is sent now, and that hint."""
     told: set[str] = set()
     store.database.tell({queue_subject("last")})
@@ -49,9 +49,12 @@ async def test_a_start_in_a_callers_transaction_is_told_with_the_commit(postgres
     ):
         await theirs.begin()
         await store.within(theirs.connection).start(a_run("theirs"))
-        assert await heard(store, subscription) == {queue_subject("last")}
+        assert await subjects_of(store, subscription) == {queue_subject("last")}
         await theirs.commit()
-        assert await heard(store, subscription) == {queue_subject("default"), queue_subject("last")}
+        assert await subjects_of(store, subscription) == {
+            queue_subject("default"),
+            queue_subject("last"),
+        }
 
 
 async def test_a_message_in_a_callers_transaction_is_told_in_the_queue_of_its_run(
@@ -61,11 +64,11 @@ async def test_a_message_in_a_callers_transaction_is_told_in_the_queue_of_its_ru
         await store.start(a_run("a")._replace(queue="letters"))
         await store.start(a_run("b")._replace(queue="other"))
         async with worker(postgres_url, "letters", "other", "last") as subscription:
-            await heard(store, subscription)  # what the starts told may have come late
+            await subjects_of(store, subscription)  # what the starts told may have come late
             await theirs.begin()
             await store.within(theirs.connection).send(a_message("a"))
             await theirs.commit()
-            assert await heard(store, subscription) == {
+            assert await subjects_of(store, subscription) == {
                 queue_subject("letters"),
                 queue_subject("last"),
             }
@@ -80,7 +83,7 @@ async def test_what_a_caller_rolls_back_is_told_to_nobody(postgres_url: str) -> 
         await theirs.begin()
         await store.within(theirs.connection).start(a_run("theirs"))
         await theirs.roll_back()
-        assert await heard(store, subscription) == {queue_subject("last")}
+        assert await subjects_of(store, subscription) == {queue_subject("last")}
 
 
 async def test_a_caller_may_commit_in_two_phases_where_its_server_allows_it() -> None:

@@ -19,8 +19,8 @@ from onward.model.messages import NewMessage
 if TYPE_CHECKING:
     from onward.codec import Payload
     from onward.model.runs import NewRun, Started
+    from onward.store.caller_writes import CallerWrites
     from onward.store.store import Store
-    from onward.store.within import Within
 
 _CONFLICTS = ("return", "reject")
 
@@ -28,7 +28,7 @@ _CONFLICTS = ("return", "reject")
 class CallerTransaction:
     """An open transaction of a caller: what is started or sent there happens when it commits."""
 
-    def __init__(self, store: Store, within: Within) -> None:
+    def __init__(self, store: Store, within: CallerWrites) -> None:
         self._store = store
         self._within = within
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from onward.model.commits import Commit
     from onward.model.messages import NewMessage, SentMessage
     from onward.model.runs import ClaimedRun, Start, Started
+    from onward.store.caller_writes import CallerWrites
     from onward.store.hints import Carrier, HintBus
-    from onward.store.within import Within
     from onward.store.writing.batch import Batch
 
 T = TypeVar("T")
@@ -192,7 +192,7 @@ class Database(Protocol):
         """Set the store's time to the machine's clock, and return by how much it was ahead."""
         ...
 
-    def within(self, connection: object, *, waits: bool = True) -> Within:
+    def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
         """Return the store as seen from a caller's open transaction on this database."""
         ...
 

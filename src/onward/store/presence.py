@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onward.store.address import SqliteAddress
 from onward.store.sqlite.connection import connect
 from onward.store.sqlite.files import check_place
-from onward.store.sqlite.library import sqlite3, told
+from onward.store.sqlite.library import sqlite3, translate_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def _file_is_there(path: Path) -> bool:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise told(error, str(path)) or error from error
+        raise translate_error(error, str(path)) or error from error
 
 
 async def _schema_is_there(address: PostgresAddress) -> bool:

@@ -27,7 +27,7 @@ from onward.store.runs.maintenance import (
     unpark,
 )
 from onward.store.runs.reads import Reads
-from onward.store.runs.stopping import give_up, heard, overdue, stop
+from onward.store.runs.stopping import give_up, overdue, stop, subjects_of
 from onward.store.sqlite.database import SqliteDatabase
 from onward.store.writing.lane import Lane
 from onward.store.writing.text_limits import (
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun, Move, NewRun, RunOwner, Started
     from onward.model.workers import WorkerOffer
+    from onward.store.caller_writes import CallerWrites
     from onward.store.database import Database, Tx
     from onward.store.hints import Subscription
     from onward.store.redis import RedisCarrier
-    from onward.store.within import Within
 
 T = TypeVar("T")
 
@@ -314,7 +314,7 @@ class Store(Reads):
         if not rows[0][0]:
             return 0
         sent = await self.database.sweep(MAX_SWEEP)
-        self.database.tell(heard(sent))
+        self.database.tell(subjects_of(sent))
         return len(sent)
 
     async def overdue(self, most: int = 100) -> int:
@@ -344,7 +344,7 @@ class Store(Reads):
         """Run `work` in a transaction; it may be run again, whole, so it must only use its `Tx`."""
         return await self.database.write(work)
 
-    def within(self, connection: object, *, waits: bool = True) -> Within:
+    def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
         """Return the store as seen from a caller's open transaction: its writes join the caller's.
 
         Args:
@@ -394,7 +394,7 @@ class Store(Reads):
         failpoint("send.before")
         answers = await self.database.send(messages)
         failpoint("send.after")
-        self.database.tell(heard(filter(None, answers)))
+        self.database.tell(subjects_of(filter(None, answers)))
         return answers
 
 

@@ -288,7 +288,7 @@ def test_no_driver_is_imported_that_the_user_does_not_use(file: str) -> None:
     command = [sys.executable, "-c", LOADED, file]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     loaded = set(answer.stdout.split())
-    assert "onward.store.callers.sqlite" in loaded
+    assert "onward.store.sqlite.callers" in loaded
     assert loaded & {"aiosqlite", "asyncpg", "psycopg", "sqlalchemy", "redis"} == set()
 
 

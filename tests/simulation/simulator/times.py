@@ -11,7 +11,7 @@ from onward.testing.clock import EPOCH
 if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
-    from onward.store.sqlite.clock import Kept
+    from onward.store.sqlite.clock import SavedTime
     from onward.testing.clock import VirtualClock
 
 
@@ -38,7 +38,7 @@ class ServerTime(FileClock):
         """Return the instant now."""
         return self._clock.wall()
 
-    def learn(self, found: Kept) -> None:
+    def learn(self, found: SavedTime) -> None:
         """Do nothing: a server takes its time from no file."""
 
     def due(self) -> None:

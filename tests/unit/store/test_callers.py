@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from onward.errors import StoreUnusable
-from onward.store.callers import psycopg as psycopg_callers
-from onward.store.callers import sqlite as sqlite_callers
 from onward.store.callers.admission import packages_of
+from onward.store.postgres import psycopg_caller as psycopg_callers
+from onward.store.sqlite import callers as sqlite_callers
 
 
 def test_a_connection_is_known_by_the_packages_of_its_bases_too() -> None:

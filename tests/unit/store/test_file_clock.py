@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.file_time import KEEP_EVERY
 from onward.core.instant import DAY, HOUR, MINUTE, SECOND
-from onward.store.sqlite.clock import FileClock, Kept
+from onward.store.sqlite.clock import FileClock, SavedTime
 from onward.testing.clock import EPOCH, VirtualClock
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ def test_it_goes_on_at_half_speed_while_the_machines_clock_is_behind() -> None:
 def test_it_is_never_behind_what_another_process_has_kept() -> None:
     time = FileClock(VirtualClock())
 
-    time.learn(Kept(EPOCH + HOUR, 0))
-    time.learn(Kept(EPOCH, 0))
+    time.learn(SavedTime(EPOCH + HOUR, 0))
+    time.learn(SavedTime(EPOCH, 0))
 
     assert time.now() == EPOCH + HOUR
 
 
 def test_it_follows_a_reset_and_not_a_reader_that_has_not_seen_it() -> None:
     time = FileClock(VirtualClock())
-    time.learn(Kept(EPOCH + DAY, 0))
-    time.learn(Kept(EPOCH, 1))
-    time.learn(Kept(EPOCH + DAY, 0))
+    time.learn(SavedTime(EPOCH + DAY, 0))
+    time.learn(SavedTime(EPOCH, 1))
+    time.learn(SavedTime(EPOCH + DAY, 0))
 
     assert (time.now(), time.resets) == (EPOCH, 1)
 
@@ -57,19 +57,19 @@ def test_it_is_to_be_kept_once_a_second() -> None:
     clock = VirtualClock()
     time = FileClock(clock)
 
-    assert time.due() == Kept(EPOCH, 0)
-    assert time.due() == Kept(EPOCH, 0)  # whoever wanted to keep it could not commit
-    time.keep(Kept(EPOCH, 0))
+    assert time.due() == SavedTime(EPOCH, 0)
+    assert time.due() == SavedTime(EPOCH, 0)  # whoever wanted to keep it could not commit
+    time.keep(SavedTime(EPOCH, 0))
     assert time.due() is None
     clock.advance(KEEP_EVERY - 1)
     assert time.due() is None
     clock.advance(1)
-    assert time.due() == Kept(EPOCH + KEEP_EVERY, 0)
+    assert time.due() == SavedTime(EPOCH + KEEP_EVERY, 0)
 
 
 def test_what_another_process_kept_need_not_be_kept_again() -> None:
     time = FileClock(VirtualClock())
-    time.learn(Kept(EPOCH, 0))
+    time.learn(SavedTime(EPOCH, 0))
 
     assert time.due() is None
 
@@ -141,7 +141,7 @@ def test_a_file_that_was_not_used_for_a_day_is_no_jump(caplog: pytest.LogCapture
     time = FileClock(VirtualClock())
 
     with caplog.at_level(logging.WARNING, "onward"):
-        time.learn(Kept(EPOCH - DAY, 3))
+        time.learn(SavedTime(EPOCH - DAY, 3))
         time.now()
 
     assert warned(caplog) == []

@@ -9,7 +9,7 @@ import pytest
 
 from onward.errors import OnwardError, Rejected, StoreUnusable, Unavailable
 from onward.store.sqlite.connection import check_library
-from onward.store.sqlite.library import OLDEST, has_wal_reset_bug, told
+from onward.store.sqlite.library import OLDEST, has_wal_reset_bug, translate_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def error_of(connection: sqlite3.Connection, statement: str) -> sqlite3.Error:
 
 
 def meaning(error: Exception) -> OnwardError:
-    found = told(error, "x.db")
+    found = translate_error(error, "x.db")
     assert found is not None
     return found
 
@@ -121,4 +121,4 @@ def test_a_value_that_cannot_be_bound_is_a_refused_write(value: object) -> None:
 
 
 def test_what_is_no_error_of_the_library_is_left_alone() -> None:
-    assert told(ZeroDivisionError(), "x.db") is None
+    assert translate_error(ZeroDivisionError(), "x.db") is None

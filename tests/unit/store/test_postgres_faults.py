@@ -9,7 +9,7 @@ import pytest
 
 from onward.errors import OnwardError, Rejected, StoreUnusable, Unavailable
 from onward.store.address import PostgresAddress, parse
-from onward.store.postgres.faults import told
+from onward.store.postgres.faults import translate_error
 from onward.store.writing.lane import Contended
 
 
@@ -55,8 +55,8 @@ PASSES = {
 def test_what_refuses_us_is_a_mistake_at_first_and_passes_once_it_worked(case: str) -> None:
     error = SERVER[case](case)
 
-    first = told(error, DIRECT)
-    later = told(error, DIRECT, is_proven=True)
+    first = translate_error(error, DIRECT)
+    later = translate_error(error, DIRECT, is_proven=True)
 
     assert isinstance(first, StoreUnusable)
     assert isinstance(later, Unavailable)
@@ -65,32 +65,36 @@ def test_what_refuses_us_is_a_mistake_at_first_and_passes_once_it_worked(case: s
 @pytest.mark.parametrize("case", PASSES)
 def test_what_passes_by_itself_is_tried_again_from_the_first(case: str) -> None:
     for is_proven in (False, True):
-        assert isinstance(told(PASSES[case], DIRECT, is_proven=is_proven), Unavailable)
+        assert isinstance(translate_error(PASSES[case], DIRECT, is_proven=is_proven), Unavailable)
 
 
 @pytest.mark.parametrize("case", [*SERVER, *PASSES])
 def test_nobody_who_says_that_there_is_a_pooler_is_told_to_say_so(case: str) -> None:
     error = SERVER[case](case) if case in SERVER else PASSES[case]
     for is_proven in (False, True):
-        assert "Add ?pgbouncer=true" not in str(told(error, POOLED, is_proven=is_proven))
+        assert "Add ?pgbouncer=true" not in str(translate_error(error, POOLED, is_proven=is_proven))
 
 
 def test_a_lock_is_waited_for_apart() -> None:
-    assert isinstance(told(asyncpg.LockNotAvailableError("lock timeout"), DIRECT), Contended)
+    assert isinstance(
+        translate_error(asyncpg.LockNotAvailableError("lock timeout"), DIRECT), Contended
+    )
 
 
 @pytest.mark.parametrize("error", [asyncpg.DataError("too long"), OverflowError()])
 def test_a_value_that_cannot_be_stored_is_refused_for_good(error: Exception) -> None:
-    assert isinstance(told(error, DIRECT, is_proven=True), Rejected)
+    assert isinstance(translate_error(error, DIRECT, is_proven=True), Rejected)
 
 
 def test_an_error_of_ours_stays_what_it_is() -> None:
-    assert told(KeyError("ours"), DIRECT) is None
+    assert translate_error(KeyError("ours"), DIRECT) is None
     away = Unavailable("the database", "is busy")
-    assert told(away, DIRECT) is away
+    assert translate_error(away, DIRECT) is away
 
 
 def test_the_message_of_a_server_is_not_repeated() -> None:
-    secret: OnwardError | None = told(asyncpg.UniqueViolationError("key (card)=(4242)"), DIRECT)
+    secret: OnwardError | None = translate_error(
+        asyncpg.UniqueViolationError("key (card)=(4242)"), DIRECT
+    )
 
     assert "4242" not in str(secret)

@@ -11,7 +11,7 @@ import pytest
 from onward.errors import InvariantBroken, Rejected, Unavailable
 from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, migrate
-from onward.store.sqlite.threads import Inline, Job, Threaded
+from onward.store.sqlite.threads import Inline, SqliteJob, Threaded
 from onward.store.sqlite.transaction import Session
 from onward.system.clock import spawn_thread
 from onward.system.coroutines import drive
@@ -50,8 +50,8 @@ async def noted(tx: SqliteTx) -> list[str]:
     return [row[0] for row in await tx.fetch("leases")]
 
 
-def ran(session: Session, *works: Work) -> list[Job]:
-    jobs = [Job(work, "default") for work in works]
+def ran(session: Session, *works: Work) -> list[SqliteJob]:
+    jobs = [SqliteJob(work, "default") for work in works]
     session.run(jobs)
     return jobs
 
@@ -109,7 +109,12 @@ def test_what_the_database_refuses_is_told_to_its_job_alone() -> None:
 
 def test_each_job_is_in_its_own_namespace() -> None:
     session = a_session()
-    jobs = [Job(note("a"), "one"), Job(note("a"), "two"), Job(noted, "one"), Job(noted, "none")]
+    jobs = [
+        SqliteJob(note("a"), "one"),
+        SqliteJob(note("a"), "two"),
+        SqliteJob(noted, "one"),
+        SqliteJob(noted, "none"),
+    ]
 
     session.run(jobs)
 

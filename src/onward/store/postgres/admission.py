@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onward.store.statements import Statement
 
 
-class Place(NamedTuple):
+class ServerIdentity(NamedTuple):
     """One database of one running server, as every connection to it sees it."""
 
     database: str
@@ -31,7 +31,7 @@ class Home(NamedTuple):
     schema: str
     channel: str
     look: Statement
-    place: Callable[[], Place | None]
+    place: Callable[[], ServerIdentity | None]
     locate: Callable[[], Awaitable[None]]
 
 
@@ -52,7 +52,7 @@ class PostgresAdmission(Admission):
         values = home.look.arrange({"schema": home.schema})
         looked = await caller.fetch(home.look.sql, values)
         [[database, server_started, may_insert, may_hint]] = looked
-        theirs = Place(database, server_started)
+        theirs = ServerIdentity(database, server_started)
         if theirs != home.place() and self._waits:
             await home.locate()  # the server may have been started again since
         if theirs != home.place():
@@ -75,11 +75,11 @@ class PostgresAdmission(Admission):
 def _caller(connection: object, *, waits: bool) -> Caller | None:
     packages = packages_of(connection)
     if waits and "asyncpg" in packages:
-        from onward.store.callers import asyncpg
+        from onward.store.postgres import asyncpg_caller
 
-        return asyncpg.caller(connection)
+        return asyncpg_caller.caller(connection)
     if "psycopg" in packages:
-        from onward.store.callers import psycopg
+        from onward.store.postgres import psycopg_caller
 
-        return psycopg.caller(connection, waits=waits)
+        return psycopg_caller.caller(connection, waits=waits)
     return None

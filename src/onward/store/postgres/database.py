@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import StoreUnusable, Unavailable
+from onward.store.caller_writes import CallerWrites
 from onward.store.database import Capabilities
 from onward.store.hints import HintBus
 from onward.store.migrations import missing
 from onward.store.postgres import batch, claim
 from onward.store.postgres import pool as pools
-from onward.store.postgres.admission import Home, Place, PostgresAdmission
+from onward.store.postgres.admission import Home, PostgresAdmission, ServerIdentity
 from onward.store.postgres.listener import Listener, channel_of
 from onward.store.postgres.pool import Pool
 from onward.store.postgres.transaction import PostgresTx
-from onward.store.runs.stopping import heard
+from onward.store.runs.stopping import subjects_of
 from onward.store.statements import Dialect
-from onward.store.within import Within
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class PostgresDatabase:
         self._slow = Pool(address, MAX_SLOW)
         self._renewals = Pool(address, 1)
         self._listener: Listener | None = None
-        self._place: Place | None = None
+        self._place: ServerIdentity | None = None
 
     async def open(self) -> None:
         """Connect, migrate, and begin to listen."""
@@ -140,7 +140,7 @@ class PostgresDatabase:
             swept = await self._transact(
                 lambda tx: batch.sweep_runs(tx, behind, MAX_SWEEP), self._hot, splits=True
             )
-            self.tell(heard(swept))
+            self.tell(subjects_of(swept))
             left = [message for message, sent in zip(messages, answers, strict=True) if not sent]
             rest = iter(await self._single(lambda tx: batch.send(tx, left), splits=True))
         except Unavailable:
@@ -194,13 +194,13 @@ class PostgresDatabase:
         """End a worker's lease."""
         await self._lease(lambda tx: tx.fetch("drop_lease", worker=worker))
 
-    def within(self, connection: object, *, waits: bool = True) -> Within:
+    def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
         """Return the store as seen from a caller's open transaction."""
         look = self._statements["place"]
         channel = channel_of(self._address, self._namespace)
         home = Home(self._address.schema, channel, look, lambda: self._place, self.locate)
         admit = PostgresAdmission(connection, self.where, home, waits=waits)
-        return Within(admit, self._statements, self._namespace, self._clock)
+        return CallerWrites(admit, self._statements, self._namespace, self._clock)
 
     async def reset_clock(self) -> Duration:
         """Refuse: the time is the server's.
@@ -218,7 +218,7 @@ class PostgresDatabase:
         """Learn which server this is, to compare with what callers' connections see."""
         schema = self._address.schema
         [[database, started, *_]] = await self.read(lambda tx: tx.fetch("place", schema=schema))
-        self._place = Place(database, started)
+        self._place = ServerIdentity(database, started)
 
     def tell(self, subjects: Iterable[str]) -> None:
         """Ring hints here and, where LISTEN works, in other processes."""

@@ -55,7 +55,7 @@ LOST = (
 """How the driver says that a connection, or the way to the server, is lost."""
 
 
-def told(
+def translate_error(
     error: BaseException, address: PostgresAddress, *, is_proven: bool = False
 ) -> OnwardError | None:
     """Return what an error means to us, or `None` if it is none of the driver's.

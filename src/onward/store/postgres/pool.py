@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from onward.errors import OnwardError, StoreUnusable, Unavailable
-from onward.store.postgres.faults import LOST, told
+from onward.store.postgres.faults import LOST, translate_error
 from onward.store.postgres.silence import SILENT_SECONDS, Silence
 from onward.store.writing.lane import Contended
 from onward.system.process import check_process
@@ -184,7 +184,7 @@ class Pool:
                 limit = QUICK_SECONDS
                 continue
             except Exception as error:
-                meaning = told(error, self._address, is_proven=self.is_proven)
+                meaning = translate_error(error, self._address, is_proven=self.is_proven)
                 if meaning is None:
                     raise
                 passes = isinstance(meaning, Unavailable)

@@ -15,7 +15,7 @@ from onward.model.messages import NewMessage, wakes_for
 from onward.model.runs import RunRow
 from onward.model.stopping import PauseAnswer
 from onward.store.hints import queue_subject, run_subject
-from onward.store.runs.stopping import heard, newest_of
+from onward.store.runs.stopping import newest_of, subjects_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ async def pause(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str
     uids = tx.array([top.uid, *await _lock_below(tx, top.uid)])
     held = await tx.fetch("hold_runs", uids=uids, source=top.uid)
     told = await tx.send(_to_owners(held, MessageKind.PAUSE, message, top.uid))
-    return PauseAnswer(top.uid, "done"), {run_subject(top.uid)} | heard(told)
+    return PauseAnswer(top.uid, "done"), {run_subject(top.uid)} | subjects_of(told)
 
 
 async def resume(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str]]:
@@ -59,7 +59,7 @@ async def resume(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[st
         kind = MessageKind.RESUME
         wakes = wakes_for(kind).replace(_OPERATOR, "")
         messages.append(NewMessage(top.uid, message, kind, top.uid, None, wakes, 1))
-    subjects = {run_subject(top.uid)} | heard(await tx.send(messages))
+    subjects = {run_subject(top.uid)} | subjects_of(await tx.send(messages))
     return PauseAnswer(top.uid, "done"), subjects | {queue_subject(row[0]) for row in freed}
 
 

@@ -13,7 +13,7 @@ from onward.core.run import RunState
 from onward.errors import LeaseLost
 from onward.model.ends import to_children
 from onward.model.runs import RunRow
-from onward.store.runs.stopping import bound_children, heard, stop
+from onward.store.runs.stopping import bound_children, stop, subjects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ async def dismiss(store: Store, owner: RunOwner, children: Sequence[str]) -> Non
 
     async def work(tx: Tx) -> set[str]:
         await check_owner(tx, owner, children)
-        return heard(await tx.send(to_children(children)))
+        return subjects_of(await tx.send(to_children(children)))
 
     store.database.tell(await store.write(work))
 
@@ -66,7 +66,7 @@ async def dismiss_all(store: Store, owner: RunOwner, children: Sequence[str]) ->
     async def work(tx: Tx) -> set[str]:
         found = sorted({*children, *await bound_children(tx, owner.run)})
         await check_owner(tx, owner, found)
-        return heard(await tx.send(to_children(found)))
+        return subjects_of(await tx.send(to_children(found)))
 
     store.database.tell(await store.write(work))
 
@@ -84,7 +84,7 @@ async def stop_or_cancel(
         await check_owner(tx, owner, [uid])
         stopped, subjects = await stop(tx, uid, unbegun, by_uid=True)
         if stopped.fate == "started":
-            subjects |= heard(await tx.send([cancel]))
+            subjects |= subjects_of(await tx.send([cancel]))
         return subjects
 
     store.database.tell(await store.write(work))

@@ -63,12 +63,12 @@ async def overdue(tx: Tx, most: int) -> tuple[int, set[str]]:
         if fence == 0:
             subjects |= (await _stop(tx, uid, TIME_IS_UP))[1]
     told = await tx.send([to_overdue(uid) for uid, fence, _ in due if fence > 0])
-    return len(due), subjects | heard(told)
+    return len(due), subjects | subjects_of(told)
 
 
 async def end_children(tx: Tx, parent: str) -> set[str]:
     """Cancel the open children of a run that end with it, and return which hints to publish."""
-    return heard(await tx.send(to_children(await bound_children(tx, parent))))
+    return subjects_of(await tx.send(to_children(await bound_children(tx, parent))))
 
 
 async def bound_children(tx: Tx, parent: str) -> list[str]:
@@ -76,7 +76,7 @@ async def bound_children(tx: Tx, parent: str) -> list[str]:
     return sorted(row[0] for row in await tx.fetch("bound_children", uid=parent))
 
 
-def heard(answers: Iterable[SentMessage]) -> set[str]:
+def subjects_of(answers: Iterable[SentMessage]) -> set[str]:
     """Return the subjects of hints about messages that were delivered."""
     subjects: set[str] = set()
     for sent in answers:
@@ -112,7 +112,7 @@ async def _stop(tx: Tx, uid: str, how: ForcedEnd) -> tuple[Stopped, set[str]]:
     await _release(tx, uid)
     await withdraw(tx, uid)  # what was planned before the run was locked
     told = await tx.send(_farewell(run, how))
-    subjects = heard(told) | {run_subject(uid), queue_subject(run.queue)}
+    subjects = subjects_of(told) | {run_subject(uid), queue_subject(run.queue)}
     return Stopped(uid, "stopped", run.queue), subjects | await end_children(tx, uid)
 
 

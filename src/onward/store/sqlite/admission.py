@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onward.errors import StoreUnusable
-from onward.store.callers import sqlite
 from onward.store.callers.admission import Admission, packages_of
+from onward.store.sqlite import callers
 from onward.store.sqlite.library import has_wal_reset_bug, sqlite3
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class SqliteAdmission(Admission):
         self._file = file
 
     async def _examined(self, inner: object) -> Caller:
-        caller = sqlite.caller(inner, packages_of(inner), waits=self._waits)
+        caller = callers.caller(inner, packages_of(inner), waits=self._waits)
         if caller is None or not await _reaches(caller, self._file.path):
             raise self._refusal()
         locks = self._file.locks

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WARN_EVERY: Duration = 10 * MINUTE
 
 
-class Kept(NamedTuple):
+class SavedTime(NamedTuple):
     """What the file says of its time: the latest that was kept, and how often it was reset."""
 
     at: Instant
@@ -30,7 +30,7 @@ class FileClock:
         self._clock = clock
         self._where = where
         self._mark: Mark | None = None
-        self._kept = Kept(0, 0)
+        self._kept = SavedTime(0, 0)
         self._lock = threading.Lock()
         self._warned_at: int | None = None
 
@@ -63,7 +63,7 @@ class FileClock:
         """Return microseconds since some fixed point."""
         return self._clock.monotonic()
 
-    def learn(self, found: Kept) -> None:
+    def learn(self, found: SavedTime) -> None:
         """Take over what the file says: another process may be ahead, or have reset the time."""
         with self._lock:
             if found.resets < self._kept.resets:
@@ -76,13 +76,13 @@ class FileClock:
                 self._mark = learned(self._mark, found.at, wall=wall, monotonic=monotonic)
                 self._kept = max(self._kept, found, key=_age)
 
-    def due(self) -> Kept | None:
+    def due(self) -> SavedTime | None:
         """Return what should be written to the file with this commit, if anything."""
         now, wall = self.now(), self._clock.wall()
         is_due = must_keep(self._kept.at, now, wall=wall)
-        return Kept(now, self._kept.resets) if is_due else None
+        return SavedTime(now, self._kept.resets) if is_due else None
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: SavedTime) -> None:
         """Take note of what a commit has written."""
         with self._lock:
             self._kept = max(self._kept, kept, key=_age)
@@ -93,7 +93,7 @@ class FileClock:
             emit("clock.behind", file=self._where, behind=_rounded(behind))
 
 
-def _age(kept: Kept) -> tuple[int, Instant]:
+def _age(kept: SavedTime) -> tuple[int, Instant]:
     return kept.resets, kept.at
 
 

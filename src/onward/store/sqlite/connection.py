@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.errors import StoreUnusable
 from onward.store.migrations import missing
-from onward.store.sqlite.clock import Kept
+from onward.store.sqlite.clock import SavedTime
 from onward.store.sqlite.library import OLDEST, sqlite3
 from onward.store.sqlite.transaction import BUSY_SECONDS
 from onward.store.statements import Dialect
@@ -89,9 +89,9 @@ def migrate(connection: sqlite3.Connection, where: str) -> None:
             connection.execute("ROLLBACK")
 
 
-def kept_time(connection: sqlite3.Connection) -> Kept:
+def kept_time(connection: sqlite3.Connection) -> SavedTime:
     """Return what the file says of its time."""
-    return Kept._make(connection.execute(DIALECT.statements()["read_time"].sql).fetchone())
+    return SavedTime._make(connection.execute(DIALECT.statements()["read_time"].sql).fetchone())
 
 
 def data_version(connection: sqlite3.Connection) -> int:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import Unavailable
+from onward.store.caller_writes import CallerWrites
 from onward.store.database import Capabilities
-from onward.store.runs.stopping import heard
+from onward.store.runs.stopping import subjects_of
 from onward.store.sqlite import batch
 from onward.store.sqlite.admission import SqliteAdmission
 from onward.store.sqlite.claim import claim
 from onward.store.sqlite.connection import check_library, connect
 from onward.store.sqlite.file import File, release, share
 from onward.store.sqlite.files import check_place
-from onward.store.sqlite.library import sqlite3, told
-from onward.store.within import Within
+from onward.store.sqlite.library import sqlite3, translate_error
 from onward.system.process import check_process
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onward.store.address import SqliteAddress
     from onward.store.database import Tx, Written
     from onward.store.hints import Carrier, HintBus
-    from onward.store.sqlite.threads import Worker
+    from onward.store.sqlite.threads import JobRunner
     from onward.store.sqlite.transaction import SqliteTx
     from onward.store.writing.batch import Batch
 
@@ -84,7 +84,7 @@ class SqliteDatabase:
         try:
             self._file = await self._share_aside() if self._spawn else self._share()
         except sqlite3.Error as error:
-            raise told(error, self.where) or error from error
+            raise translate_error(error, self.where) or error from error
 
     async def _share_aside(self) -> File:
         """Share the file in a thread; whoever is cancelled meanwhile keeps no share of it."""
@@ -134,7 +134,7 @@ class SqliteDatabase:
     async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage]:
         """Put messages into the inboxes of runs, after what callers sent to the same runs."""
         answers, swept = await self._do(lambda tx: batch.send_in_turn(tx, messages))
-        self.tell(heard(swept))
+        self.tell(subjects_of(swept))
         return answers
 
     async def sweep(self, most: int) -> Sequence[SentMessage]:
@@ -173,11 +173,11 @@ class SqliteDatabase:
         if locks is not None:
             locks.let_go(self._namespace, worker)
 
-    def within(self, connection: object, *, waits: bool = True) -> Within:
+    def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
         """Return the store as seen from a caller's open transaction."""
         file = self._opened()
         admit = SqliteAdmission(connection, self.where, file, waits=waits)
-        return Within(admit, file.statements, self._namespace, file.time)
+        return CallerWrites(admit, file.statements, self._namespace, file.time)
 
     async def reset_clock(self) -> Duration:
         """Set the file's time to the machine's clock, and return by how much it was ahead.
@@ -211,7 +211,7 @@ class SqliteDatabase:
         return rows[0][0] if rows else None
 
     async def _do(
-        self, work: Callable[[SqliteTx], Coroutine[Any, Any, T]], worker: Worker | None = None
+        self, work: Callable[[SqliteTx], Coroutine[Any, Any, T]], worker: JobRunner | None = None
     ) -> T:
         answer = (worker or self._opened().writer).submit(work, self._namespace)
         result: T = await asyncio.wrap_future(answer)

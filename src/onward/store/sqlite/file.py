@@ -13,12 +13,12 @@ from onward.store.sqlite.clock import FileClock
 from onward.store.sqlite.connection import DIALECT, connect, data_version, kept_time, migrate
 from onward.store.sqlite.files import Presence
 from onward.store.sqlite.holders import writer
-from onward.store.sqlite.library import is_busy, sqlite3, told
+from onward.store.sqlite.library import is_busy, sqlite3, translate_error
 from onward.store.sqlite.locks import Locks
 from onward.store.sqlite.threads import Inline, Threaded
 from onward.store.sqlite.transaction import Session, Sharing
-from onward.store.sqlite.waiting import Wait
-from onward.store.sqlite.watch import Watch
+from onward.store.sqlite.waiting import LockWait
+from onward.store.sqlite.watch import FileWatch
 from onward.system.clock import SystemClock
 from onward.system.process import forked
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onward.core.ports import Clock, Spawn
-    from onward.store.sqlite.threads import Worker
+    from onward.store.sqlite.threads import JobRunner
 
 READERS = 2
 
@@ -55,13 +55,13 @@ class File:
             self.time.learn(kept_time(self._connections[0]))
             if path is not None and self.locks is not None:
                 # Its thread waits in real time, whatever time a test makes.
-                watch = Watch(self.hints, SystemClock(), data_version(self._connections[0]))
+                watch = FileWatch(self.hints, SystemClock(), data_version(self._connections[0]))
                 self._sharing = Sharing(path, self.locks, Presence(path), watch)
         except BaseException:
             self._let_go()
             raise
-        self.readers: list[Worker] = []
-        self.writer: Worker
+        self.readers: list[JobRunner] = []
+        self.writer: JobRunner
         if spawn is None:
             self.writer = Inline(self._session)
         else:
@@ -86,12 +86,12 @@ class File:
         if self.locks is not None:
             self.locks.close()
 
-    def _alone(self, wait: Wait | None = None) -> AbstractContextManager[None]:
+    def _alone(self, wait: LockWait | None = None) -> AbstractContextManager[None]:
         return nullcontext() if self.locks is None else self.locks.writing(wait)
 
     def _open(self) -> sqlite3.Connection:
         """Return a connection to the file, which has today's schema."""
-        wait = None if self.locks is None else Wait(self.locks.patience)
+        wait = None if self.locks is None else LockWait(self.locks.patience)
         while True:
             try:
                 # Not even the journal of a new file can be set by two processes at once.
@@ -121,7 +121,7 @@ class File:
         try:
             connection = connect(self.path, writes=False)
         except sqlite3.Error as error:
-            raise told(error, self.where) or error from error
+            raise translate_error(error, self.where) or error from error
         return Session(
             connection,
             self.statements,

@@ -17,7 +17,14 @@ else:
     with contextlib.suppress(ImportError):
         from pysqlite3 import dbapi2 as sqlite3
 
-__all__ = ["OLDEST", "has_wal_reset_bug", "is_busy", "is_stale_snapshot", "sqlite3", "told"]
+__all__ = [
+    "OLDEST",
+    "has_wal_reset_bug",
+    "is_busy",
+    "is_stale_snapshot",
+    "sqlite3",
+    "translate_error",
+]
 
 OLDEST = (3, 37, 0)
 """STRICT tables came with 3.37; nothing newer is used."""
@@ -62,7 +69,7 @@ def _code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", 0))
 
 
-def told(error: Exception, where: str) -> OnwardError | None:
+def translate_error(error: Exception, where: str) -> OnwardError | None:
     """Return what an error of the library means to us, or `None` if it is not one of its own."""
     if isinstance(error, UnicodeError | OverflowError):
         return Rejected(f"a value that SQLite cannot store ({type(error).__name__})")

@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 from onward.core.digest import digest
 from onward.core.instant import SECOND
 from onward.store.sqlite.holders import flock_holder
-from onward.store.sqlite.waiting import Patience, Wait
+from onward.store.sqlite.waiting import LockWait, Patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class Locks:
         self._held.clear()
 
     @contextmanager
-    def writing(self, wait: Wait | None = None) -> Iterator[None]:
+    def writing(self, wait: LockWait | None = None) -> Iterator[None]:
         """Keep other processes from committing or checkpointing.
 
         SQLite before 3.51.3 can damage its file when one connection checkpoints while another
@@ -90,10 +90,10 @@ class Locks:
         if sys.platform != "win32":
             self._acquire(self._users, fcntl.LOCK_SH, "users")
 
-    def _acquire(self, descriptor: int, how: int, name: str, wait: Wait | None = None) -> None:
+    def _acquire(self, descriptor: int, how: int, name: str, wait: LockWait | None = None) -> None:
         if sys.platform == "win32":
             return
-        wait = wait or Wait(self.patience)
+        wait = wait or LockWait(self.patience)
         while True:
             with suppress(BlockingIOError):
                 fcntl.flock(descriptor, how | fcntl.LOCK_NB)

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onward.store.sqlite.library import told
+from onward.store.sqlite.library import translate_error
 from onward.system.coroutines import drive
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from onward.core.ports import Spawn
     from onward.store.sqlite.transaction import Session, SqliteTx
-    from onward.store.sqlite.watch import Watch
+    from onward.store.sqlite.watch import FileWatch
 
     Work = Callable[[SqliteTx], Coroutine[Any, Any, Any]]
 
 MAX_JOBS = 256
 
 
-class Job:
+class SqliteJob:
     """Something to be done in a transaction, and the future of its answer."""
 
     __slots__ = ("answer", "error", "namespace", "result", "work")
@@ -47,7 +47,7 @@ class Job:
         try:
             self.result = drive(self.work(tx))
         except Exception as error:  # noqa: BLE001 - it goes to whoever asked
-            self.error = told(error, tx.where) or error
+            self.error = translate_error(error, tx.where) or error
             if self.error is not error:
                 self.error.__cause__ = error
 
@@ -59,7 +59,7 @@ class Job:
             self.answer.set_result(self.result)
 
 
-class Worker(Protocol):
+class JobRunner(Protocol):
     """What takes jobs."""
 
     def submit(self, work: Work, namespace: str) -> Future[Any]:
@@ -82,29 +82,33 @@ class Threaded:
     """
 
     def __init__(
-        self, session: Callable[[], Session], spawn: Spawn, name: str, watch: Watch | None = None
+        self,
+        session: Callable[[], Session],
+        spawn: Spawn,
+        name: str,
+        watch: FileWatch | None = None,
     ) -> None:
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[SqliteJob | None] = queue.SimpleQueue()
         self._make_session = session
         self._watch = watch
         self._thread = spawn(self._work, name=name)
 
     def submit(self, work: Work, namespace: str) -> Future[Any]:
         """Queue a job and return the future of its answer."""
-        job = Job(work, namespace)
+        job = SqliteJob(work, namespace)
         self._jobs.put(job)
         return job.answer
 
     def start_watching(self) -> None:
         """End the wait for a job, to see how often to look from now on."""
-        self._jobs.put(Job(_do_nothing, ""))
+        self._jobs.put(SqliteJob(_do_nothing, ""))
 
     def close(self) -> None:
         """Do what is queued, then let go of the connection."""
         self._jobs.put(None)
         self._thread.join()
 
-    def _next(self, session: Session | None) -> Job | None:
+    def _next(self, session: Session | None) -> SqliteJob | None:
         """Wait for a job, and look for others' commits meanwhile."""
         while True:
             interval = None if self._watch is None or session is None else self._watch.interval
@@ -130,7 +134,7 @@ class Threaded:
         if session is not None:
             session.close()
 
-    def _serve(self, session: Session | None, jobs: list[Job]) -> Session | None:
+    def _serve(self, session: Session | None, jobs: list[SqliteJob]) -> Session | None:
         try:
             session = session or self._make_session()
             session.run(jobs)
@@ -154,7 +158,7 @@ class Inline:
 
     def submit(self, work: Work, namespace: str) -> Future[Any]:
         """Do a job and return the future of its answer, which is there."""
-        job = Job(work, namespace)
+        job = SqliteJob(work, namespace)
         try:
             self._session.run([job])
         except Exception as error:  # noqa: BLE001 - it goes to whoever asked

@@ -10,10 +10,10 @@ import msgspec
 
 from onward.errors import Unavailable
 from onward.store.sqlite import batch
-from onward.store.sqlite.clock import Kept
+from onward.store.sqlite.clock import SavedTime
 from onward.store.sqlite.holders import writer
-from onward.store.sqlite.library import is_busy, sqlite3, told
-from onward.store.sqlite.waiting import Wait
+from onward.store.sqlite.library import is_busy, sqlite3, translate_error
+from onward.store.sqlite.waiting import LockWait
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from onward.store.sqlite.clock import FileClock
     from onward.store.sqlite.files import Presence
     from onward.store.sqlite.locks import Locks
-    from onward.store.sqlite.threads import Job
-    from onward.store.sqlite.watch import Watch
+    from onward.store.sqlite.threads import SqliteJob
+    from onward.store.sqlite.watch import FileWatch
     from onward.store.statements import Statement
 
 BUSY_SECONDS = 5.0
@@ -112,7 +112,7 @@ class Sharing(NamedTuple):
     path: Path
     locks: Locks
     presence: Presence
-    watch: Watch
+    watch: FileWatch
 
 
 class Session:
@@ -146,18 +146,18 @@ class Session:
                 if self._writes:
                     self._connection.execute("BEGIN IMMEDIATE")
                     now = self._read_time()
-                    self._keep_time(Kept(now, self._clock.resets))
+                    self._keep_time(SavedTime(now, self._clock.resets))
                     self._connection.execute("COMMIT")
             self._connection.close()
 
-    def run(self, jobs: list[Job]) -> None:
+    def run(self, jobs: list[SqliteJob]) -> None:
         """Run all jobs in one transaction. A job that fails leaves no trace and harms no other.
 
         Raises:
             Unavailable: nothing was written, whatever the jobs say.
             StoreUnusable: what was written went to a file that is not there any more.
         """
-        wait = None if self._sharing is None else Wait(self._sharing.locks.patience)
+        wait = None if self._sharing is None else LockWait(self._sharing.locks.patience)
         left = _TRIES
         while not self._try(jobs, left, wait):
             left -= 1
@@ -169,7 +169,7 @@ class Session:
                 [[version]] = self._connection.execute("PRAGMA data_version")
                 self._watch.see(version)
 
-    def _try(self, jobs: list[Job], left: int, wait: Wait | None) -> bool:
+    def _try(self, jobs: list[SqliteJob], left: int, wait: LockWait | None) -> bool:
         """Run all jobs and return True, or False if they are to be run again."""
         with ExitStack() as held:
             self._lock(held, wait)
@@ -182,20 +182,20 @@ class Session:
                 self._abandon()
         return True
 
-    def _lock(self, held: ExitStack, wait: Wait | None = None) -> None:
+    def _lock(self, held: ExitStack, wait: LockWait | None = None) -> None:
         if self._sharing is not None and self._writes:
             held.enter_context(self._sharing.locks.writing(wait))
 
-    def _check_worth_a_retry(self, error: Exception, left: int, wait: Wait | None) -> None:
+    def _check_worth_a_retry(self, error: Exception, left: int, wait: LockWait | None) -> None:
         """Raise what an error means, unless the transaction is to be tried again."""
         if wait is not None and self._sharing is not None and is_busy(error):
             wait.check(self._sharing.path, writer)
             return
-        meaning = error if isinstance(error, Unavailable) else told(error, self._where)
+        meaning = error if isinstance(error, Unavailable) else translate_error(error, self._where)
         if left <= 1 or not isinstance(meaning, Unavailable):
             raise meaning or error from error
 
-    def _transact(self, jobs: list[Job]) -> None:
+    def _transact(self, jobs: list[SqliteJob]) -> None:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE" if self._writes else "BEGIN")
         self.look()
@@ -235,10 +235,10 @@ class Session:
         failpoint("commit.after")
 
     def _read_time(self) -> Instant:
-        self._clock.learn(Kept._make(self._tx.rows("read_time")[0]))
+        self._clock.learn(SavedTime._make(self._tx.rows("read_time")[0]))
         return self._clock.now()
 
-    def _keep_time(self, kept: Kept) -> None:
+    def _keep_time(self, kept: SavedTime) -> None:
         self._tx.now = kept.at
         self._tx.rows("keep_time", resets=kept.resets)
 

@@ -56,7 +56,7 @@ class Patience:
         self.limit = min(self.limit, SHORT_LIMIT)
 
 
-class Wait:
+class LockWait:
     """One call's wait for a lock, or for several in a row."""
 
     def __init__(self, patience: Patience) -> None:

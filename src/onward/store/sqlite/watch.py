@@ -28,7 +28,7 @@ ACTIVE_FOR: Duration = 100 * MILLISECOND
 """How long after a commit of another connection the next one is expected."""
 
 
-class Watch:
+class FileWatch:
     """What the writer of a file has seen of other connections' commits."""
 
     def __init__(self, hints: HintBus, clock: Clock, version: int) -> None:

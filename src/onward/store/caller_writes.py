@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onward.store.statements import Statement
 
 
-class Within:
+class CallerWrites:
     """The store, seen from a caller's transaction.
 
     Args:
