@@ -34,7 +34,7 @@ async def worker(url: str, *queues: str) -> AsyncIterator[Subscription]:
 async def subjects_of(store: Store, subscription: Subscription) -> set[str]:
     """Return what a subscription hears before a hint that is sent now, and that hint."""
     told: set[str] = set()
-    store.database.tell({queue_subject("last")})
+    store.database.publish({queue_subject("last")})
     async with asyncio.timeout(LONG):
         while queue_subject("last") not in told:
             told |= await subscription.wait(LONG)

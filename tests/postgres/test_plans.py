@@ -21,12 +21,12 @@ SHARED = {
     "copy_records", "disown", "diverged_runs", "drop_lease", "drop_outbox_rows", "edit_record",
     "end_followed", "failed_children", "follow_data", "follow_run", "free_runs", "history",
     "hold_runs", "insert_outbox", "insert_run", "insert_run_data", "is_dropped", "keep_aside",
-    "keep_end", "keep_progress", "last_position", "lease_here", "let_go", "limit_of",
+    "keep_end", "keep_progress", "last_position", "lease_here", "unhold_runs", "limit_of",
     "list_children", "list_family", "newest_run", "next_due", "outbox_of_run", "overdue_runs",
     "recorded_times", "release_deliveries", "renew_lease", "retire_run", "make_due_ready",
     "run_by_uid",
-    "run_end", "run_ends", "runs_of_worker", "sent_after", "set_limit", "started_run", "stir",
-    "stop_run", "take_lease", "target_seen", "told_to_stop", "unpark_run",
+    "run_end", "run_ends", "runs_of_worker", "sent_after", "set_limit", "started_run", "add_work",
+    "stop_run", "take_lease", "target_seen", "is_stopping", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)
 

@@ -1,8 +1,8 @@
-"""The seam between the store and its two databases.
+"""What the store needs of a database.
 
 Store functions are written once, as coroutines that take a `Tx` and await nothing else. Postgres
-runs them on the event loop; SQLite runs them to their end inside its writer thread, where a `Tx`
-never really waits. So one text serves both, and many of them share one SQLite transaction.
+runs them on the event loop; SQLite runs them to completion in its writer thread, where a `Tx` never
+suspends, and many of them share one SQLite transaction.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ RecordKey: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a database can do beyond transactions; each branch is taken in some test."""
+    """What a database can do beyond transactions."""
 
     listen: bool = True
     prepared: bool = True
     skip_locked: bool = True
     clock: bool = True
-    """Whether it has a clock of its own; otherwise its time is made of the machines' clocks."""
+    """Whether it has a clock of its own; otherwise its time comes from the machines' clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Written:
     """The answer to a batch.
 
     Attributes:
-        fates: What became of each run's commit.
+        fates: The fate of each run's commit.
         at: The database's time of this answer.
         queues: Queues in which a run became ready.
         earlier: When records were written that an earlier try of the batch had written.
@@ -71,9 +71,7 @@ class Tx(Protocol):
     """An open transaction."""
 
     @property
-    def namespace(self) -> str:
-        """The tenant on whose behalf everything here is read and written."""
-        ...
+    def namespace(self) -> str: ...
 
     async def fetch(self, name: str, /, **given: object) -> Sequence[Sequence[Any]]:
         """Run a named statement and return its rows."""
@@ -84,51 +82,47 @@ class Tx(Protocol):
         ...
 
     async def lock(self, uids: Iterable[str]) -> None:
-        """Let nobody else change these runs before this transaction ends.
+        """Lock runs until the transaction ends.
 
-        Whoever changes several runs locks them first and at once: they are locked in one order, so
-        that no two wait for each other.
+        A transaction that changes several runs locks all of them first and at once: they are
+        locked in one order, so that no two transactions wait for each other.
         """
         ...
 
     async def leased(self, worker: str) -> bool:
-        """Say whether a worker has its lease, and let nobody take it before this ends."""
+        """Return whether a worker has its lease, and lock that until the transaction ends."""
         ...
 
     async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage]:
-        """Put messages into the inboxes of runs, whatever callers sent to them before."""
+        """Put messages into the inboxes of runs, ahead of what the outbox holds for them."""
         ...
 
 
 class Database(Protocol):
-    """One database, seen by the store."""
+    """One database, as the store uses it."""
 
     carrier: Carrier | None
-    """What takes hints to other processes beside the database itself."""
+    """What carries hints to other processes beside the database itself."""
 
     @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        ...
+    def capabilities(self) -> Capabilities: ...
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody else can reach it: a database in memory."""
+        """Whether no other process can reach it: a database in memory."""
         ...
 
     @property
     def lanes(self) -> int:
-        """How many batches of one worker may be under way at a time."""
+        """How many batches of one worker may be in flight at a time."""
         ...
 
     @property
-    def hints(self) -> HintBus:
-        """Where hints about changes are rung and heard."""
-        ...
+    def hints(self) -> HintBus: ...
 
     @property
     def where(self) -> str:
-        """How people call it; holds no password."""
+        """The address for messages, without its password."""
         ...
 
     async def open(self) -> None:
@@ -136,7 +130,7 @@ class Database(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what is under way and let go of everything."""
+        """Finish what is in flight and release all connections."""
         ...
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
@@ -148,58 +142,52 @@ class Database(Protocol):
         ...
 
     async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work`, which only reads, with all its statements seeing the same moment."""
+        """Run `work`, which only reads, with all its statements seeing one snapshot."""
         ...
 
-    # The hot path: each of these is one transaction and, on Postgres, one trip.
+    # The hot path: each of these is one transaction and, on Postgres, one round trip.
 
-    async def commit(self, worker: str, batch: Batch) -> Written:
-        """Write a batch of owners' commits."""
-        ...
+    async def commit(self, worker: str, batch: Batch) -> Written: ...
 
     async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
-        """Start runs that are not there yet; an owner that lost its run starts nothing."""
+        """Start runs that do not exist yet; an owner that lost its run starts nothing."""
         ...
 
     async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage | None]:
-        """Put messages into the inboxes of runs, after what callers sent to the same runs.
+        """Put messages into the inboxes of runs, after what the outbox holds for the same runs.
 
         Some, but not all, may be left for another call; their answer is None.
         """
         ...
 
-    async def sweep(self, most: int) -> Sequence[SentMessage]:
-        """Deliver messages that callers wrote in transactions of their own."""
+    async def sweep(self, limit: int) -> Sequence[SentMessage]:
+        """Move messages from the outbox into inboxes, oldest first."""
         ...
 
     async def claim(self, wanted: Wanted, repeated: Callable[[], None]) -> list[ClaimedRun]:
-        """Make runs the worker's own; `repeated` is called if this is sent again."""
+        """Assign runs to a worker; `repeated` is called if this is sent again."""
         ...
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
-        """Begin a worker's lease; `None` means that one of that name is there."""
+        """Begin a worker's lease; `None` means that one of that name exists."""
         ...
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
-        """Prolong a worker's lease, whatever else is under way; `None` means that it is lost."""
+        """Renew a worker's lease, without waiting for other work; `None` means that it is lost."""
         ...
 
-    async def drop_lease(self, worker: str) -> None:
-        """End a worker's lease."""
-        ...
+    async def drop_lease(self, worker: str) -> None: ...
 
     async def reset_clock(self) -> Duration:
         """Set the store's time to the machine's clock, and return by how much it was ahead."""
         ...
 
-    def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
-        """Return the store as seen from a caller's open transaction on this database."""
-        ...
+    def within(self, connection: object, *, waits: bool = True) -> CallerWrites: ...
 
     async def locate(self) -> None:
-        """Learn where this is, as far as callers' connections are compared with it."""
+        """Learn which server this is, to compare it with callers' connections."""
         ...
 
-    def tell(self, subjects: Iterable[str]) -> None:
-        """Ring hints here and, as far as this database can, in other processes."""
+    def publish(self, subjects: Iterable[str]) -> None:
+        """Publish hints here and, as far as this database can, to other processes."""
         ...

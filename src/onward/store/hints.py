@@ -47,7 +47,7 @@ def unpacked(text: str) -> list[str]:
 class Carrier(Protocol):
     """Takes hints to other processes, and publishes theirs on the bus of this one."""
 
-    def tell(self, subjects: Iterable[str]) -> None:
+    def publish(self, subjects: Iterable[str]) -> None:
         """Send hints to other processes, soon. This returns at once and raises nothing."""
         ...
 

@@ -65,7 +65,7 @@ class RedisCarrier:
         await self._out.close()
         await self._client.aclose()
 
-    def tell(self, subjects: Iterable[str]) -> None:
+    def publish(self, subjects: Iterable[str]) -> None:
         """Let other processes know, soon, if Redis is there."""
         if self.ready.is_set():
             self._out.submit(frozenset(subjects))

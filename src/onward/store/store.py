@@ -1,4 +1,4 @@
-"""The store: one set of functions over SQLite and Postgres, and the group commit before them."""
+"""The store: one set of functions over SQLite and Postgres, behind group commits."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ MAX_SWEEP = 500
 class Store(Reads):
     """A namespace in a database. Open it with `async with`.
 
-    Every call is safe to repeat: ids are made by the client, and every statement recognises its
-    own result. Cancelling the task that waits for a call does not undo or damage it.
+    Every call is safe to repeat: the client makes the ids, and every statement recognises its own
+    result. Cancelling the task that awaits a call does not undo or damage it.
     """
 
     def __init__(
@@ -128,18 +128,18 @@ class Store(Reads):
     # --- clients ---------------------------------------------------------------------------------
 
     def new_uid(self) -> str:
-        """Return a fresh id that sorts by time, after all that were made here before."""
+        """Return a new id that sorts by time, after all that this store made before."""
         return self._uids.new()
 
     async def start(self, run: NewRun, owner: RunOwner | None = None) -> Started:
-        """Start a run, unless one of that id is there; the answer says which it is.
+        """Start a run, unless one of that id exists; the answer says which.
 
         Args:
             run: The run.
-            owner: Who starts it for another run, and may do so only while it has that.
+            owner: The owner of the run that starts it, which must still own that run.
 
         Raises:
-            LeaseLost: the other run is not the owner's any more; nothing was started.
+            LeaseLost: the owner has lost its run; nothing was started.
         """
         check_run(run)
         started = await self._starts.submit(Start(run, owner))
@@ -148,7 +148,7 @@ class Store(Reads):
         return started
 
     async def send(self, message: NewMessage) -> SentMessage:
-        """Put a message into a run's inbox; a message id that is there already does nothing."""
+        """Put a message into a run's inbox; a message id that exists already changes nothing."""
         if not is_storable(message.target):
             return SentMessage(None, None, "", "absent")
         check_message(message)
@@ -164,30 +164,29 @@ class Store(Reads):
         unstarted_only: bool = False,
         by_uid: bool = False,
     ) -> Stopped:
-        """End a run at once and tell its parent and its children.
+        """End a run at once, and send messages about it to its parent and its children.
 
         Args:
-            target: The id of a run or, failing that, a uid. A run that is over and followed stands
-                for the one that follows it.
-            state: What becomes of it.
-            reason: Why.
-            error: What is kept as its error.
-            unstarted_only: Leave a run alone that was ever claimed.
+            target: The id of a run or else a uid. A run that is followed means its follower.
+            state: The final state.
+            reason: The reason for it.
+            error: The error of the run.
+            unstarted_only: Do nothing if the run was ever claimed.
             by_uid: The target is a uid, even if it is the id of another run.
         """
         if not is_storable(target):
             return Stopped(None, "absent")
         how = ForcedEnd(state, reason, error, unstarted_only)
         stopped, subjects = await self.write(lambda tx: stop(tx, target, how, by_uid=by_uid))
-        self.database.tell(subjects)
+        self.database.publish(subjects)
         return stopped
 
     async def pause(self, target: str) -> PauseAnswer:
-        """Hold a run, by its uid or the newest of an id, and all that work for it."""
+        """Pause a run, by its uid or the newest of an id, and all runs that work for it."""
         return await self._hold(target, pause)
 
     async def resume(self, target: str) -> PauseAnswer:
-        """Let a run go on, and all that only its own pause held."""
+        """Resume a run, and all runs that only its pause held."""
         return await self._hold(target, resume)
 
     async def _hold(
@@ -199,21 +198,21 @@ class Store(Reads):
             return PauseAnswer(None, "absent")
         message = self.new_uid()  # made once, so that a repeated transaction sends it once
         answer, subjects = await self.write(lambda tx: change(tx, target, message))
-        self.database.tell(subjects)
+        self.database.publish(subjects)
         return answer
 
     async def follow(self, following: Following) -> Followed:
-        """Let a new run follow another: a retry, a continuation, a fork, or in its place."""
+        """Start a run that follows another: a retry, continuation, fork or replacement."""
         check_following(following)
         followed, subjects = await self.write(lambda tx: follow(tx, following))
-        self.database.tell(subjects)
+        self.database.publish(subjects)
         return followed
 
     async def set_limit(self, key: str, max_running: int, owner: RunOwner | None = None) -> None:
         """Let at most `max_running` runs of a flow key be running at a time.
 
         Raises:
-            LeaseLost: an owner does this for a run that it does not have any more.
+            LeaseLost: the owner has lost its run.
         """
         check_key("the flow key", key)
         if not await self.read(lambda tx: has_limit(tx, key, max_running)):
@@ -222,24 +221,24 @@ class Store(Reads):
     # --- workers ---------------------------------------------------------------------------------
 
     async def take_lease(self, worker: str, length: Duration = LEASE) -> Instant | None:
-        """Begin a worker's lease and return its end; `None` if that worker has one."""
+        """Begin a worker's lease and return when it expires; `None` if that worker has one."""
         return await self.database.take_lease(worker, length)
 
     async def renew_lease(self, worker: str, length: Duration = LEASE) -> Instant | None:
-        """Prolong a worker's lease and return its end; `None` means that it is lost."""
+        """Renew a worker's lease and return when it expires; `None` means that it is lost."""
         failpoint("renew.before")
         until = await self.database.renew_lease(worker, length)
         failpoint("renew.after")
         return until
 
     async def drop_lease(self, worker: str) -> None:
-        """End a worker's lease: whatever it still has may be claimed by others."""
+        """End a worker's lease: other workers may claim the runs that it still has."""
         await self.database.drop_lease(worker)
 
     async def claim(
         self, wanted: Wanted, repeated: Callable[[], None] = lambda: None
     ) -> list[ClaimedRun]:
-        """Make runs the worker's own: ready ones, due ones, and those whose worker vanished.
+        """Assign runs to a worker: ready ones, due ones, and those whose worker vanished.
 
         Args:
             wanted: What the worker takes.
@@ -253,112 +252,111 @@ class Store(Reads):
         return claimed
 
     async def give_up(self, worker: str, run: ClaimedRun, move: Move) -> bool:
-        """End a run that its worker has claimed and cannot begin; say whether it was its own."""
+        """End a run that its worker has claimed and cannot begin; return whether it owned it."""
         ended, subjects = await self.write(lambda tx: give_up(tx, worker, run, move))
-        self.database.tell(subjects)
+        self.database.publish(subjects)
         return ended
 
     def writer(self, worker: str) -> Writer:
-        """Return the group commit of a worker; there is one a worker."""
+        """Return the group commit of a worker."""
         if worker not in self._writers:
             self._writers[worker] = Writer(self.database, worker, self._clock)
         return self._writers[worker]
 
     def part(self, worker: str) -> None:
-        """Forget the group commit of a worker that has left, unless it is still at work."""
+        """Forget the group commit of a worker that has left, unless it is still writing."""
         writer = self._writers.get(worker)
         if writer is not None and writer.is_idle:
             del self._writers[worker]
 
     async def audit(self, worker: str, known: Container[str]) -> list[str]:
-        """Release the runs in a worker's name that it does not know, and return them.
+        """Release the runs that are assigned to a worker and unknown to it, and return them.
 
-        A claim whose reply was lost leaves such runs. The worker must not be claiming meanwhile.
+        A claim whose reply was lost leaves such runs. The worker must not claim meanwhile.
         """
         owned = await self.owned(worker)
-        strays = {uid: owned[uid] for uid in unknown(owned, known)}
-        if strays:
-            self.database.tell(await self.write(lambda tx: disown(tx, worker, strays.items())))
-        return list(strays)
+        lost = {uid: owned[uid] for uid in unknown(owned, known)}
+        if lost:
+            self.database.publish(await self.write(lambda tx: disown(tx, worker, lost.items())))
+        return list(lost)
 
     async def resign(self, worker: str, held: Mapping[str, int]) -> list[str]:
-        """Release all runs in the name of a worker whose lease is gone, and return them.
+        """Release all runs of a worker whose lease is lost, and return them.
 
-        No crash is counted for them, nor for those of `held` (by uid, with the fence under which
-        the worker had them) that another worker has adopted meanwhile. The worker must not write
-        any more.
+        No crash is counted for them, nor for those of `held` (uid and fence) that another worker
+        has adopted meanwhile. The worker must not write any more.
         """
         await self.database.drop_lease(worker)
         released, subjects = await self.write(lambda tx: resign(tx, worker, held))
-        self.database.tell(subjects)
+        self.database.publish(subjects)
         return released
 
     async def register(self, worker: dict[str, object]) -> None:
-        """Let operators see a worker."""
+        """Add the row of a worker that operators see."""
         await self.write(lambda tx: tx.fetch("register_worker", **worker))
 
     async def unregister(self, worker: str) -> None:
-        """Let operators see that a worker has left."""
+        """Note in the row of a worker that it has left."""
         await self.write(lambda tx: tx.fetch("unregister_worker", worker=worker))
 
-    async def remove_workers(self, most: int = 100) -> int:
+    async def remove_workers(self, limit: int = 100) -> int:
         """Remove the rows of workers that left or died long ago; return how many."""
-        gone = await self.read(lambda tx: gone_workers(tx, most))
+        gone = await self.read(lambda tx: gone_workers(tx, limit))
         if not gone:
             return 0
         return await self.write(lambda tx: remove_workers(tx, gone))
 
     async def sweep(self) -> int:
-        """Deliver messages that callers wrote in transactions of their own; say how many."""
+        """Move messages from the outbox into inboxes; return how many."""
         rows = await self.read(lambda tx: tx.fetch("outbox_waiting"))
         if not rows[0][0]:
             return 0
         sent = await self.database.sweep(MAX_SWEEP)
-        self.database.tell(subjects_of(sent))
+        self.database.publish(subjects_of(sent))
         return len(sent)
 
-    async def overdue(self, most: int = 100) -> int:
-        """End runs past their deadline that never began, tell the others; say how many."""
-        count, subjects = await self.write(lambda tx: overdue(tx, most))
-        self.database.tell(subjects)
+    async def overdue(self, limit: int = 100) -> int:
+        """End runs past their deadline that never began, notify the others; return how many."""
+        count, subjects = await self.write(lambda tx: overdue(tx, limit))
+        self.database.publish(subjects)
         return count
 
     async def unpark(self, codes: Mapping[str, str], server: WorkerOffer | None = None) -> int:
-        """Let runs go on that other code has parked; `codes` has the code of each workflow.
+        """Make runs ready that other code has parked; `codes` has the code of each workflow.
 
         With `server`, only those that such a worker would take.
         """
         if not await self.read(lambda tx: parked(tx, codes, server)):
             return 0
         count, subjects = await self.write(lambda tx: unpark(tx, codes, server))
-        self.database.tell(subjects)
+        self.database.publish(subjects)
         return count
 
     async def keep_progress(self, worker: str, uid: str, fence: int, value: bytes) -> bool:
-        """Keep how far a run has come; say whether the worker still owns it."""
+        """Store the progress of a run; return whether the worker still owns it."""
         return await self.write(lambda tx: keep_progress(tx, worker, uid, fence, value))
 
     # --- both ------------------------------------------------------------------------------------
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` in a transaction; it may be run again, whole, so it must only use its `Tx`."""
+        """Run `work` in a transaction; it may be run again, whole, so it may only use its `Tx`."""
         return await self.database.write(work)
 
     def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
         """Return the store as seen from a caller's open transaction: its writes join the caller's.
 
         Args:
-            connection: The caller's own; it is looked at before the first write.
-            waits: The connection may be an async one. Otherwise it must not be: then nothing here
-                waits for an event loop, once `locate` was called.
+            connection: The caller's connection; it is checked before the first write.
+            waits: The connection may be an async one. If it is not, nothing here needs an event
+                loop once `locate` was called.
 
         Raises:
-            StoreUnusable: the connection is of no kind that could be taken.
+            StoreUnusable: connections of this kind are not supported.
         """
         return self.database.within(connection, waits=waits)
 
     def machine_time(self) -> Instant:
-        """Return the time by the machine's clock, which is not the store's."""
+        """Return the time of the machine's clock, which may differ from the store's."""
         return self._clock.wall()
 
     async def reset_clock(self) -> Duration:
@@ -370,31 +368,31 @@ class Store(Reads):
         return await self.database.reset_clock()
 
     async def retime(self) -> list[str]:
-        """Let waits count from now that were set while the clock was ahead; return their runs."""
+        """Restart the waits that were set while the clock was ahead; return their runs."""
         retimed, subjects = await self.write(retime)
-        self.database.tell(subjects)
+        self.database.publish(subjects)
         return retimed
 
     async def locate(self) -> None:
-        """Learn where the database is, for callers' connections that cannot wait for that."""
+        """Learn which server this is, for callers' connections that cannot await that."""
         await self.database.locate()
 
     def subscribe(self, subjects: Iterable[str]) -> Subscription:
-        """Return a subscription for hints on these subjects."""
+        """Subscribe to hints on these subjects."""
         return self.database.hints.subscribe(subjects)
 
     async def _write_starts(self, starts: list[Start]) -> Sequence[Started | LeaseLost]:
         failpoint("start.before")
         answers = await self.database.start(starts)
         failpoint("start.after")
-        self.database.tell({queue_subject(start.run.queue) for start in starts})
+        self.database.publish({queue_subject(start.run.queue) for start in starts})
         return answers
 
     async def _write_messages(self, messages: list[NewMessage]) -> Sequence[SentMessage | None]:
         failpoint("send.before")
         answers = await self.database.send(messages)
         failpoint("send.after")
-        self.database.tell(subjects_of(filter(None, answers)))
+        self.database.publish(subjects_of(filter(None, answers)))
         return answers
 
 
@@ -414,10 +412,10 @@ def open_store(
         namespace: The tenant; nothing is read or written outside it.
         clock: Where time is read; on Postgres the database's own clock unless given.
         randomness: Where ids come from.
-        spawn: How threads are started. `None` makes SQLite work in the caller's thread, so that a
+        spawn: How threads are started. With `None`, SQLite works in the caller's thread, so that a
             simulation decides every turn.
-        hints: The address of a Redis through which processes are told of changes, beside whatever
-            the database does for that. It may be away at any time.
+        hints: The address of a Redis that carries hints to other processes, in addition to the
+            database. It may be away at any time.
 
     Raises:
         BadInput: the address of the Redis cannot be understood.

@@ -100,10 +100,10 @@ async def test_the_most_urgent_come_first_and_no_more_than_asked_for(world: Worl
         await store.start(a_run(str(number))._replace(deadline_in=number))
     world.clock.advance(SECOND)
 
-    assert await store.overdue(most=2) == 2
+    assert await store.overdue(limit=2) == 2
     assert await store.counts() == {"timed_out": 2, "ready": 1}
     assert (await store.run("uid-3")).state == "ready"
-    assert await store.overdue(most=2) == 1
+    assert await store.overdue(limit=2) == 1
 
 
 async def test_two_who_look_at_once_tell_each_run_once(world: World) -> None:

@@ -85,7 +85,6 @@ class PostgresDatabase:
             self._listener.start()
 
     async def close(self) -> None:
-        """Finish what is under way and close all connections."""
         async with AsyncExitStack() as last:  # all of them, also if this is cancelled half way
             for pool in (self._hot, self._slow, self._renewals):
                 last.push_async_callback(pool.close)
@@ -93,7 +92,6 @@ class PostgresDatabase:
                 last.push_async_callback(self._listener.close)
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` in a transaction; run it again, whole, if the server asks for that."""
         return await self._transact(work, self._slow)
 
     async def _transact(
@@ -109,11 +107,9 @@ class PostgresDatabase:
         return await pool.run(transact, splits=splits)
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work`; a single statement is one consistent view by itself."""
         return await self._slow.run(lambda connection: work(self._tx(connection)))
 
     async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` with all its statements seeing the same moment."""
 
         async def look(connection: Any) -> T:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -122,15 +118,12 @@ class PostgresDatabase:
         return await self._slow.run(look)
 
     async def commit(self, worker: str, writes: Batch) -> Written:
-        """Write a batch of owners' commits."""
         return await self._single(lambda tx: batch.write(tx, worker, writes), splits=True)
 
     async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
-        """Start runs that are not there yet; an owner that lost its run starts nothing."""
         return await self._single(lambda tx: batch.start(tx, starts), splits=True)
 
     async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage | None]:
-        """Put messages into the inboxes of runs, after what callers sent to the same runs."""
         answers, behind = await self._single(
             lambda tx: batch.send_in_turn(tx, messages), splits=True
         )
@@ -140,7 +133,7 @@ class PostgresDatabase:
             swept = await self._transact(
                 lambda tx: batch.sweep_runs(tx, behind, MAX_SWEEP), self._hot, splits=True
             )
-            self.tell(subjects_of(swept))
+            self.publish(subjects_of(swept))
             left = [message for message, sent in zip(messages, answers, strict=True) if not sent]
             rest = iter(await self._single(lambda tx: batch.send(tx, left), splits=True))
         except Unavailable:
@@ -150,11 +143,9 @@ class PostgresDatabase:
         return [sent or next(rest) for sent in answers]
 
     async def sweep(self, most: int) -> Sequence[SentMessage]:
-        """Deliver messages that callers wrote in transactions of their own."""
         return await self._transact(lambda tx: batch.sweep(tx, most), self._hot)
 
     async def claim(self, wanted: Wanted, repeated: Callable[[], None]) -> list[ClaimedRun]:
-        """Make runs the worker's own; `repeated` is called if this is sent again."""
         tries = 0
 
         async def work(tx: PostgresTx) -> list[ClaimedRun]:
@@ -170,7 +161,6 @@ class PostgresDatabase:
         return await self._single(work)
 
     async def take_lease(self, worker: str, length: Duration) -> Instant | None:
-        """Begin a worker's lease; `None` means that one of that name is there."""
         tries = 0
 
         async def take(tx: PostgresTx) -> Sequence[Sequence[Any]]:
@@ -191,11 +181,9 @@ class PostgresDatabase:
         )
 
     async def drop_lease(self, worker: str) -> None:
-        """End a worker's lease."""
         await self._lease(lambda tx: tx.fetch("drop_lease", worker=worker))
 
     def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
-        """Return the store as seen from a caller's open transaction."""
         look = self._statements["place"]
         channel = channel_of(self._address, self._namespace)
         home = Home(self._address.schema, channel, look, lambda: self._place, self.locate)
@@ -220,13 +208,13 @@ class PostgresDatabase:
         [[database, started, *_]] = await self.read(lambda tx: tx.fetch("place", schema=schema))
         self._place = ServerIdentity(database, started)
 
-    def tell(self, subjects: Iterable[str]) -> None:
+    def publish(self, subjects: Iterable[str]) -> None:
         """Ring hints here and, where LISTEN works, in other processes."""
         rung = frozenset(subjects)
         self.hints.publish(rung)
         for carrier in (self._listener, self.carrier):
             if carrier is not None:
-                carrier.tell(rung)
+                carrier.publish(rung)
 
     def _tx(self, connection: Any) -> PostgresTx:
         return PostgresTx(connection, self._statements, self._namespace, self.where, self._clock)

@@ -66,7 +66,7 @@ class Listener:
         finally:
             await self._pool.close()
 
-    def tell(self, subjects: Iterable[str]) -> None:
+    def publish(self, subjects: Iterable[str]) -> None:
         """Let other processes know, soon."""
         self._out.submit(frozenset(subjects))
 

@@ -32,7 +32,6 @@ class PostgresTx:
         self.where = where
 
     async def fetch(self, name: str, /, **given: object) -> Sequence[Sequence[Any]]:
-        """Run a named statement and return its rows."""
         statement = self._statements[name]
         given["namespace"] = self.namespace
         if self._clock is not None:
@@ -43,17 +42,13 @@ class PostgresTx:
         return rows
 
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
-        """Return the parameter that stands for a list."""
         return list(values)
 
     async def lock(self, uids: Iterable[str]) -> None:
-        """Let nobody else change these runs before this transaction ends."""
         await self.fetch("lock_runs", uids=sorted(set(uids)))
 
     async def leased(self, worker: str) -> bool:
-        """Say whether a worker has its lease, and let nobody take it before this ends."""
         return bool(await self.fetch("lease_here", worker=worker))
 
     async def send(self, messages: Sequence[NewMessage]) -> list[SentMessage]:
-        """Put messages into the inboxes of runs."""
         return await batch.send(self, messages) if messages else []

@@ -34,7 +34,7 @@ async def pause(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str
     top = await _open_run(tx, target)
     if isinstance(top, PauseAnswer):
         return top, set()
-    [[is_stopping]] = await tx.fetch("told_to_stop", uid=top.uid)
+    [[is_stopping]] = await tx.fetch("is_stopping", uid=top.uid)
     if is_stopping:  # it cleans up, and so do all below it
         return PauseAnswer(top.uid, "stopping"), set()
     uids = tx.array([top.uid, *await _lock_below(tx, top.uid)])
@@ -52,7 +52,7 @@ async def resume(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[st
     if isinstance(top, PauseAnswer):
         return top, set()
     uids = tx.array([top.uid, *await _lock_below(tx, top.uid)])
-    left = await tx.fetch("let_go", uids=uids, source=top.uid)
+    left = await tx.fetch("unhold_runs", uids=uids, source=top.uid)
     freed = await tx.fetch("free_runs", uids=uids)
     messages = _to_owners(left, MessageKind.RESUME, message, top.uid)
     if top.state == RunState.PAUSED and top.reason != Reason.OPERATOR:

@@ -93,7 +93,7 @@ async def judge(
         with suppress(_ToldToStopError):
             found, subjects = await store.write(work)
             break
-    store.database.tell(subjects)
+    store.database.publish(subjects)
     return None if found is None else await effect(store, key)
 
 

@@ -1,4 +1,4 @@
-"""Lists of runs for people: which ones are wanted, newest first, by pages."""
+"""Lists of runs for operators: newest first, by pages."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ async def listed(tx: Tx, sought: RunQuery, limit: int, before: str | None) -> li
     return [RunRow._make(row) for row in rows]
 
 
-async def count_started_by_runs(tx: Tx, sought: RunQuery, most: int) -> int:
+async def count_started_by_runs(tx: Tx, sought: RunQuery, limit: int) -> int:
     """Return how many there are that other runs have started, as far as that is worth counting."""
-    rows = await tx.fetch("count_started_by_runs", **_narrowed(sought), limit=most)
+    rows = await tx.fetch("count_started_by_runs", **_narrowed(sought), limit=limit)
     return int(rows[0][0])
 
 

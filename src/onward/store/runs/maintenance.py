@@ -121,9 +121,9 @@ async def keep_progress(tx: Tx, worker: str, uid: str, fence: int, value: bytes)
     return bool(await tx.fetch("keep_progress", **given))
 
 
-async def gone_workers(tx: Tx, most: int) -> list[str]:
+async def gone_workers(tx: Tx, limit: int) -> list[str]:
     """Return workers that died, or that left long enough ago to be removed."""
-    rows = await tx.fetch("gone_workers", kept=GONE_WORKERS_KEPT, most=most)
+    rows = await tx.fetch("gone_workers", kept=GONE_WORKERS_KEPT, limit=limit)
     return [row[0] for row in rows]
 
 

@@ -53,7 +53,7 @@ async def dismiss(store: Store, owner: RunOwner, children: Sequence[str]) -> Non
         await check_owner(tx, owner, children)
         return subjects_of(await tx.send(to_children(children)))
 
-    store.database.tell(await store.write(work))
+    store.database.publish(await store.write(work))
 
 
 async def dismiss_all(store: Store, owner: RunOwner, children: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ async def dismiss_all(store: Store, owner: RunOwner, children: Sequence[str]) ->
         await check_owner(tx, owner, found)
         return subjects_of(await tx.send(to_children(found)))
 
-    store.database.tell(await store.write(work))
+    store.database.publish(await store.write(work))
 
 
 async def stop_or_cancel(
@@ -87,4 +87,4 @@ async def stop_or_cancel(
             subjects |= subjects_of(await tx.send([cancel]))
         return subjects
 
-    store.database.tell(await store.write(work))
+    store.database.publish(await store.write(work))

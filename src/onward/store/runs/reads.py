@@ -1,4 +1,4 @@
-"""What can be read from a store: runs, their histories and inboxes, and what waits for whom."""
+"""Reads of runs, their histories and inboxes, workers and maintenance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _as_json = msgspec.json.Encoder().encode
 
 
 class Reads:
-    """A namespace in a database, as far as it is read."""
+    """The reading half of a store."""
 
     database: Database
     namespace: str
@@ -44,7 +44,7 @@ class Reads:
     # --- runs ------------------------------------------------------------------------------------
 
     async def run(self, uid: str) -> RunRow:
-        """Return a run as it stands.
+        """Return a run.
 
         Raises:
             NotFound: there is none of that uid.
@@ -65,7 +65,7 @@ class Reads:
         return RunRow._make(await self._one("newest_run", id=id))
 
     async def end(self, uid: str) -> RunEnd:
-        """Return what a run was given and what came of it.
+        """Return the input and the outcome of a run.
 
         Raises:
             NotFound: there is none of that uid.
@@ -73,17 +73,17 @@ class Reads:
         return RunEnd._make(await self._one("run_end", uid=uid))
 
     async def ends(self, uids: Iterable[str]) -> list[RunEnd]:
-        """Return those of the runs that are over or paused, with what came of them."""
+        """Return the outcomes of those runs that have ended or are paused."""
         wanted = dict.fromkeys(uids)
         rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.array(wanted)))
         return [RunEnd._make(row) for row in rows]
 
     async def notes(self, uid: str) -> list[bytes]:
-        """Return what a run has noted of itself."""
+        """Return the notes of a run."""
         return [row[0] for row in await self.read(lambda tx: tx.fetch("notes", uid=uid))]
 
     async def all_notes(self, uids: Iterable[str]) -> dict[str, NotesRow]:
-        """Return what runs began with and have noted of themselves, of many at once."""
+        """Return the attributes and notes of runs."""
         found = {uid: NotesRow(None, []) for uid in uids}
         for uid, noted, payload in await self.read(
             lambda tx: tx.fetch("all_notes", uids=tx.array(found))
@@ -105,9 +105,9 @@ class Reads:
         """Return runs, newest first; `before` is the uid of the last one of the page before."""
         return await self.read(lambda tx: listed(tx, sought, limit, before))
 
-    async def count_started_by_runs(self, sought: RunQuery, most: int) -> int:
-        """Return how many there are that other runs have started, but `most` at most."""
-        return await self.read(lambda tx: count_started_by_runs(tx, sought, most))
+    async def count_started_by_runs(self, sought: RunQuery, limit: int) -> int:
+        """Count the matching runs that other runs have started, up to a limit."""
+        return await self.read(lambda tx: count_started_by_runs(tx, sought, limit))
 
     async def find_runs(self, beginning: str, *, limit: int = 10) -> list[RunRow]:
         """Return runs whose uid begins like this."""
@@ -135,7 +135,7 @@ class Reads:
         return at
 
     async def timers_set_after(self, instant: Instant) -> int:
-        """Return how many runs wait for a due time and were parked after an instant."""
+        """Count the runs that wait for a due time and were parked after an instant."""
         rows = await self.read(lambda tx: tx.fetch("timers_set_after", instant=instant))
         return int(rows[0][0])
 
@@ -147,7 +147,7 @@ class Reads:
         return [RunRow._make(row) for row in sorted(rows, key=itemgetter(0))]
 
     async def unserved(self, limit: int = 100) -> list[Unserved]:
-        """Return runs that could go on but that no live worker can take, and why."""
+        """Return ready runs that no live worker can take, and why."""
         return await self.view(lambda tx: unserved(tx, limit))
 
     async def why_unserved(self, run: RunRow) -> str | None:
@@ -157,7 +157,7 @@ class Reads:
     # --- workers ---------------------------------------------------------------------------------
 
     async def history(self, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
-        """Return the histories of runs, each in the order of delivery, what is open last."""
+        """Return the histories of runs, each in the order of delivery, open records last."""
         found: dict[str, list[RecordRow]] = {uid: [] for uid in uids}
         for row in await self.read(lambda tx: tx.fetch("history", uids=tx.array(found))):
             record = RecordRow._make(row)
@@ -197,7 +197,7 @@ class Reads:
         return await self.read(fetch)
 
     async def owned(self, worker: str) -> dict[str, int]:
-        """Return the runs in a worker's name, with their fences: what an audit compares."""
+        """Return the runs that are assigned to a worker, with their fences."""
         rows = await self.read(lambda tx: tx.fetch("runs_of_worker", worker=worker))
         return {row[0]: row[1] for row in rows}
 
@@ -207,11 +207,11 @@ class Reads:
         return min((at for at in rows[0] if at is not None), default=None)
 
     async def chores(self) -> MaintenanceDue:
-        """Return what there is to do beside claiming runs; one cheap look a turn."""
+        """Return which maintenance is due, by one cheap read."""
         return await self.read(chores)
 
     async def served_queues(self) -> set[str]:
-        """Return the queues that some live worker serves."""
+        """Return the queues that live workers serve."""
         rows = await self.read(lambda tx: tx.fetch("live_queues"))
         return {queue for row in rows for queue in row[0].split("\n")}
 
@@ -222,11 +222,11 @@ class Reads:
         return await self.database.read(work)
 
     async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work`, which only reads, with all its statements seeing the same moment."""
+        """Run `work`, which only reads, with all its statements seeing one snapshot."""
         return await self.database.view(work)
 
     async def _one(self, statement: str, **given: str) -> Sequence[Any]:
-        """Return the row of a run, which is not there if no database could hold what is given."""
+        """Return the row of a run; a key that no database could store is not found."""
         [name] = given.values()
         rows: Sequence[Sequence[Any]] = ()
         if is_storable(name):

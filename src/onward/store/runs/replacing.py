@@ -30,7 +30,7 @@ async def replace(store: Store, old: str, run: NewRun, owner: RunOwner | None = 
         return await _replace(tx, old, follower)
 
     started = await store.write(work)
-    store.database.tell([queue_subject(run.queue)])
+    store.database.publish([queue_subject(run.queue)])
     return started
 
 

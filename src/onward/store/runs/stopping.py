@@ -49,15 +49,15 @@ async def give_up(tx: Tx, worker: str, run: ClaimedRun, move: Move) -> tuple[boo
     return True, subjects
 
 
-async def overdue(tx: Tx, most: int) -> tuple[int, set[str]]:
+async def overdue(tx: Tx, limit: int) -> tuple[int, set[str]]:
     """End or tell runs whose deadline has passed; say how many, and what hints are to be rung."""
-    seen = await tx.fetch("overdue_runs", most=most)
+    seen = await tx.fetch("overdue_runs", limit=limit)
     if not seen:
         return 0, set()
     held = {row[0] for row in seen}
     await tx.lock(held | {row[2] for row in seen if row[2] is not None})
     # Some may have got on, or been told, before they were ours to change.
-    due = [row for row in await tx.fetch("overdue_runs", most=most) if row[0] in held]
+    due = [row for row in await tx.fetch("overdue_runs", limit=limit) if row[0] in held]
     subjects: set[str] = set()
     for uid, fence, _ in due:
         if fence == 0:
@@ -133,7 +133,7 @@ async def _release(tx: Tx, uid: str) -> None:
     """Give back the events that a run had reserved."""
     freed = Counter(row[0] for row in await tx.fetch("release_deliveries", uid=uid))
     for handler, count in sorted(freed.items()):
-        await tx.fetch("stir", handler=handler, count=count)
+        await tx.fetch("add_work", handler=handler, count=count)
 
 
 def _farewell(run: RunRow, how: ForcedEnd) -> list[NewMessage]:

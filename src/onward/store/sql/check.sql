@@ -153,7 +153,7 @@ WHERE d.namespace = :namespace AND (
         SELECT 1 FROM onward_run r WHERE r.namespace = d.namespace AND r.uid = d.run));
 
 -- name: check_delivery_holder
--- the run that reserved an event is not over, unless somebody retries it
+-- the run that reserved an event is not over, unless it is being retried
 SELECT d.event FROM onward_delivery d
 JOIN onward_run r ON r.namespace = d.namespace AND r.uid = d.run
 WHERE d.namespace = :namespace AND d.state = 'reserved'

@@ -1,4 +1,4 @@
--- What a worker asks beside its claims, and what it may claim.
+-- What a worker may claim, and what it asks beside its claims.
 
 -- part: offered
 -- The run needs what the worker offers: the code by its name and version, and one of its tags.
@@ -8,7 +8,7 @@ AND (tags = '' OR EXISTS (
     SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
 
 -- name: next_due
--- When a run is due, and when the deadline of one is.
+-- The next due time and the next deadline.
 SELECT (SELECT due FROM onward_run
         WHERE namespace = :namespace AND state = 'waiting' AND due > :since
         ORDER BY due LIMIT 1),
@@ -18,8 +18,8 @@ SELECT (SELECT due FROM onward_run
         ORDER BY deadline LIMIT 1);
 
 -- name: chores
--- What there is to do beside claims: messages of callers to deliver, runs with a flow key that could
--- be claimed, runs past their deadline that nobody has told so (see `overdue_runs`).
+-- Whether there are messages in the outbox, runs with a flow key that could be claimed, and runs past
+-- their deadline (see `overdue_runs`).
 SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)

@@ -1,4 +1,4 @@
--- The ledger, as its operators see and judge it.
+-- The ledger, as operators read and decide it.
 
 -- name: ledger_row
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
@@ -7,7 +7,7 @@ SELECT key, run, identity, name, title, args, args_hash, state, version, attempt
 FROM onward_effect WHERE namespace = :namespace AND key = :key;
 
 -- name: open_effects
--- What is not settled: it waits for somebody, for its time, or for a worker that may be gone.
+-- Effects that are not settled: they wait for an operator, for a due time, or for a worker.
 SELECT e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state, e.version,
        e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach, e.start_by, e.settle_until,
        e.known_until, e.due, e.result, e.error, e.verdict, e.decided_by, e.decided_why, e.decided_at,
@@ -46,8 +46,8 @@ FROM onward_effect WHERE namespace = :namespace AND key >= :low AND key <= :high
 ORDER BY key LIMIT :limit;
 
 -- name: is_dropped
--- Whether the run was told to stop after it made the call. The record of that has a position once the
--- code was told; what it calls after that is part of its cleanup.
+-- Whether the run was cancelled after it made the call. The record of the cancellation has a position
+-- once it was delivered to the code; calls after that belong to the cleanup.
 SELECT r.state, (
            EXISTS (SELECT 1 FROM onward_inbox i
                    WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
@@ -71,7 +71,7 @@ WHERE namespace = :namespace AND key = :key AND version = :version
 RETURNING version;
 
 -- name: withdraw_planned
--- What a run that is over, or about to be, never sent.
+-- Effects that a run planned and never sent before it ended.
 UPDATE onward_effect INDEXED BY onward_effect_run
 SET state = 'withdrawn', version = version + 1, due = NULL, updated_at = :now
 WHERE namespace = :namespace AND run = :run AND run IS NOT NULL AND state = 'planned'

@@ -1,5 +1,5 @@
--- How one run follows another: a new row made of the old one's, with as much of its history and of
--- its inbox as it begins with. All of it is one transaction that holds the old row.
+-- How one run follows another: a new row made from the old one, with the part of its history and
+-- inbox that it begins with. All of it is one transaction that has the old row locked.
 
 -- name: end_followed
 UPDATE onward_run
@@ -10,7 +10,7 @@ SET newest = 0, state = :state, reason = :reason, phase = coalesce(CAST(:phase A
 WHERE namespace = :namespace AND uid = :uid;
 
 -- name: be_followed
--- A run that is over never changes, but for this.
+-- The only change of a run that has ended.
 UPDATE onward_run SET newest = 0 WHERE namespace = :namespace AND uid = :uid;
 
 -- name: run_beginning
@@ -20,8 +20,8 @@ SELECT beginning FROM onward_run_data WHERE namespace = :namespace AND uid = :ui
 SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND run = :run;
 
 -- name: follow_run
--- A fork beside the old run, under another id, is nobody's child: the parent waits for the old one.
--- What holds the parent holds the new run, too. A pause of the old run itself ends with that run.
+-- A fork under another id has no parent: the parent waits for the old run. A pause of the parent also
+-- pauses the new run. A pause of the old run itself ends with that run.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
     deadline, seq, inbox, parent, parent_identity, root, cancel_with_parent, follows, link, chain, attempt,
@@ -59,7 +59,7 @@ WHERE namespace = :namespace AND parent = :old AND cancel_with_parent = 1
   AND state IN ('ready', 'running', 'waiting', 'paused');
 
 -- name: follow_data
--- A fork under another id, and what replaces a run, is a start of its own.
+-- A fork under another id, and a run that replaces another, count as starts of their own.
 INSERT INTO onward_run_data (
     namespace, uid, input, args_hash, start_hash, trace, retry, attributes, beginning, delay)
 SELECT namespace, CAST(:new_uid AS TEXT), coalesce(:input, input),
@@ -71,8 +71,8 @@ SELECT namespace, CAST(:new_uid AS TEXT), coalesce(:input, input),
 FROM onward_run_data WHERE namespace = :namespace AND uid = :old;
 
 -- name: copy_records
--- The calls that were handed over before `cut`, with their failed attempts and what they noted, which
--- has no position of its own.
+-- The calls that were delivered before `cut`, with their failed attempts and their notes, which have
+-- no position.
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
     payload, error, opened_at, closed_at)
@@ -87,7 +87,7 @@ WHERE namespace = :namespace AND run = :old AND (
         WHERE namespace = :namespace AND run = :old AND seq < :cut));
 
 -- name: copy_aside
--- What the run before had not asked for either.
+-- Outcomes kept aside that the old run did not use either.
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
     payload, error, opened_at, closed_at)
@@ -98,8 +98,8 @@ WHERE namespace = :namespace AND run = :old AND kind = 'memo'
 ON CONFLICT DO NOTHING;
 
 -- name: keep_aside
--- What was finished from `cut` on beside the call that failed, and what it noted: the outcome under
--- another identity and without a position, for the new run has not asked for it yet.
+-- What was completed from `cut` on beside the call that failed, with its notes: stored under another
+-- identity and without a position, because the new run has not made these calls yet.
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, payload,
     opened_at, closed_at)
@@ -118,7 +118,7 @@ VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, 
         :message, :payload, :error, :now, :now);
 
 -- name: copy_message
--- A signal that a record of the old run has taken, but that its code was never handed.
+-- A signal that a record of the old run has consumed but that was never delivered to its code.
 INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
 SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
        sent_at
@@ -127,8 +127,8 @@ WHERE namespace = :namespace AND run = :old AND seq = :seq AND kind = 'signal'
 ON CONFLICT DO NOTHING;
 
 -- name: copy_messages
--- Messages that a copied record has taken, and signals: all of them, those that nobody has taken, or
--- none. They keep their numbers.
+-- Messages that a copied record has consumed, and signals: all, the unread ones, or none. They keep
+-- their numbers.
 INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
 SELECT namespace, CAST(:new_uid AS TEXT), seq, CAST(:chain AS TEXT), message, kind, name, payload,
        sent_at
@@ -143,9 +143,9 @@ WHERE namespace = :namespace AND run = :old AND (
             WHERE namespace = :namespace AND run = :old AND message IS NOT NULL)));
 
 -- name: sent_after
--- Effects that happened, or may have, and that a fork would send again: of the run, of those whose
--- retry it is, and of all below them, unless the call of the run that led there is kept, or named.
--- Of those that it is a fork of, what it has copied: to a fork of it that is other work again.
+-- Effects that were or may have been applied and that a fork would send again: those of the run, of
+-- the runs that it retries, and of all their descendants, except below calls that the fork keeps or
+-- edits. Of the runs that it is a fork of, only the calls that it has copied count.
 WITH RECURSIVE line(uid, forked) AS (
     SELECT CAST(:old AS TEXT), 0
     UNION ALL
@@ -175,7 +175,7 @@ WHERE e.attempt > 0
 ORDER BY e.created_at, e.key LIMIT :limit;
 
 -- name: failed_children
--- Those that a retry of their parent starts again, if it asks for them again.
+-- Children that a retry of their parent starts again if it makes the same calls.
 SELECT uid, parent_identity FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid AND parent IS NOT NULL AND cancel_with_parent = 1
   AND newest <> 0

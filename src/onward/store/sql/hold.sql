@@ -1,5 +1,5 @@
--- Pausing and resuming a run with all runs that work for it. What becomes of each is decided by
--- core.run: `Held` and `Freed`. A run that was told to stop is left alone, with all below it: they
+-- Pausing and resuming a run with all runs that work for it. core.run decides what becomes of each:
+-- `Held` and `Freed`. A run that is being cancelled is not paused, nor are the runs below it: they
 -- clean up. Each change is an insert that always meets its row: unlike an update it can find the row
 -- by nothing but the key, whichever plan was made.
 
@@ -33,7 +33,7 @@ SET held_by = trim(trim(replace(' ' || r.held_by || ' ', ' ' || CAST(:source AS 
     updated_at = excluded.updated_at
 RETURNING uid, state;
 
--- name: let_go
+-- name: unhold_runs
 INSERT INTO onward_run AS r (
     namespace, uid, id, kind, name, queue, state, held_by, created_at, updated_at)
 SELECT l.namespace, l.uid, '', 'workflow', '', '', 'paused',

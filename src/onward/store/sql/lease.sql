@@ -1,6 +1,5 @@
--- A worker's right to write. Everyone who writes for a worker looks at its row first. The rules of
--- when a lease may be deleted, and why, are in core/lease.py, and so are the values of `:gaps` and
--- `:ahead`.
+-- A worker's right to write. Every write for a worker checks its row first. core/lease.py has the rules
+-- by which a lease may be deleted, and the values of `:gaps` and `:ahead`.
 
 -- name: take_lease
 INSERT INTO onward_lease (namespace, worker, renewed_at, length, steady_since)
@@ -9,7 +8,7 @@ ON CONFLICT (namespace, worker) DO NOTHING
 RETURNING renewed_at + length;
 
 -- name: renew_lease
--- No row: another worker took over. Being past its time alone is no loss.
+-- No row: another worker took over. A lease that has merely expired can still be renewed.
 UPDATE onward_lease
 SET renewed_at = :now, length = :length, steady_since = CASE
     WHEN renewed_at <= :now AND (:now - renewed_at) * :gaps <= length THEN steady_since
@@ -22,7 +21,7 @@ DELETE FROM onward_lease WHERE namespace = :namespace AND worker = :worker
 RETURNING worker;
 
 -- name: lease_here
--- Held for the transaction: no other worker takes it over meanwhile, but it can be renewed.
+-- Locked until the transaction ends: no other worker can take it over, but it can be renewed.
 SELECT renewed_at + length FROM onward_lease WHERE namespace = :namespace AND worker = :worker
 FOR KEY SHARE;
 
@@ -32,7 +31,7 @@ UPDATE onward_lease SET renewed_at = :now, steady_since = :now
 WHERE namespace = :namespace AND renewed_at > :now + :ahead AND worker <> :worker;
 
 -- name: expire_leases
--- Only a worker that was in contact all the time may delete the lease of one that was not.
+-- Only a worker that renewed its own lease without a gap may delete an expired one.
 DELETE FROM onward_lease WHERE namespace = :namespace AND worker IN (
     SELECT l.worker FROM onward_lease l JOIN onward_lease me ON me.namespace = l.namespace
     WHERE l.namespace = :namespace AND me.worker = :worker AND l.worker <> :worker

@@ -1,4 +1,4 @@
--- Lists for people: newest first, by pages. A cursor is the uid of the last row of a page.
+-- Lists for operators: newest first, by pages. A cursor is the uid of the last row of a page.
 
 -- name: list_runs
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
@@ -18,8 +18,7 @@ WHERE namespace = :namespace
 ORDER BY uid DESC LIMIT :limit;
 
 -- name: list_family
--- Runs below others. At the top stands one run or, with `line`, also those before it under its id.
--- CROSS JOIN keeps the family on the outside.
+-- A run and its descendants; with `line`, also the descendants of the runs before it under its id.
 WITH RECURSIVE line (uid, id, follows) AS (
     SELECT uid, id, follows FROM onward_run WHERE namespace = :namespace AND uid = :top
     UNION ALL
@@ -50,7 +49,7 @@ WHERE depth >= CAST(:highest AS BIGINT)
 ORDER BY uid DESC LIMIT :limit;
 
 -- name: count_started_by_runs
--- As many as a list without them leaves out, but no more than are worth counting.
+-- How many runs a list of top-level runs leaves out, counted up to a limit.
 SELECT count(*) FROM (
     SELECT 1 FROM onward_run INDEXED BY onward_run_parent
     WHERE namespace = :namespace AND parent IS NOT NULL
@@ -71,7 +70,7 @@ FROM onward_run WHERE namespace = :namespace AND uid >= :low AND uid <= :high
 ORDER BY uid LIMIT :limit;
 
 -- name: runs_beginning
--- No index helps here: databases differ in how they sort what users write. For operators alone.
+-- No index helps here, because databases sort user text differently. For operators only.
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
@@ -91,7 +90,7 @@ FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid;
 
 -- name: kinds_to_claim
--- Everything by which a worker chooses, of the runs that wait for one.
+-- What ready runs require of a worker.
 SELECT queue, name, version, tags FROM onward_run
 WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL
 UNION

@@ -1,4 +1,4 @@
--- What the database knows about itself.
+-- Schema version and identity of the database.
 
 -- name: schema
 SELECT value FROM onward_meta WHERE name = 'schema';
@@ -8,7 +8,7 @@ INSERT INTO onward_meta AS m (name, value) VALUES ('schema', :number)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: take_identity
--- A number by which processes find each other that use this database, whatever they call it.
+-- A number that names this database in hints, whichever address a process uses for it.
 INSERT INTO onward_meta (name, value) VALUES ('identity', :identity) ON CONFLICT DO NOTHING;
 
 -- name: identity

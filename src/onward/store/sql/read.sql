@@ -1,4 +1,4 @@
--- Reading: what a run is, what it did, what came of it.
+-- Reads of a run, its end, its ledger rows and its deliveries.
 
 -- name: clock
 SELECT :now;
@@ -18,7 +18,7 @@ SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, st
 FROM onward_run WHERE namespace = :namespace AND id = :id AND newest = 1;
 
 -- name: run_end
--- What follows a run under its own id is the run that waiters go on with.
+-- `follower` is the run that follows it under the same id: waiters continue with that one.
 SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.failed_call,
        d.progress, d.attributes,
        (SELECT f.uid FROM onward_run f INDEXED BY onward_run_follows
@@ -34,8 +34,8 @@ SELECT run, seq, message, kind, name, payload, sent_at, 0 AS is_omitted FROM onw
 WHERE namespace = :namespace AND run = :run AND seq = :seq;
 
 -- name: target_seen
--- The newest run of an id or, failing that, a run by its uid. The uid of one run may be the id of
--- another, so `by_uid` says that no id is meant.
+-- The newest run of an id or else the run of a uid. The uid of one run may be the id of another, so
+-- `by_uid` excludes ids.
 SELECT uid, id, newest, 1 AS rank FROM onward_run
 WHERE namespace = :namespace AND id = :target AND newest = 1 AND CAST(:by_uid AS BIGINT) = 0
 UNION ALL

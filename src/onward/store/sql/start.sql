@@ -1,8 +1,8 @@
--- Starting runs. Both inserts change no row that is there, so a caller may make them in a
--- transaction of its own, for as long as it likes, without holding anybody up.
+-- Starting runs. Both inserts change no existing row, so a caller may make them in a transaction of
+-- its own and keep that open without blocking others.
 
 -- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, trace, retry, attributes, namespace, now)
--- A run that is cancelled with its parent is held if the parent is.
+-- A run that is cancelled with its parent is paused if the parent is.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
     deadline, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, held_by,
@@ -33,8 +33,8 @@ VALUES (:namespace, :uid, :input, :args_hash, :trace, :retry, :attributes,
         CASE WHEN CAST(:due AS BIGINT) IS NULL THEN nullif(CAST(:delay_in AS BIGINT), 0) END);
 
 -- name: started_run
--- The run that this very start made, whatever follows it, or else the one that has the id; with the
--- hash of the arguments with which its chain was started.
+-- The run that this start made, even if another follows it by now, or else the newest run of the id;
+-- with the hash of the arguments that its chain was started with.
 SELECT r.uid, r.name, (SELECT coalesce(d.start_hash, d.args_hash) FROM onward_run_data d
                        WHERE d.namespace = r.namespace AND d.uid = r.uid), r.state, r.rank
 FROM (SELECT namespace, uid, name, state, 1 AS rank FROM onward_run

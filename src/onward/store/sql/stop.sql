@@ -1,7 +1,7 @@
--- Ending runs from outside, at once or by a message, and what their families are told.
+-- Ending runs from outside, at once or by a message, and the messages to their parents and children.
 
 -- name: stop_run
--- Whoever owns it finds itself lost by its fence.
+-- The fence rises, so the next write of its owner is refused.
 UPDATE onward_run
 SET state = :state, reason = :reason, worker = NULL, fence = fence + 1, due = NULL,
     held_by = '', finished_at = :now, updated_at = :now
@@ -11,7 +11,7 @@ WHERE namespace = :namespace AND uid = :uid
 RETURNING queue;
 
 -- name: keep_end(result, error, failed_call, uid, lost, namespace)
--- A run whose data is lost still keeps why it ended.
+-- A run whose data row is lost still gets its result or error.
 INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
 VALUES (:namespace, :uid, :lost, '', :result, :error, :failed_call)
 ON CONFLICT (namespace, uid) DO UPDATE
@@ -23,26 +23,26 @@ SELECT 1 FROM onward_run
 WHERE namespace = :namespace AND uid = :uid AND worker = :worker AND fence = :fence;
 
 -- name: release_deliveries
--- What a run had reserved is there for the next one.
+-- The next run of the handler can reserve these events again.
 UPDATE onward_delivery INDEXED BY onward_delivery_reserved
 SET state = 'pending', run = NULL, attempt = attempt + 1, reason = NULL, updated_at = :now
 WHERE namespace = :namespace AND run = :uid AND state = 'reserved'
 RETURNING handler;
 
--- name: stir(handler, count, namespace, now)
+-- name: add_work(handler, count, namespace, now)
 INSERT INTO onward_handler AS h (namespace, handler, key, published, updated_at)
 VALUES (:namespace, :handler, '', :count, :now)
 ON CONFLICT (namespace, handler, key) DO UPDATE
 SET published = h.published + excluded.published, updated_at = excluded.updated_at;
 
 -- name: bound_children
--- Those that end with their parent.
+-- Open children that are cancelled with their parent.
 SELECT uid FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid AND cancel_with_parent = 1
   AND state IN ('ready', 'running', 'waiting', 'paused');
 
--- name: told_to_stop
--- Whether a run was told to stop.
+-- name: is_stopping
+-- Whether a run was sent a cancel or has passed its deadline.
 SELECT EXISTS (SELECT 1 FROM onward_inbox i
                WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
                  AND i.message = 'cancel' AND i.run = r.uid)
@@ -52,8 +52,8 @@ SELECT EXISTS (SELECT 1 FROM onward_inbox i
 FROM onward_run r WHERE r.namespace = :namespace AND r.uid = :uid;
 
 -- name: overdue_runs
--- Open runs past their deadline that nobody has told so. A run is looked up in the inbox by its key,
--- as a subquery and not as a join, so that no plan can read the inbox of others.
+-- Open runs past their deadline that were not sent the message yet. The inbox is searched by a
+-- subquery and not by a join, so that no plan can read the inboxes of other runs.
 SELECT uid, fence, parent FROM onward_run r INDEXED BY onward_run_deadline
 WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
   AND state IN ('ready', 'running', 'waiting', 'paused')
@@ -61,4 +61,4 @@ WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
        WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
          AND i.message = 'deadline' AND i.run = r.uid) IS NULL
 ORDER BY deadline
-LIMIT :most;
+LIMIT :limit;

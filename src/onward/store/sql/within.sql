@@ -1,7 +1,7 @@
--- What callers ask in transactions of their own, beside the inserts of start.sql. It locks nothing.
+-- Reads in callers' transactions, beside the inserts of start.sql. They lock nothing.
 
 -- name: target_state
--- A run that is followed stands for the newest of its id, as it does for messages.
+-- The uid of a run that is followed means the newest run of its id, as for messages.
 SELECT id, state, 1 AS rank FROM onward_run
 WHERE namespace = :namespace AND id = :target AND newest = 1
 UNION ALL

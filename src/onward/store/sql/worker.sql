@@ -20,17 +20,17 @@ JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
 WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now;
 
 -- name: gone_workers
--- Workers without a lease and without runs: those that died, and those whose rows were kept long enough.
+-- Workers without a lease and without runs: those that died, and those that left long ago.
 SELECT worker FROM onward_worker w
 WHERE namespace = :namespace AND (left_at IS NULL OR left_at < :now - :kept)
   AND NOT EXISTS (SELECT 1 FROM onward_lease l
                   WHERE l.namespace = w.namespace AND l.worker = w.worker)
   AND NOT EXISTS (SELECT 1 FROM onward_run r INDEXED BY onward_run_running
                   WHERE r.namespace = w.namespace AND r.worker = w.worker AND r.state = 'running')
-ORDER BY worker LIMIT :most;
+ORDER BY worker LIMIT :limit;
 
 -- name: mark_worker_gone
--- It died: nothing says when, so it is kept from now on.
+-- A worker that died leaves no time of its end, so its row is kept from now on.
 UPDATE onward_worker SET left_at = :now
 WHERE namespace = :namespace AND worker = :worker AND left_at IS NULL AND NOT EXISTS (
     SELECT 1 FROM onward_lease l WHERE l.namespace = :namespace AND l.worker = :worker);

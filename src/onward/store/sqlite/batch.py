@@ -136,7 +136,7 @@ def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
     stirred = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")
     for event in attached.published:
         stirred.update(_publish(tx, event, run))
-    tx.write_rows("stir", [(handler, n, *time) for handler, n in stirred.items()])
+    tx.write_rows("add_work", [(handler, n, *time) for handler, n in stirred.items()])
 
 
 def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:

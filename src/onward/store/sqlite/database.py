@@ -72,7 +72,6 @@ class SqliteDatabase:
 
     @property
     def hints(self) -> HintBus:
-        """Where hints about changes are rung and heard."""
         return self._opened().hints
 
     async def open(self) -> None:
@@ -108,7 +107,6 @@ class SqliteDatabase:
             await asyncio.to_thread(file.close)
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` in the writer, together with whatever else has gathered there."""
         return await self._do(work)
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
@@ -124,21 +122,17 @@ class SqliteDatabase:
         return await self.read(work)
 
     async def commit(self, worker: str, writes: Batch) -> Written:
-        """Write a batch of owners' commits."""
         return await self._do(lambda tx: batch.write(tx, worker, writes))
 
     async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
-        """Start runs that are not there yet; an owner that lost its run starts nothing."""
         return await self._do(lambda tx: batch.start(tx, starts))
 
     async def send(self, messages: Sequence[NewMessage]) -> Sequence[SentMessage]:
-        """Put messages into the inboxes of runs, after what callers sent to the same runs."""
         answers, swept = await self._do(lambda tx: batch.send_in_turn(tx, messages))
-        self.tell(subjects_of(swept))
+        self.publish(subjects_of(swept))
         return answers
 
     async def sweep(self, most: int) -> Sequence[SentMessage]:
-        """Deliver messages that callers wrote in transactions of their own."""
         return await self._do(lambda tx: batch.sweep(tx, most))
 
     async def claim(
@@ -163,18 +157,15 @@ class SqliteDatabase:
         return await self._lease("take_lease", worker=worker, length=length)
 
     async def renew_lease(self, worker: str, length: Duration) -> Instant | None:
-        """Prolong a worker's lease; `None` means that it is lost."""
         return await self._lease("renew_lease", worker=worker, length=length, gaps=GAPS_A_LEASE)
 
     async def drop_lease(self, worker: str) -> None:
-        """End a worker's lease."""
         await self.write(lambda tx: tx.fetch("drop_lease", worker=worker))
         locks = self._opened().locks
         if locks is not None:
             locks.let_go(self._namespace, worker)
 
     def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
-        """Return the store as seen from a caller's open transaction."""
         file = self._opened()
         admit = SqliteAdmission(connection, self.where, file, waits=waits)
         return CallerWrites(admit, file.statements, self._namespace, file.time)
@@ -198,13 +189,13 @@ class SqliteDatabase:
     async def locate(self) -> None:
         """Do nothing: a file is known by its path."""
 
-    def tell(self, subjects: Iterable[str]) -> None:
+    def publish(self, subjects: Iterable[str]) -> None:
         """Ring hints in this process; others see the file change."""
         rung = frozenset(subjects)
         if self._file is not None:
             self._file.hints.publish(rung)
         if self.carrier is not None:
-            self.carrier.tell(rung)
+            self.carrier.publish(rung)
 
     async def _lease(self, name: str, **given: object) -> Instant | None:
         rows = await self.write(lambda tx: tx.fetch(name, **given))

@@ -50,7 +50,6 @@ class SqliteTx:
         self.namespace = ""
 
     async def fetch(self, name: str, /, **given: object) -> Sequence[Sequence[Any]]:
-        """Run a named statement and return its rows."""
         return self.rows(name, **given)
 
     def rows(self, name: str, /, **given: object) -> list[Any]:
@@ -82,18 +81,15 @@ class SqliteTx:
         return bool(self._connection.execute(self._statements[name].sql, row).fetchall())
 
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
-        """Return the parameter that stands for a list."""
         return _as_json(list(values)).decode()
 
     async def lock(self, uids: Iterable[str]) -> None:
         """Do nothing: a transaction that writes has the file to itself."""
 
     async def leased(self, worker: str) -> bool:
-        """Say whether a worker has its lease."""
         return bool(self.rows("lease_here", worker=worker))
 
     async def send(self, messages: Sequence[NewMessage]) -> list[SentMessage]:
-        """Put messages into the inboxes of runs."""
         return await batch.send(self, messages)
 
 

@@ -97,7 +97,7 @@ class Writer:
             if fate is Fate.DONE and not commit.is_plain:
                 subjects.update(_touched(commit))
         if subjects:
-            self._database.tell(subjects)
+            self._database.publish(subjects)
         return answers
 
     async def _send(self, batch: Batch) -> Written | Contended:

@@ -1,4 +1,4 @@
--- The ground: runs, their histories and inboxes, the leases that guard them, the ledger of
+-- Runs, their histories and inboxes, the leases that guard them, the ledger of
 -- effects, and the deliveries of events to handlers.
 --
 -- Instants and durations are integer microseconds, UTC. Payloads are bytes that begin with the
@@ -187,10 +187,9 @@ CREATE TABLE onward_inbox (
 
 CREATE UNIQUE INDEX onward_inbox_message ON onward_inbox (namespace, chain, message, run);
 
--- Messages written in a caller's own transaction: insert-only, so that an open transaction of a
--- stranger locks no row of the engine. Workers, and whoever sends to the same run, move them into its
--- inbox. `target` is the id of the run. The database assigns `seq`, so that no sender's clock decides
--- their order.
+-- Messages written in a caller's own transaction: insert-only, so that an open transaction of a caller
+-- locks no row of the engine. Workers, and senders to the same run, move them into its inbox. `target`
+-- is the id of the run. The database assigns `seq`, so that no sender's clock decides their order.
 CREATE TABLE onward_outbox (
     seq INTEGER NOT NULL PRIMARY KEY,
     namespace TEXT NOT NULL,
@@ -208,9 +207,9 @@ CREATE INDEX onward_outbox_target ON onward_outbox (namespace, target, seq);
 
 -- The ledger. `version` rises with every change and guards it.
 --
--- `reconciles`, `tries` and `reach` are what the author stated, for those who do not have the code:
--- whether somebody can be asked, how often it is sent at most (null: without limit), and how long
--- after its intent a send can arrive. `known_until` is until when the receiver knows the key. `asked` is
+-- `reconciles`, `tries` and `reach` are options of the effect, stored for readers without the code:
+-- whether it has a reconciler, how often it is sent (null: without limit), and how long after its
+-- intent a send can arrive. `known_until` is until when the receiver knows the key. `asked` is
 -- the position up to which the run had read its history when it made the call.
 CREATE TABLE onward_effect (
     namespace TEXT NOT NULL,
@@ -247,7 +246,7 @@ CREATE TABLE onward_effect (
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
 
--- Partial, so that nobody who looks for a key can be led to read a whole namespace by it.
+-- Partial, so that no plan for a lookup by key can use it to read a whole namespace.
 CREATE INDEX onward_effect_run ON onward_effect (namespace, run) WHERE run IS NOT NULL;
 CREATE INDEX onward_effect_open ON onward_effect (namespace, state)
     WHERE state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate');

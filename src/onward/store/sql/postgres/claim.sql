@@ -1,14 +1,14 @@
 -- name: claim
--- One trip: take leases that ran out away from their workers (the rules are in core/lease.py), pick
--- what may be claimed by short index scans, and make it this worker's. The runs of a worker that
--- vanished just now are seen by the next claim, for all parts of a statement see one snapshot.
--- Without a lease of its own a worker claims nothing. Suspects are handed out apart, few at a time,
--- and in one claim only those with the same number of crashes. Runs with a flow key are chosen
--- beforehand (limits.sql), unless they are running already: adopting one does not make them more.
+-- One round trip: delete expired leases (the rules are in core/lease.py), pick what may be claimed by
+-- short index scans, and assign it to this worker. The runs of a worker whose lease is deleted here are
+-- seen by the next claim, because all parts of a statement see one snapshot. Without a lease a worker
+-- claims nothing. Suspects are claimed separately, few at a time, and in one claim only those with the
+-- same number of crashes. Runs with a flow key are chosen beforehand (limits.sql), unless they are
+-- running already: adopting one does not make them more.
 --
--- Who vanished is settled before a run is locked, and a run is locked by the name of its worker: a
--- lock is taken on the newest version of a row, and a NOT EXISTS would not be asked again for it, so
--- that a run which another claim has just adopted would be taken from its new owner.
+-- `vanished` is computed before a run is locked, and runs are locked by the name of their worker: a
+-- lock is taken on the newest version of a row, for which a NOT EXISTS would not be evaluated again,
+-- so a run that another claim has just adopted would be taken from its new owner.
 WITH RECURSIVE me AS MATERIALIZED (
     SELECT worker, length, renewed_at, steady_since FROM onward_lease
     WHERE namespace = :namespace AND worker = :worker
@@ -88,8 +88,7 @@ WITH RECURSIVE me AS MATERIALIZED (
         UNION ALL SELECT * FROM orphan UNION ALL SELECT * FROM suspect) c, me
     ORDER BY priority DESC, due LIMIT :limit::bigint
 ), taken AS (
-    -- An insert that always meets its row, for these are there and locked: unlike an update it can
-    -- find them by no other way than the key, however the plan was made.
+    -- An insert that always meets its row: see `moved` in commit_runs.sql.
     INSERT INTO onward_run AS r (
         namespace, uid, id, kind, name, queue, state, worker, created_at, updated_at)
     SELECT :namespace, uid, '', 'workflow', '', '', 'running', :worker, :now, :now FROM picked

@@ -1,9 +1,9 @@
--- A batch of owners' writes in one trip and one transaction. There is one statement for each kind of
+-- A batch of owners' writes in one round trip and one transaction. There is one statement for each kind of
 -- batch, composed of the parts in the files commit_*.sql: a part that a batch does not need costs
 -- time even with empty arrays. A lone step recorded by the largest took four times as long.
 --
--- `me` holds the worker's lease row for key share: renewing it does not wait, taking it over does,
--- so whoever adopts a run sees everything its old owner ever wrote. The attachments are checked
+-- `me` locks the worker's lease row for key share: renewing it does not wait, taking it over does,
+-- so a worker that adopts a run sees everything that its old owner wrote. The attachments are checked
 -- before anything is written; a commit whose attachment is not as expected is `refused` whole. Every
 -- part writes for the runs in `own` alone. No row is changed twice: folding the batch ensures that.
 --

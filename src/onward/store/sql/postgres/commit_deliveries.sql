@@ -79,8 +79,8 @@ event AS (
 
 -- part: handlers
 -- The states that handlers saved, and the count of what each has been given to do. A state that was
--- not found is inserted without any care for conflicts: see `effects`.
-given_work AS (
+-- not found is inserted without ON CONFLICT: see `effects`.
+added_work AS (
     SELECT handler, '' AS key, count(*) AS n FROM (
         SELECT handler FROM spread
         UNION ALL SELECT handler FROM passed WHERE state = 'pending') x
@@ -89,7 +89,7 @@ given_work AS (
     SELECT handler, key, m.state, coalesce(m.version, 0) AS version, m.run, m.wake_at,
            coalesce(x.n, 0) AS n, m.run IS NOT NULL AND f.key IS NULL AS is_new
     FROM (SELECT s.* FROM saved s JOIN own o ON o.uid = s.run) m
-    FULL JOIN given_work x USING (handler, key) LEFT JOIN saved_fits f USING (handler, key)
+    FULL JOIN added_work x USING (handler, key) LEFT JOIN saved_fits f USING (handler, key)
 ), new_handler AS (
     INSERT INTO onward_handler (
         namespace, handler, key, state, state_version, saved_by, wake_at, published, updated_at)

@@ -33,8 +33,8 @@ e.version, e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach, :now +
 :now + e.settle_in, :now + e.known_in, :now + e.due_in, e.result, e.error, e.asked, :now, :now
 
 -- part: effects
--- A row that was not found is inserted without any care for conflicts: if another owner has written
--- it since, the statement fails with a unique violation and the batch is sent again.
+-- A row that was not found is inserted without ON CONFLICT: if another owner has written it since,
+-- the statement fails with a unique violation and the batch is sent again.
 new_effect AS (
     INSERT INTO onward_effect ({effect_columns})
     SELECT {effect_values}

@@ -1,4 +1,4 @@
--- Parts of `commit` and `send`: messages, and whom they wake.
+-- Parts of `commit` and `send`: messages, and the runs that they wake.
 
 -- part: given_messages
 message AS (
@@ -9,7 +9,7 @@ message AS (
 )
 
 -- part: fresh
--- A message that is there already, as after a reply that was lost, raises nothing.
+-- A message that exists already, as after a lost reply, changes nothing.
 fresh AS (
     SELECT DISTINCT ON (m.target, m.message) m.target, coalesce(l.chain, m.target) AS chain,
            m.message, m.kind, m.name, m.payload, m.wakes, m.place

@@ -1,12 +1,12 @@
 -- name: send
--- Many messages in one trip. Rows are locked in one order, every wake of a run is one change of
--- its row, and a message that is there already raises nothing. A message that was not there when
--- the statement began, but is there now, is in neither place: the caller asks again. So it does when
--- another run has just followed the one that the message was for.
+-- Many messages in one round trip. Rows are locked in one order, every wake of a run is one change of
+-- its row, and a message that exists already changes nothing. A message that appeared after the
+-- statement began is in neither column, and the caller asks again; so it does when another run has
+-- just followed the target.
 --
--- A message to a run that is over and followed goes to the newest run of its id. A signal is delivered
--- once to a chain: to that of the run that is meant and, if another was started in its place, to that
--- of the newest. Only the end of a child is for its very parent.
+-- A message to a run that is followed goes to the newest run of its id. A signal is delivered once to
+-- a chain: to that of the target and, if another run replaced it, to that of the newest. Only the end
+-- of a child is for the target alone.
 --
 -- With `in_turn`, nothing is sent to a run for which the outbox holds messages: they are `behind`.
 WITH {patience}, given AS (
@@ -62,8 +62,8 @@ LEFT JOIN woken w ON w.uid = a.uid
 ORDER BY g.place;
 
 -- name: oldest_outbox
--- Whoever moves messages of a run holds the first of them, and so has all: nobody else may move those
--- that come after it before that is done. Runs whose messages somebody else moves are left to that.
+-- The sweep locks the first message of each run, and with it all: no other sweep moves the later ones
+-- before this one is done. Runs whose first message is locked are left to the sweep that locked it.
 WITH head AS MATERIALIZED (
     SELECT target, min(seq) AS seq FROM (
         SELECT target, seq FROM onward_outbox

@@ -1,12 +1,11 @@
 -- name: start
--- Many starts in one trip. A run that is there already is left alone; the answer tells both: see
--- `started_run`.
--- A run that appeared between the snapshot and the insert is in neither: the caller asks again.
--- Nothing here waits long for anybody but a stranger who started a run of the same id in a transaction
--- that is still open, and that may take long: whoever meets one is told soon.
+-- Many starts in one round trip. A run that exists already is not changed; the answer has either: see
+-- `started_run`. A run that appeared between the snapshot and the insert is in neither, and the caller
+-- asks again. The only long wait could be for a caller's open transaction that has started a run of
+-- the same id: the lock timeout ends it soon.
 --
--- An owner starts runs for a run that it has. Its lease and that run are held, so that whoever takes
--- the run from it, or ends it, sees either what was started, or that nothing will be.
+-- An owner starts runs on behalf of a run that it has. Its lease and that run are locked, so that a
+-- takeover or a forced end of the run sees either what was started, or that nothing will be.
 WITH patience AS MATERIALIZED (
     SELECT set_config('lock_timeout', '100', true)
 ), given AS (
@@ -20,7 +19,7 @@ WITH patience AS MATERIALIZED (
         SELECT worker FROM onward_lease
         WHERE namespace = :namespace::text AND worker = k.worker LIMIT 1 FOR KEY SHARE) l
 ), parent AS MATERIALIZED (
-    -- Locked, so that whoever takes, ends or pauses it sees this child, or this sees that.
+    -- Locked, so that a takeover, end or pause of the parent sees this child, or this sees that.
     SELECT r.* FROM (
         SELECT owner_run AS uid FROM given WHERE owner_run IS NOT NULL
         UNION SELECT parent FROM given WHERE parent IS NOT NULL AND cancel_with_parent = 1

@@ -1,6 +1,6 @@
 -- name: place
 -- Which database of which server this is, and whether a caller may insert here. Nothing in it can
--- fail, so that a connection of the wrong kind is told so without losing its transaction.
+-- fail, so that a connection of the wrong kind is refused without aborting its transaction.
 SELECT current_database(),
        CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS BIGINT),
        current_setting('transaction_read_only') = 'off'
@@ -21,7 +21,7 @@ SELECT current_database(),
 SELECT pg_notify(:channel, 'queue:' || :queue) WHERE pg_notification_queue_usage() < 0.5;
 
 -- name: hint_send
--- Whoever works for the queue of the run sweeps up the message.
+-- A worker of the run's queue moves the message into the inbox.
 SELECT pg_notify(:channel, 'queue:' || queue)
 FROM (
     SELECT queue, 1 AS rank FROM onward_run

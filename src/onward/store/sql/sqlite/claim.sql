@@ -1,7 +1,7 @@
--- Claiming on SQLite: short index scans for what may be claimed, then one update. A run whose
--- worker has no lease row any more is an orphan. Suspects (runs that were there when workers
--- vanished) are handed out apart, few at a time, so that they cannot take innocents down. Runs with
--- a flow key are claimed in another way (limits.sql), unless they are running already: adopting one
+-- Claiming on SQLite: short index scans for what may be claimed, then one update. A run whose worker
+-- has no lease row is an orphan. Suspects (runs that were running when workers vanished) are claimed
+-- separately, few at a time, so that a run that crashes its worker affects few others. Runs with a
+-- flow key are claimed by the statements of limits.sql, unless they are running already: adopting one
 -- does not make them more.
 
 -- name: ready_candidates

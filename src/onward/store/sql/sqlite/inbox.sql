@@ -10,9 +10,9 @@ WHERE r.namespace = :namespace AND r.uid = :run
 LIMIT 1;
 
 -- name: raise_inbox
--- Every message wakes a run that waits, and some wake one that is paused for a certain reason. One
--- that was never claimed is not begun before its time: it finds the message then, unless that is
--- one to end it, which also ends every pause of it.
+-- Every message wakes a waiting run, and some wake a run that is paused for a certain reason. A run
+-- that was never claimed does not start early: it finds the message when it starts, unless the message
+-- ends it, which also ends every pause of it.
 UPDATE onward_run AS r
 SET inbox = r.inbox + 1,
     state = CASE WHEN w.wakes THEN 'ready' ELSE r.state END,

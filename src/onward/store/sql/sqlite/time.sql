@@ -7,7 +7,7 @@ FROM onward_meta t JOIN onward_meta r ON r.name = 'time_resets'
 WHERE t.name = 'time';
 
 -- name: keep_time
--- Not if it was reset: the time of whoever has not learned of that is still ahead.
+-- Not if it was reset: a process that has not noticed the reset still has a time that is ahead.
 UPDATE onward_meta SET value = max(value, :now)
 WHERE name = 'time'
   AND (SELECT value FROM onward_meta WHERE name = 'time_resets') = :resets;
