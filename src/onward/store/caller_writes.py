@@ -2,8 +2,8 @@
 
 Such writes only insert. They lock no row of the engine, so a caller may keep its transaction open
 for as long as it likes, and they raise nothing that would abort it. On Postgres a hint goes with
-the commit, as nobody else learns of it. (SQLite has one lock for a whole file: there, and only
-there, everybody waits for whoever has written and not committed.)
+the commit, as no other process would notice it. (SQLite has one lock for a whole file: there, all
+writers wait for a caller that has written and not committed.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CallerWrites:
-    """The store, seen from a caller's transaction.
+    """Starts and messages within a caller's transaction.
 
     Args:
         admit: Looks at the caller's connection before each use, and refuses it or not.
@@ -48,11 +48,11 @@ class CallerWrites:
         self._clock = clock
 
     async def start(self, run: NewRun) -> Started:
-        """Start a run with the caller's commit, unless one of that id is there.
+        """Start a run with the caller's commit, unless one of that id exists.
 
         Raises:
             StoreUnusable: the connection cannot carry writes to this store.
-            Unavailable: somebody removed the run of that id just now; try again.
+            Unavailable: the run of that id was removed just now; try again.
         """
         check_run(run)
         caller = await self._admit()
@@ -68,7 +68,7 @@ class CallerWrites:
         return Started(uid, uid == run.uid, name, start_hash, state)
 
     async def prepare_to_write(self) -> None:
-        """Make sure that reading first does not keep the caller's transaction from writing.
+        """Ensure that the caller's transaction can write after it has read.
 
         Raises:
             StoreUnusable: the connection cannot carry writes to this store, or has read too early.
@@ -103,7 +103,7 @@ class CallerWrites:
         await self._hint(caller, "hint_send", target=message.target)
 
     async def _hint(self, caller: Caller, name: str, **given: object) -> None:
-        """Let workers know with the caller's commit, if the database can carry that."""
+        """Send a hint with the caller's commit, if the database can carry one."""
         if self._admit.channel is not None:
             await self._fetch(caller, name, {"channel": self._admit.channel, **given})
 

@@ -33,10 +33,10 @@ def run_subject(uid: str) -> str:
     return f"run:{uid}"
 
 
-def packed(told: Iterable[Iterable[str]], bytes_most: int) -> str:
-    """Return all subjects that were told as one text, or `ANYTHING` if they are too many."""
-    text = "\n".join(sorted({subject for subjects in told for subject in subjects}))
-    return text if len(text.encode()) <= bytes_most else ANYTHING
+def packed(gathered: Iterable[Iterable[str]], max_bytes: int) -> str:
+    """Return all subjects as one text, or `ANYTHING` if they are too many."""
+    text = "\n".join(sorted({subject for subjects in gathered for subject in subjects}))
+    return text if len(text.encode()) <= max_bytes else ANYTHING
 
 
 def unpacked(text: str) -> list[str]:
@@ -45,7 +45,7 @@ def unpacked(text: str) -> list[str]:
 
 
 class Carrier(Protocol):
-    """Takes hints to other processes, and publishes theirs on the bus of this one."""
+    """Carries hints to other processes, and publishes theirs on the bus of this one."""
 
     def publish(self, subjects: Iterable[str]) -> None:
         """Send hints to other processes, soon. This returns at once and raises nothing."""
@@ -53,15 +53,15 @@ class Carrier(Protocol):
 
 
 class Subscription:
-    """A wait for hints on some subjects. Use it as a context manager."""
+    """A subscription to hints on some subjects. Use it as a context manager."""
 
     def __init__(self, hints: HintBus, subjects: Iterable[str]) -> None:
         self.subjects = set(subjects)
         self.others: set[str] | None = None
-        """What was said of other subjects, while this is a set: some may become its own."""
+        """Hints on other subjects, while this is a set: the subscription may soon include them."""
         self.loop = asyncio.get_running_loop()
         self._hints = hints
-        self._heard: set[str] = set()
+        self._hinted: set[str] = set()
         self._woken = False
         self._event = asyncio.Event()
 
@@ -81,30 +81,30 @@ class Subscription:
         """Note hints; called in the loop of this subscription."""
         if self.others is not None:
             self.others |= subjects
-        heard = subjects if ANYTHING in subjects else subjects & self.subjects
-        if heard:
-            self._heard |= heard
+        hinted = subjects if ANYTHING in subjects else subjects & self.subjects
+        if hinted:
+            self._hinted |= hinted
             self._event.set()
 
     def wake(self) -> None:
-        """End the wait, or the next one, although nothing was heard."""
+        """End the current or next wait without a hint."""
         self._woken = True
         self._event.set()
 
     async def wait(self, seconds: float) -> set[str]:
-        """Return what was heard since the last wait, waiting at most `seconds` for it.
+        """Return the hints since the last wait, waiting up to `seconds` for one.
 
         They may be infinite: then no timer is set, and only a hint or a wake ends the wait.
         """
         deadline = self.loop.time() + seconds
-        while not (self._heard or self._woken) and (left := deadline - self.loop.time()) > 0:
+        while not (self._hinted or self._woken) and (left := deadline - self.loop.time()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if left == math.inf else left):
                     await self._event.wait()
         self._event.clear()
         self._woken = False
-        heard, self._heard = self._heard, set()
-        return heard
+        hinted, self._hinted = self._hinted, set()
+        return hinted
 
 
 class HintBus:
@@ -114,7 +114,7 @@ class HintBus:
         self._subscriptions: set[Subscription] = set()
         self._lock = threading.Lock()
         self.on_first_subscription: Callable[[], None] | None = None
-        """Called when the first subscription joins: a watcher starts looking then."""
+        """Called when the first subscription joins: a watcher starts polling then."""
 
     @property
     def has_subscriptions(self) -> bool:
@@ -122,7 +122,7 @@ class HintBus:
         return bool(self._subscriptions)
 
     def join(self, subscription: Subscription) -> None:
-        """Let a subscription hear from now on."""
+        """Add a subscription."""
         with self._lock:
             is_first = not self._subscriptions
             self._subscriptions.add(subscription)
@@ -130,7 +130,7 @@ class HintBus:
             self.on_first_subscription()
 
     def leave(self, subscription: Subscription) -> None:
-        """Let a subscription hear no more."""
+        """Remove a subscription."""
         with self._lock:
             self._subscriptions.discard(subscription)
 
@@ -139,7 +139,7 @@ class HintBus:
         return Subscription(self, subjects)
 
     def publish(self, subjects: Iterable[str]) -> None:
-        """Tell everyone in this process who listens for one of the subjects; from any thread."""
+        """Wake the subscriptions of this process to any of the subjects; from any thread."""
         published = frozenset(subjects)
         with self._lock:
             subscriptions = list(self._subscriptions)

@@ -1,4 +1,4 @@
-"""Whether a database is there, for those who only want to look: looking makes none."""
+"""Whether a database exists at an address; asking does not create one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def is_there(address: SqliteAddress | PostgresAddress) -> bool:
-    """Say whether somebody has made an Onward database there.
+    """Return whether there is an Onward database.
 
     Raises:
         StoreUnusable: what is there cannot be used.

@@ -1,7 +1,7 @@
-"""Hints between processes by Redis: quicker than polling where LISTEN is not to be had.
+"""Hints between processes by Redis: faster than polling where LISTEN is not available.
 
 Nothing is kept there. While Redis is away everything goes on as it does without it; it is tried
-again every second, and the log is told once.
+again every second, and logs the outage once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _log = logging.getLogger("onward.store")
 _MAX_PAYLOAD = 64 * 1024
 _CONNECT_SECONDS = 2.0
 _QUIET_SECONDS = 10.0
-"""How long nothing is heard before the server is asked whether it is there."""
+"""How long the connection may be silent before it is probed."""
 _RECONNECT_SECONDS = 1.0
 
 
 class RedisCarrier:
-    """Carries hints from and to other processes, as long as a Redis is there.
+    """Carries hints from and to other processes while Redis is reachable.
 
     Args:
         url: `redis://host:6379/0`, `rediss://…` or `unix:///path`.
@@ -66,7 +66,7 @@ class RedisCarrier:
         await self._client.aclose()
 
     def publish(self, subjects: Iterable[str]) -> None:
-        """Let other processes know, soon, if Redis is there."""
+        """Send hints to other processes, soon, if Redis is reachable."""
         if self.ready.is_set():
             self._out.submit(frozenset(subjects))
 
@@ -74,7 +74,7 @@ class RedisCarrier:
         while True:
             try:
                 await self._listen_once()
-            except Exception as error:  # noqa: BLE001 - whatever it is, hints are all that is lost
+            except Exception as error:  # noqa: BLE001 - only hints are lost
                 self._miss(error)
             finally:
                 self.ready.clear()
@@ -101,7 +101,7 @@ class RedisCarrier:
             _log.info("Redis at %s is back: hints go through it again", self.where)
         self._is_missed = False
         self.ready.set()
-        # Whatever happened while nobody listened was missed.
+        # Hints were missed while there was no connection.
         self._hints.publish({ANYTHING})
 
     def _miss(self, error: Exception) -> None:
@@ -115,14 +115,14 @@ class RedisCarrier:
 
     def _hear(self, data: bytes) -> None:
         sender, *subjects = unpacked(data.decode(errors="replace"))
-        if sender != self._sender:  # who told it has rung it already
+        if sender != self._sender:  # the sender has published it in its own process
             self._hints.publish(subjects)
 
-    async def _publish(self, told: list[frozenset[str]]) -> Sequence[bool]:
-        payload = f"{self._sender}\n{packed(told, _MAX_PAYLOAD)}"
-        with contextlib.suppress(Exception):  # a hint that is lost costs time, nothing else
+    async def _publish(self, gathered: list[frozenset[str]]) -> Sequence[bool]:
+        payload = f"{self._sender}\n{packed(gathered, _MAX_PAYLOAD)}"
+        with contextlib.suppress(Exception):  # a lost hint only delays
             await self._client.publish(self._channel, payload)
-        return [True] * len(told)
+        return [True] * len(gathered)
 
 
 def _client(url: str) -> Any:
@@ -139,7 +139,7 @@ def _client(url: str) -> Any:
             url,
             socket_connect_timeout=_CONNECT_SECONDS,
             socket_timeout=_CONNECT_SECONDS,
-            retry=Retry(NoBackoff(), 0),  # trying again is done here, where it is seen
+            retry=Retry(NoBackoff(), 0),  # this module retries by itself
         )
     except ValueError as error:
         fact = str(error) if isinstance(error, BadServerUrl) else "is not that of a Redis server"

@@ -1,4 +1,4 @@
-"""What a fork does to an open store: nothing of it works in the child, so it says so at once."""
+"""An open store cannot be used in a forked child process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from onward.errors import StoreUnusable
 def check_process(opened_by: int, where: str) -> None:
     """Refuse what another process has opened.
 
-    Its threads and connections are not here. A call would wait for ever, or damage the parent's.
+    Its threads and connections do not exist here. A call would never return, or damage those of
+    the parent.
 
     Raises:
         StoreUnusable: this process was forked from the one that opened it.

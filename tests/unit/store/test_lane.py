@@ -34,8 +34,8 @@ class Paper:
         return [None if item in late else item.upper() for item in items]
 
 
-def a_lane(paper: Paper, most: int = 500) -> Lane[str, str]:
-    return Lane(paper.write, name=NAME, key=lambda item: item[0], most=most)
+def a_lane(paper: Paper, max_items: int = 500) -> Lane[str, str]:
+    return Lane(paper.write, name=NAME, key=lambda item: item[0], max_items=max_items)
 
 
 async def test_a_lone_write_goes_out_at_once() -> None:
@@ -62,7 +62,7 @@ async def test_what_arrives_while_a_batch_is_written_becomes_the_next() -> None:
 
 async def test_a_batch_has_at_most_so_many_members() -> None:
     paper = Paper()
-    lane = a_lane(paper, most=2)
+    lane = a_lane(paper, max_items=2)
 
     await asyncio.gather(*(lane.submit(item) for item in "abcde"))
 
@@ -142,7 +142,7 @@ async def test_a_caller_that_goes_away_changes_nothing_about_its_write() -> None
 
 async def test_closing_waits_for_everything_that_was_submitted() -> None:
     paper = Paper()
-    lane = a_lane(paper, most=1)
+    lane = a_lane(paper, max_items=1)
     answers = [lane.submit(item) for item in "abc"]
 
     await lane.close()
@@ -157,7 +157,7 @@ async def test_closing_a_lane_that_was_never_used_returns() -> None:
 async def test_nobody_waits_for_ever_when_the_loop_ends() -> None:
     paper = Paper()
     paper.gate.clear()
-    lane = a_lane(paper, most=1)
+    lane = a_lane(paper, max_items=1)
     answers = [lane.submit(item) for item in "ab"]
     await asyncio.sleep(0)
     [task] = [task for task in asyncio.all_tasks() if task.get_name() == NAME]

@@ -16,7 +16,7 @@ class Admission(ABC):
 
     Args:
         connection: What the caller gave.
-        where: What people call the store.
+        where: The address of the store, for messages.
         waits: The connection may be an async one.
 
     Raises:

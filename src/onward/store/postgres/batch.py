@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TRIES = 5
 _FIRST_WRITES = {"onward_effect_pkey", "onward_handler_pkey"}
-"""Keys of rows that another statement may insert while this one finds that they are not there."""
+"""Keys of rows that another statement may insert after this one has looked for them."""
 
 _NO_MOVE = (None,) * len(Move._fields)
 _NO_OWNER = (None,) * len(RunOwner._fields)
@@ -74,10 +74,10 @@ _STATES = _Owned("h_", HandlerState._fields)
 
 
 async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
-    """Write a batch of owners' commits and say what became of each run.
+    """Write a batch of owners' commits and return the fate of each.
 
-    A run that was there to be written and yet was not has met another statement on its row, most
-    likely our own whose reply was lost: it is sent again. So is everything when another statement
+    A run that could be written and was not has met another statement on its row, probably our own
+    whose reply was lost: it is sent again. So is everything when another statement
     was first to insert a row of the ledger or of a handler.
     """
     answer = _Answer()
@@ -99,7 +99,7 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
 
 
 class _Answer:
-    """What became of a batch, gathered from as many statements as it took."""
+    """The answers to a batch, from as many statements as it took."""
 
     def __init__(self) -> None:
         self.fates: dict[str, Fate] = {}
@@ -138,13 +138,12 @@ class _Answer:
         return [commit for uid, commit in sent.items() if fates.get(uid) is Fate.DONE]
 
     def _keep_times(self, commits: Iterable[Commit]) -> None:
-        """Keep the time of what this statement wrote, as another will have the last word."""
+        """Keep the time of what this statement wrote, as the batch is answered by a later one."""
         for commit in commits:
             for record in commit.records:
                 self.earlier[record.run, record.identity, record.attempt] = self._at
 
     def written(self) -> Written:
-        """Return it as the store knows it."""
         return Written(self.fates, self._at, frozenset(self._queues), self.earlier)
 
 
@@ -170,7 +169,7 @@ def _arrays(commits: list[Commit]) -> tuple[str, dict[str, tuple[Any, ...]]]:
 
 
 async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:
-    """Start runs that are not there yet; an owner that lost its run starts nothing."""
+    """Start runs that do not exist yet; an owner that lost its run starts nothing."""
     answers: dict[str, Started | LeaseLost] = {}
     asked = list(starts)
     for _ in range(_TRIES):
@@ -185,7 +184,7 @@ async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | Lease
                 answers[uid] = Started(uid, True, run.name, run.args_hash, made)  # noqa: FBT003
             elif there is not None:
                 answers[uid] = Started(there, there == uid, name, start_hash, state)
-        # Neither made nor seen: another start of that id came in between, and is there now.
+        # Neither made nor seen: another start of that id committed in between.
         asked = [each for each in asked if each.run.uid not in answers]
         if not asked:
             return [answers[run.uid] for run, _ in starts]
@@ -245,29 +244,29 @@ def _sent(
         return SentMessage(uid, there, "", "duplicate")
     if state in TERMINAL:
         return SentMessage(uid, None, "", "ended")
-    return None  # the same message was sent twice at once, and is there now
+    return None  # another send of the same message committed in between
 
 
-async def sweep(tx: PostgresTx, most: int) -> list[SentMessage]:
-    """Deliver messages that callers wrote in transactions of their own, oldest first."""
-    return await _sweep(tx, await tx.fetch("oldest_outbox", limit=most))
+async def sweep(tx: PostgresTx, limit: int) -> list[SentMessage]:
+    """Move messages from the outbox into inboxes, oldest first."""
+    return await _sweep(tx, await tx.fetch("oldest_outbox", limit=limit))
 
 
-async def sweep_runs(tx: PostgresTx, ids: Iterable[str], most: int) -> list[SentMessage]:
-    """Deliver all that callers wrote for these runs in transactions of their own.
+async def sweep_runs(tx: PostgresTx, ids: Iterable[str], limit: int) -> list[SentMessage]:
+    """Move all messages of these runs from the outbox into inboxes.
 
-    The first rows of all of them are locked before any run is, and never one before those: so
-    nobody who moves others waits for this while this waits for them.
+    The first rows of all of them are locked before any run is, and never one before those: so no
+    two sweeps wait for each other.
     """
     sent: list[SentMessage] = []
     after = dict.fromkeys(sorted(ids), 0)
     while after:
         pages = [
-            await tx.fetch("outbox_of_run", target=target, after=seq, limit=most)
+            await tx.fetch("outbox_of_run", target=target, after=seq, limit=limit)
             for target, seq in after.items()
         ]
         sent += await _sweep(tx, [row for page in pages for row in page])
-        after = {page[-1][1]: page[-1][0] for page in pages if len(page) == most}
+        after = {page[-1][1]: page[-1][0] for page in pages if len(page) == limit}
     return sent
 
 

@@ -75,7 +75,7 @@ class PostgresDatabase:
             pool.open()
         try:
             await self._slow.run(self._migrate, patience=pools.OPEN_SECONDS)
-        except BaseException:  # nobody will close what was never opened
+        except BaseException:  # the caller cannot close what was never opened
             await self._slow.abandon()
             raise
         for pool in (self._hot, self._slow, self._renewals):
@@ -142,8 +142,8 @@ class PostgresDatabase:
             return answers  # what was sent is answered, the others are tried by themselves
         return [sent or next(rest) for sent in answers]
 
-    async def sweep(self, most: int) -> Sequence[SentMessage]:
-        return await self._transact(lambda tx: batch.sweep(tx, most), self._hot)
+    async def sweep(self, limit: int) -> Sequence[SentMessage]:
+        return await self._transact(lambda tx: batch.sweep(tx, limit), self._hot)
 
     async def claim(self, wanted: Wanted, repeated: Callable[[], None]) -> list[ClaimedRun]:
         tries = 0
@@ -210,11 +210,11 @@ class PostgresDatabase:
 
     def publish(self, subjects: Iterable[str]) -> None:
         """Ring hints here and, where LISTEN works, in other processes."""
-        rung = frozenset(subjects)
-        self.hints.publish(rung)
+        changed = frozenset(subjects)
+        self.hints.publish(changed)
         for carrier in (self._listener, self.carrier):
             if carrier is not None:
-                carrier.publish(rung)
+                carrier.publish(changed)
 
     def _tx(self, connection: Any) -> PostgresTx:
         return PostgresTx(connection, self._statements, self._namespace, self.where, self._clock)

@@ -1,4 +1,4 @@
-"""What the errors of Postgres and its driver mean to us."""
+"""Translation of errors of Postgres and its driver."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _POOLER = (
     "is behind a transaction pooler, which does not keep what belongs to a session",
     "Add ?pgbouncer=true to the address",
 )
-# What is wrong with an address or a server that was never used from here. If it was, somebody has
-# changed something since (rotates a password, restores a database), and it is tried again.
+# What is wrong with an address or a server that this process has never used. If it has, the server
+# was changed since (a password rotated, a database restored), and the call is tried again.
 _SET_UP = {
     "28P01": ("refused the password", "Check user and password in the address"),
     "28000": ("refused this user", "Check the address, and pg_hba.conf on the server"),
@@ -52,13 +52,13 @@ LOST = (
     TimeoutError,
     EOFError,
 )
-"""How the driver says that a connection, or the way to the server, is lost."""
+"""What the driver raises when a connection or the route to the server is lost."""
 
 
 def translate_error(
     error: BaseException, address: PostgresAddress, *, is_proven: bool = False
 ) -> OnwardError | None:
-    """Return what an error means to us, or `None` if it is none of the driver's.
+    """Translate an error of the driver, or return `None` for any other.
 
     Args:
         error: What was raised.

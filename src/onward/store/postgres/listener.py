@@ -3,8 +3,8 @@
 The listening connection does nothing else: a driver may keep a session busy after preparing a
 statement, and a busy session is sent no notifications. Notifying is done after the commit, and one
 notification speaks for everything that gathered meanwhile, because a transaction that notifies
-takes a lock of the whole server when it commits. Callers' own transactions do notify: nobody else
-learns when they commit, and that lock is not taken before.
+takes a lock of the whole server when it commits. Callers' own transactions do notify: no other
+process learns when they commit, and that lock is not taken before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_PAYLOAD = 7000  # Postgres takes less than 8000 bytes
 _RECONNECT_SECONDS = 1.0
 _QUIET_SECONDS = 30.0
-"""How often the server is asked whether it is there."""
+"""How often the connection is probed."""
 _ANSWER_SECONDS = 5.0
 
 
@@ -39,7 +39,7 @@ def channel_of(address: PostgresAddress, namespace: str) -> str:
 
 
 class Listener:
-    """Carries hints from and to other processes, as long as the server is there."""
+    """Carries hints from and to other processes while the server is reachable."""
 
     def __init__(self, address: PostgresAddress, namespace: str, hints: HintBus) -> None:
         self._channel = channel_of(address, namespace)
@@ -51,12 +51,10 @@ class Listener:
         self.ready = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to listen."""
         self._pool.open()
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="onward listener")
 
     async def close(self) -> None:
-        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
         try:
@@ -67,12 +65,12 @@ class Listener:
             await self._pool.close()
 
     def publish(self, subjects: Iterable[str]) -> None:
-        """Let other processes know, soon."""
+        """Send hints to other processes, soon."""
         self._out.submit(frozenset(subjects))
 
     async def _listen(self) -> None:
         while True:
-            # Whatever it is: until it is back, changes are found by looking.
+            # Until it is back, changes are found by polling.
             with contextlib.suppress(Exception):
                 await self._listen_once()
             self.ready.clear()
@@ -84,14 +82,14 @@ class Listener:
         try:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(self._channel, self._heard)
-            # Whatever happened while nobody listened was missed.
+            # Hints were missed while there was no connection.
             self._hints.publish({ANYTHING})
             self.ready.set()
             while not lost.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_QUIET_SECONDS):
                         await lost.wait()
-                if not lost.is_set():  # a connection may die without a word
+                if not lost.is_set():  # a connection may die silently
                     await connection.execute("SELECT 1", timeout=_ANSWER_SECONDS)
         finally:
             connection.terminate()
@@ -99,13 +97,13 @@ class Listener:
     def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         self._hints.publish(unpacked(payload))
 
-    async def _notify(self, told: list[frozenset[str]]) -> Sequence[bool]:
-        payload = packed(told, _MAX_PAYLOAD)
-        with contextlib.suppress(OnwardError):  # a hint that is lost costs time, nothing else
+    async def _notify(self, gathered: list[frozenset[str]]) -> Sequence[bool]:
+        payload = packed(gathered, _MAX_PAYLOAD)
+        with contextlib.suppress(OnwardError):  # a lost hint only delays
             await self._pool.run(
                 lambda connection: connection.execute(
                     "SELECT pg_notify($1, $2)", self._channel, payload
                 ),
                 patience=0,
             )
-        return [True] * len(told)
+        return [True] * len(gathered)

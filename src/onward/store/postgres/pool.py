@@ -1,6 +1,6 @@
 """Connections to one Postgres: few, shared, and never left dirty.
 
-Work runs in a task of its own, so cancelling whoever waits for it does not reach the connection.
+Work runs in a task of its own, so cancelling the task that awaits it does not reach the connection.
 A connection on which anything unexpected happened is closed, not shared again.
 """
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 2.0
-"""How long a call tries to reach the database before it says that it is away."""
+"""How long a call tries to reach the database before it raises `Unavailable`."""
 
 OPEN_SECONDS = 10.0
-"""The same for opening a store: whoever starts may start together with its database."""
+"""The same for opening a store: a process may start together with its database."""
 
 CONNECT_SECONDS = 5.0
 _CONNECT_SECONDS_LEAST = 0.5
 QUICK_SECONDS = 10.0
-"""How long a server that is there may take over work that takes no time by itself."""
+"""How long a reachable server may take for a short statement."""
 COMMAND_SECONDS = 30.0
-"""How long a server that is there may take over any statement."""
+"""How long a reachable server may take for any statement."""
 
 _FIRST_DELAY_SECONDS = 0.02
 _MOST_DELAY_SECONDS = 0.5
@@ -76,7 +76,7 @@ async def connect(address: PostgresAddress) -> Any:
         kind = type(error).__name__
     except (asyncpg.PostgresError, *LOST):
         raise
-    except Exception as error:  # the driver itself stumbles over servers that fall in the middle
+    except Exception as error:  # the driver fails in its own ways when a server dies
         fact = f"cannot be reached: the driver failed ({type(error).__name__})"
         raise Unavailable(str(address), fact) from error
     # Raised here, so that the driver's error is not in its context: it may quote the address.
@@ -85,22 +85,22 @@ async def connect(address: PostgresAddress) -> Any:
 
 
 class Pool:
-    """At most `most` connections, made when they are needed."""
+    """Up to `size` connections, opened on demand."""
 
-    def __init__(self, address: PostgresAddress, most: int) -> None:
+    def __init__(self, address: PostgresAddress, size: int) -> None:
         self._address = address
-        self._most = most
+        self._size = size
         self._free: list[Any] = []
-        self._places = asyncio.Semaphore(most)
+        self._places = asyncio.Semaphore(size)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_open = False
         self._pid = os.getpid()
         self._probing: asyncio.Task[bool] | None = None
         self.is_proven = False
-        """Whether the database could be used before: then whatever it refuses now will pass."""
+        """Whether the database was usable before: then a refusal now counts as an outage."""
 
     def open(self) -> None:
-        """Let work begin; nothing connects before there is some."""
+        """Accept work; connections are opened on demand."""
         self._is_open = True
         self._pid = os.getpid()
 
@@ -121,10 +121,10 @@ class Pool:
             patience: How many seconds to go on trying; `PATIENCE_SECONDS` by default.
             quick: The work takes no time by itself: if there is no answer, the connection is
                 likely to be dead, so that another is tried.
-            splits: The caller can do better than wait for somebody's lock, so tell it at once.
+            splits: The caller can do better than wait for a lock: raise `Contended` at once.
 
         Raises:
-            Contended: somebody's lock is in the way, and the caller `splits`.
+            Contended: another transaction holds a lock, and the caller `splits`.
             Unavailable: it did not succeed for as long as `patience`.
         """
         if not self._is_open:
@@ -136,7 +136,7 @@ class Pool:
         return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))
 
     async def close(self) -> None:
-        """Wait for what is under way, then close all connections."""
+        """Wait for work in flight, then close all connections."""
         self._is_open = False
         try:
             while self._tasks:
@@ -149,7 +149,7 @@ class Pool:
                 self._free.pop().terminate()
 
     async def abandon(self) -> None:
-        """Give up what is under way, then close all connections."""
+        """Cancel work in flight, then close all connections."""
         for task in self._tasks:
             task.cancel()
         await self.close()
@@ -163,7 +163,7 @@ class Pool:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be waiting any more: it counts as seen
+            task.exception()  # retrieved, because its caller may be gone
 
     async def _insist(
         self, work: Callable[[Any], Awaitable[T]], seconds: float, *, quick: bool, splits: bool
@@ -176,7 +176,7 @@ class Pool:
             try:
                 return await self._once(work, end, limit)
             except _TooSlow as error:
-                # The server is there: another connection may be better, or it needs more time.
+                # The server is reachable: another connection may work, or it needs more time.
                 if limit >= QUICK_SECONDS:
                     raise Unavailable(
                         str(self._address), f"did not answer within {limit:.0f} s"
@@ -196,7 +196,7 @@ class Pool:
             delay = min(delay * 2, _MOST_DELAY_SECONDS)
 
     async def _once(self, work: Callable[[Any], Awaitable[T]], end: float, limit: float) -> T:
-        """Run `work` with a connection that is to be had until `end`, for `limit` seconds."""
+        """Run `work` with a connection, waiting for one until `end` and for `limit` seconds."""
         async with self._place(end):
             earliest = asyncio.get_running_loop().time() + _CONNECT_SECONDS_LEAST
             async with asyncio.timeout_at(max(end, earliest)):
@@ -207,7 +207,7 @@ class Pool:
                 connection.terminate()  # another server may be the one that takes writes now
                 raise
             except (asyncpg.PostgresError, OnwardError):
-                self._put_back(connection)  # a plain no, and rolled back: nothing is open
+                self._put_back(connection)  # a plain refusal, rolled back: the connection is clean
                 raise
             except BaseException:
                 connection.terminate()
@@ -217,13 +217,13 @@ class Pool:
 
     @asynccontextmanager
     async def _place(self, end: float) -> AsyncIterator[None]:
-        """Have one of the places for connections."""
+        """Reserve one of the connections."""
         if self._places.locked():
             try:
                 async with asyncio.timeout_at(end):
                     await self._places.acquire()
             except TimeoutError:
-                fact = f"is busy: all {self._most} connections of this process for this are in use"
+                fact = f"is busy: all {self._size} connections of this process for this are in use"
                 raise Unavailable(str(self._address), fact) from None
         else:
             await self._places.acquire()
@@ -253,7 +253,7 @@ class Pool:
                 silence.stop()
 
     def _ask(self) -> asyncio.Task[bool]:
-        """Begin to find out whether the server is there, unless that is under way."""
+        """Start to probe the server, unless a probe is in flight."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.ensure_future(self._is_there())
             self._tasks.add(self._probing)
@@ -269,8 +269,8 @@ class Pool:
                 finally:
                     connection.terminate()
         except asyncpg.PostgresError:
-            return True  # it is there, though it may have no place for another connection
-        except Exception:  # noqa: BLE001 - whatever it is, it is no sign of life
+            return True  # it is reachable, though it may accept no more connections
+        except Exception:  # noqa: BLE001 - any failure means no sign of life
             return False
         return True
 
@@ -279,7 +279,7 @@ class Pool:
     async def _take(self) -> Any:
         while self._free:
             connection = self._free.pop()
-            if not connection.is_closed():  # a server that restarted has hung up on all of them
+            if not connection.is_closed():  # a restart of the server closes all of them
                 return connection
         return await connect(self._address)
 
@@ -291,4 +291,4 @@ class Pool:
 
 
 class _TooSlow(Exception):
-    """A server that is there did not answer in time."""
+    """A reachable server did not answer in time."""

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 MAX_NAMED = 3
-"""How many effects are named that a fork would send again."""
+"""How many effects an error names that a fork would send again."""
 
 
 async def follow(tx: Tx, wish: Following) -> tuple[Followed, set[str]]:
-    """Let a run follow another, and return what hints are to be rung."""
+    """Start a run that follows another, and return the hints to publish."""
     is_leased = wish.worker is None or await tx.leased(wish.worker)
     children = await bound_children(tx, wish.old) if wish.id is None else []
-    # The parent too: the new run is held by whatever holds the parent when this commits.
+    # The parent too: a pause of the parent when this commits also holds the new run.
     await tx.lock([wish.old, *children, *await _parent_of(tx, wish.old)])
     made = await _run(tx, wish.new_uid)
     if made is not None:
@@ -80,7 +80,7 @@ async def _refusal(tx: Tx, wish: Following, old: RunRow, *, is_leased: bool) -> 
 
 
 async def _sent_again(tx: Tx, wish: Following) -> str:
-    """Return which effects a fork would send again, though they happened or may have."""
+    """Return the effects that a fork would send again although they may have been applied."""
     cut = await _last(tx, wish.old) + 1 if wish.cut is None else wish.cut
     given = {"old": wish.old, "cut": cut, "named": wish.named, "limit": MAX_NAMED + 1}
     sent = [f"{name} ({key})" for name, key in await tx.fetch("sent_after", **given)]
@@ -100,7 +100,7 @@ def _decide(wish: Following, old: RunRow) -> Decision[RunStatus]:
 
 
 async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
-    """Let the old run be over, and not the newest of its id any more."""
+    """End the old run; it is no longer the newest of its id."""
     end = wish.end
     await withdraw(tx, old.uid)  # a retry that makes the call again takes it over
     if old.state in TERMINAL:
@@ -117,9 +117,9 @@ async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
 
 
 async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[str]]:
-    """Make the new run, with what it takes over from the old one."""
+    """Create the new run, with what it takes over from the old one."""
     last = await _last(tx, old.uid)
-    # What is written to the old history from now on is not copied, if ever anything is.
+    # Records that are written to the old history from now on are not copied.
     cut = last + 1 if wish.cut is None else max(0, wish.cut)
     link, takes = Link(wish.link), carried(Link(wish.link))
     copied = cut if wish.edited is not None else min(last, max(0, cut - 1))
@@ -168,7 +168,7 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
 
 
 async def _beginning(tx: Tx, wish: Following, old: RunRow, copied: int) -> str | None:
-    """Return how the code of the new run is told that it began, if not as any other."""
+    """Return the start time and seed that the new run's code sees, if not its own."""
     [[text]] = await tx.fetch("run_beginning", uid=old.uid)
     if text is not None:
         first = read_beginning(text)
@@ -185,7 +185,7 @@ def _edited(record: NewRecord, run: str, seq: int) -> dict[str, object]:
 
 
 def _signals(link: Link) -> str:
-    """Say which signals a run takes over that no copied record has taken."""
+    """Return which signals a run takes over beside those of copied records."""
     if Carried.SIGNALS not in carried(link):
         return "none"
     return "unread" if link is Link.CONTINUE else "all"

@@ -27,7 +27,7 @@ _OPERATOR = f",{Reason.OPERATOR},"
 
 
 async def pause(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str]]:
-    """Hold a run and all that work for it; return what hints are to be published.
+    """Pause a run and all runs that work for it; return the hints to publish.
 
     Owners of running ones are sent a message of this id.
     """
@@ -39,12 +39,12 @@ async def pause(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str
         return PauseAnswer(top.uid, "stopping"), set()
     uids = tx.array([top.uid, *await _lock_below(tx, top.uid)])
     held = await tx.fetch("hold_runs", uids=uids, source=top.uid)
-    told = await tx.send(_to_owners(held, MessageKind.PAUSE, message, top.uid))
-    return PauseAnswer(top.uid, "done"), {run_subject(top.uid)} | subjects_of(told)
+    sent = await tx.send(_to_owners(held, MessageKind.PAUSE, message, top.uid))
+    return PauseAnswer(top.uid, "done"), {run_subject(top.uid)} | subjects_of(sent)
 
 
 async def resume(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[str]]:
-    """Let a run go on, and all that only its pause held; return what hints are to be published.
+    """Resume a run, and all runs that only its pause held; return the hints to publish.
 
     The run itself is also tried again if it is paused for a reason that a resume ends.
     """
@@ -64,7 +64,7 @@ async def resume(tx: Tx, target: str, message: str) -> tuple[PauseAnswer, set[st
 
 
 async def _open_run(tx: Tx, target: str) -> RunRow | PauseAnswer:
-    """Lock the newest run that a uid or an id stands for, unless it is over."""
+    """Lock the newest run that a uid or an id means, unless it has ended."""
     uid = await newest_of(tx, target, by_uid=False)
     while uid is not None:
         await tx.lock([uid])
@@ -81,7 +81,7 @@ async def _lock_below(tx: Tx, top: str) -> list[str]:
     parents = [top]
     while parents:
         locked: set[str] = set()
-        # Meanwhile one may have been followed, or told to stop: read until all are locked.
+        # One may have been followed or cancelled in the meantime: read until all are locked.
         while (level := await _children(tx, parents)) - locked:
             await tx.lock(level - locked)
             locked |= level
@@ -97,6 +97,6 @@ async def _children(tx: Tx, parents: list[str]) -> set[str]:
 def _to_owners(
     rows: Sequence[Sequence[Any]], kind: MessageKind, message: str, source: str
 ) -> list[NewMessage]:
-    """Return what the owners of running runs are told; the rows of the others say it all."""
+    """Return messages to the owners of running runs; for the others their rows suffice."""
     running = (uid for uid, state in rows if state == RunState.RUNNING)
     return [NewMessage(uid, message, kind, source, by_uid=1) for uid in running]

@@ -1,4 +1,4 @@
-"""The ledger of effects, as its readers and operators see it."""
+"""Reads and decisions of operators on the effect ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 async def effect(store: Store, key: str) -> EffectRow | None:
-    """Return a row of the ledger."""
     rows = await store.read(lambda tx: tx.fetch("ledger_row", key=key))
     return EffectRow._make(rows[0]) if rows else None
 
@@ -61,7 +60,7 @@ async def effects_beginning(store: Store, beginning: str, limit: int) -> list[Ef
 async def judge(
     store: Store, key: str, rule: Callable[[EffectRow, Instant, bool], Ruling]
 ) -> EffectRow | None:
-    """Let `rule` decide about a row, and tell the run of it; None if the row is not there.
+    """Let `rule` decide about a row, and send the run a message; None if there is no such row.
 
     The rule is given the row, the time, and whether its run drops it. Whatever it raises undoes
     everything. If the row changes meanwhile, or its run is cancelled, the rule is asked again.
@@ -80,31 +79,31 @@ async def judge(
                 break
         await tx.lock([row.run])
         if await _is_dropped(tx, row) and not was_dropped:
-            raise _ToldToStopError
-        # The effect before the run: in that order every commit locks them, too.
-        kind, told = MessageKind.VERDICT, f"verdict {key} {row.version + 1}"
-        [sent] = await tx.send([NewMessage(row.run, told, kind, key, None, wakes_for(kind), 1)])
+            raise _CancelledMeanwhileError
+        # The effect before the run: commits lock them in the same order.
+        kind, message = MessageKind.VERDICT, f"verdict {key} {row.version + 1}"
+        [sent] = await tx.send([NewMessage(row.run, message, kind, key, None, wakes_for(kind), 1)])
         subjects = {run_subject(row.run)}
         if sent.fate == "delivered":
             subjects.add(queue_subject(sent.queue))
         return row, subjects
 
     while True:
-        with suppress(_ToldToStopError):
+        with suppress(_CancelledMeanwhileError):
             found, subjects = await store.write(work)
             break
     store.database.publish(subjects)
     return None if found is None else await effect(store, key)
 
 
-class _ToldToStopError(Exception):
-    """A run was told to stop while one of its effects was judged."""
+class _CancelledMeanwhileError(Exception):
+    """A run was cancelled while an operator decided about one of its effects."""
 
 
 async def is_dropped(store: Store, row: EffectRow) -> bool:
-    """Return whether the run of an effect is over, or was told to stop after it made the call.
+    """Return whether the run of an effect has ended, or was cancelled after it made the call.
 
-    What the run calls after that is part of its cleanup.
+    What the run calls after that belongs to its cleanup.
     """
     return await store.read(lambda tx: _is_dropped(tx, row))
 

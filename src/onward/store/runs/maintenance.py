@@ -1,4 +1,4 @@
-"""What workers and operators do to runs beside working on them, as functions of a transaction."""
+"""Maintenance of runs and workers, as functions of a transaction."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ if TYPE_CHECKING:
 
 
 async def chores(tx: Tx) -> MaintenanceDue:
-    """Return what there is to do."""
     [[at, *there]] = await tx.fetch("chores")
     return MaintenanceDue(at, *map(bool, there))
 
 
-async def disown(tx: Tx, worker: str, strays: Iterable[tuple[str, int]]) -> set[str]:
-    """Release runs that a worker does not know, by uid and fence; return what is to be rung."""
+async def disown(tx: Tx, worker: str, runs: Iterable[tuple[str, int]]) -> set[str]:
+    """Release runs that a worker does not know, by uid and fence; return the hints to publish."""
     subjects: set[str] = set()
     if await tx.leased(worker):
-        for uid, fence in sorted(strays):
+        for uid, fence in sorted(runs):
             rows = await tx.fetch("disown", uid=uid, worker=worker, fence=fence)
             subjects |= {queue_subject(row[0]) for row in rows}
     return subjects
 
 
 async def resign(tx: Tx, worker: str, held: Mapping[str, int]) -> tuple[list[str], set[str]]:
-    """Release all runs in the name of a worker whose lease is gone, and forgive what it held.
+    """Release all runs of a worker whose lease is lost, and forgive their crashes.
 
     `held` has the fence of every run that the worker had. One that another worker has adopted since
     counted a crash, though nothing crashed.
 
     Returns:
-        The runs that were released, and what is to be rung.
+        The runs that were released, and the hints to publish.
     """
     listed = {row[0]: row[1] for row in await tx.fetch("runs_of_worker", worker=worker)}
     await tx.lock({*listed, *held})
@@ -56,7 +55,7 @@ async def resign(tx: Tx, worker: str, held: Mapping[str, int]) -> tuple[list[str
 
 
 async def retime(tx: Tx) -> tuple[list[str], set[str]]:
-    """Let waits and delayed starts that were set while the clock was ahead count from now.
+    """Restart waits and delayed starts that were set while the clock was ahead.
 
     So none of them ends early, however long the clock was ahead.
 
@@ -84,7 +83,7 @@ async def retime(tx: Tx) -> tuple[list[str], set[str]]:
 async def parked(
     tx: Tx, codes: Mapping[str, str], server: WorkerOffer | None = None
 ) -> list[tuple[str, str]]:
-    """Return runs that other code has parked than this, each with all that parked it."""
+    """Return runs that only other code has parked, each with the code that parked it."""
     found = [(row[0], row[1], RunNeeds._make(row[2:])) for row in await tx.fetch("diverged_runs")]
     return sorted(
         (uid, parked_by)
@@ -98,11 +97,11 @@ async def parked(
 async def unpark(
     tx: Tx, codes: Mapping[str, str], server: WorkerOffer | None = None
 ) -> tuple[int, set[str]]:
-    """Let runs go on that other code has parked; say how many, and what is to be rung.
+    """Make runs ready that other code has parked; return how many, and the hints to publish.
 
     `codes` has the code of each workflow that a worker brings. A run that this very code has
-    parked stays as it is, and so does one that the worker `server` would not take: whoever takes
-    it instead would park it again, and so on for ever.
+    parked stays parked, and so does one that the worker `server` would not take: the worker that
+    takes it instead would only park it again.
     """
     count, subjects = 0, set[str]()
     for uid, parked_by in await parked(tx, codes, server):
@@ -114,7 +113,7 @@ async def unpark(
 
 
 async def keep_progress(tx: Tx, worker: str, uid: str, fence: int, value: bytes) -> bool:
-    """Keep how far a run has come, for others to see; say whether the worker still owns it."""
+    """Store the progress of a run; return whether the worker still owns it."""
     if not await tx.leased(worker):
         return False
     given = {"uid": uid, "worker": worker, "fence": fence, "value": value}
@@ -128,7 +127,7 @@ async def gone_workers(tx: Tx, limit: int) -> list[str]:
 
 
 async def remove_workers(tx: Tx, workers: Iterable[str]) -> int:
-    """Remove the rows of workers that are long gone, and mark dead ones; return how many went.
+    """Remove the rows of workers that left long ago, and mark dead ones; return how many went.
 
     A worker that died leaves no date, so its row is kept from when it is first found dead.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def check_owner(tx: Tx, owner: RunOwner | None, others: Iterable[str] = ()) -> None:
-    """Hold a run, together with others, for its owner until the transaction ends.
+    """Check that an owner has its run, and lock the run and others until the transaction ends.
 
     Raises:
         LeaseLost: the run is not the owner's any more.
@@ -43,7 +43,7 @@ async def check_owner(tx: Tx, owner: RunOwner | None, others: Iterable[str] = ()
 
 
 async def dismiss(store: Store, owner: RunOwner, children: Sequence[str]) -> None:
-    """Tell children of a run to stop, or the runs that follow them by now.
+    """Cancel children of a run, or the runs that follow them by now.
 
     Raises:
         LeaseLost: the run is not the owner's any more.
@@ -57,7 +57,7 @@ async def dismiss(store: Store, owner: RunOwner, children: Sequence[str]) -> Non
 
 
 async def dismiss_all(store: Store, owner: RunOwner, children: Sequence[str]) -> None:
-    """Tell these children of a run to stop, and all others that are cancelled with it.
+    """Cancel these children of a run, and all others that are cancelled with it.
 
     Raises:
         LeaseLost: the run is not the owner's any more.
@@ -74,7 +74,7 @@ async def dismiss_all(store: Store, owner: RunOwner, children: Sequence[str]) ->
 async def stop_or_cancel(
     store: Store, uid: str, unbegun: ForcedEnd, cancel: NewMessage, owner: RunOwner | None = None
 ) -> None:
-    """End a run that was never claimed, or ask one to stop that was.
+    """End a run that was never claimed, or cancel one that was.
 
     Raises:
         LeaseLost: an owner does this for a run that it does not have any more.

@@ -1,4 +1,4 @@
-"""Starting a run in the place of another that is over, under the same id."""
+"""Starting a run that replaces another under the same id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def replace(store: Store, old: str, run: NewRun, owner: RunOwner | None = None) -> Started:
-    """Start `run` in the place of the run `old`, unless another has taken that place.
+    """Start `run` to replace the run `old`, unless another run has replaced it already.
 
     Raises:
         LeaseLost: an owner does this for a run that it does not have any more.

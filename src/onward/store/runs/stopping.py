@@ -1,4 +1,4 @@
-"""Ending runs from outside: at once, or by telling them that their deadline has passed."""
+"""Ending runs from outside: at once, or by a message that their deadline has passed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def stop(
 
 
 async def give_up(tx: Tx, worker: str, run: ClaimedRun, move: Move) -> tuple[bool, set[str]]:
-    """End a run under the claim of a worker, and say whether that claim still holds."""
+    """End a run under the claim of a worker, and return whether that claim still holds."""
     claim = {"uid": run.uid, "worker": worker, "fence": run.fence}
     if not (await tx.leased(worker) and await tx.fetch("is_owned", **claim)):
         return False, set()
@@ -50,24 +50,24 @@ async def give_up(tx: Tx, worker: str, run: ClaimedRun, move: Move) -> tuple[boo
 
 
 async def overdue(tx: Tx, limit: int) -> tuple[int, set[str]]:
-    """End or tell runs whose deadline has passed; say how many, and what hints are to be rung."""
+    """End or notify runs past their deadline; return how many, and the hints to publish."""
     seen = await tx.fetch("overdue_runs", limit=limit)
     if not seen:
         return 0, set()
     held = {row[0] for row in seen}
     await tx.lock(held | {row[2] for row in seen if row[2] is not None})
-    # Some may have got on, or been told, before they were ours to change.
+    # Some may have ended, or received the message, before they were locked.
     due = [row for row in await tx.fetch("overdue_runs", limit=limit) if row[0] in held]
     subjects: set[str] = set()
     for uid, fence, _ in due:
         if fence == 0:
             subjects |= (await _stop(tx, uid, TIME_IS_UP))[1]
-    told = await tx.send([to_overdue(uid) for uid, fence, _ in due if fence > 0])
-    return len(due), subjects | subjects_of(told)
+    sent = await tx.send([to_overdue(uid) for uid, fence, _ in due if fence > 0])
+    return len(due), subjects | subjects_of(sent)
 
 
 async def end_children(tx: Tx, parent: str) -> set[str]:
-    """Cancel the open children of a run that end with it, and return which hints to publish."""
+    """Cancel the open children that end with a run, and return the hints to publish."""
     return subjects_of(await tx.send(to_children(await bound_children(tx, parent))))
 
 
@@ -86,7 +86,7 @@ def subjects_of(answers: Iterable[SentMessage]) -> set[str]:
 
 
 async def newest_of(tx: Tx, target: str, *, by_uid: bool) -> str | None:
-    """Return the newest run that an id stands for, or a uid."""
+    """Return the newest run of an id, or of the id of a uid."""
     rows = await tx.fetch("target_seen", target=target, by_uid=int(by_uid))
     if not rows:
         return None
@@ -97,7 +97,7 @@ async def newest_of(tx: Tx, target: str, *, by_uid: bool) -> str | None:
 
 
 async def _stop(tx: Tx, uid: str, how: ForcedEnd) -> tuple[Stopped, set[str]]:
-    """End one run, unless it is over; its parent is told, and its children are told to end."""
+    """End one run, unless it has ended; send its end to its parent and cancel its children."""
     run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
     family = [uid, *await bound_children(tx, uid)]
     if not how.unstarted_only:  # effects are locked before runs, as commits do
@@ -111,8 +111,8 @@ async def _stop(tx: Tx, uid: str, how: ForcedEnd) -> tuple[Stopped, set[str]]:
         await keep_end(tx, uid, error=how.error)
     await _release(tx, uid)
     await withdraw(tx, uid)  # what was planned before the run was locked
-    told = await tx.send(_farewell(run, how))
-    subjects = subjects_of(told) | {run_subject(uid), queue_subject(run.queue)}
+    sent = await tx.send(_end_message(run, how))
+    subjects = subjects_of(sent) | {run_subject(uid), queue_subject(run.queue)}
     return Stopped(uid, "stopped", run.queue), subjects | await end_children(tx, uid)
 
 
@@ -124,19 +124,19 @@ async def keep_end(
     error: bytes | None = None,
     failed_call: str | None = None,
 ) -> None:
-    """Keep what came of a run."""
+    """Store the result or error of a run."""
     given = {"result": result, "error": error, "failed_call": failed_call, "lost": b""}
     await tx.fetch("keep_end", uid=uid, **given)
 
 
 async def _release(tx: Tx, uid: str) -> None:
-    """Give back the events that a run had reserved."""
+    """Release the events that a run had reserved."""
     freed = Counter(row[0] for row in await tx.fetch("release_deliveries", uid=uid))
     for handler, count in sorted(freed.items()):
         await tx.fetch("add_work", handler=handler, count=count)
 
 
-def _farewell(run: RunRow, how: ForcedEnd) -> list[NewMessage]:
+def _end_message(run: RunRow, how: ForcedEnd) -> list[NewMessage]:
     if run.parent is None or run.parent_identity is None:
         return []
     end = child_end(how.state, how.reason, None, how.error)

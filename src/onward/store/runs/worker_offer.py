@@ -1,4 +1,4 @@
-"""Runs that could go on, if only there were a worker for them."""
+"""Ready runs for which there is no worker."""
 
 from __future__ import annotations
 

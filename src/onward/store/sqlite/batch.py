@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
-    """Write a batch of owners' commits and say what became of each run."""
+    """Write a batch of owners' commits and return the fate of each."""
     leased = bool(tx.rows("lease_here", worker=worker))
     seen: dict[str, Row] = {}
     queues: dict[str, str] = {}
@@ -44,7 +44,7 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     for commit in batch.runs.values():
         row = seen.get(commit.run)
         answer = fate(row, Write(commit.fence, commit.move is not None, commit.seen), leased=leased)
-        # One that is not running any more was moved by this very commit before: nothing is left.
+        # One that is not running was moved by an earlier try of this commit: nothing is left to do.
         if answer is Fate.DONE and row is not None and row.state is RunState.RUNNING:
             if _refuses(tx, commit.attached, commit.run):
                 answer = Fate.BUSY
@@ -60,7 +60,7 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
 
 
 def _record(tx: SqliteTx, accepted: list[Commit]) -> bool:
-    """Write records, and say whether all are new: one that is there was written by another try."""
+    """Write records, and return whether all are new: the others were written by an earlier try."""
     time = (tx.namespace, tx.now)
     records = [record for commit in accepted for record in commit.latest_records()]
     return tx.write_rows("add_record", [record + time for record in records]) == len(records)
@@ -92,7 +92,7 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
 
 
 def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
-    """Say whether something that a commit relies on is not as it expects."""
+    """Return whether an attachment of a commit is not as the commit expects."""
     if attached is NOTHING_ATTACHED:
         return False
     for effect in attached.effects:
@@ -133,10 +133,10 @@ def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
     tx.write_rows("write_effect", [effect + time for effect in attached.effects])
     tx.write_rows("move_delivery", [(*move, run, *time) for move in attached.deliveries])
     tx.write_rows("save_state", [(*saved, run, *time) for saved in attached.states])
-    stirred = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")
+    added_work = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")
     for event in attached.published:
-        stirred.update(_publish(tx, event, run))
-    tx.write_rows("add_work", [(handler, n, *time) for handler, n in stirred.items()])
+        added_work.update(_publish(tx, event, run))
+    tx.write_rows("add_work", [(handler, n, *time) for handler, n in added_work.items()])
 
 
 def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
@@ -148,7 +148,7 @@ def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
 
 
 async def start(tx: SqliteTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:
-    """Start runs that are not there yet; an owner that lost its run starts nothing."""
+    """Start runs that do not exist yet; an owner that lost its run starts nothing."""
     return [
         _start(tx, run) if owner is None or _has(tx, owner) else LeaseLost(owner.run)
         for run, owner in starts
@@ -156,7 +156,7 @@ async def start(tx: SqliteTx, starts: Sequence[Start]) -> list[Started | LeaseLo
 
 
 def _has(tx: SqliteTx, owner: RunOwner) -> bool:
-    """Say whether a worker still has a run."""
+    """Return whether a worker still has a run."""
     leased = bool(tx.rows("lease_here", worker=owner.worker))
     row = None
     for _, state, fence, inbox, _ in tx.rows("runs_seen", uids=tx.array([owner.run])):
@@ -207,9 +207,9 @@ async def send_in_turn(
     return answers, swept
 
 
-async def sweep(tx: SqliteTx, most: int) -> list[SentMessage]:
-    """Deliver messages that callers wrote in transactions of their own, oldest first."""
-    return _sweep(tx, tx.rows("oldest_outbox", limit=most))
+async def sweep(tx: SqliteTx, limit: int) -> list[SentMessage]:
+    """Move messages from the outbox into inboxes, oldest first."""
+    return _sweep(tx, tx.rows("oldest_outbox", limit=limit))
 
 
 def _sweep(tx: SqliteTx, rows: list[Any]) -> list[SentMessage]:

@@ -86,7 +86,7 @@ class SqliteDatabase:
             raise translate_error(error, self.where) or error from error
 
     async def _share_aside(self) -> File:
-        """Share the file in a thread; whoever is cancelled meanwhile keeps no share of it."""
+        """Share the file in a thread; a caller that is cancelled meanwhile keeps no share of it."""
         sharing = asyncio.ensure_future(asyncio.to_thread(self._share))
         try:
             return await asyncio.shield(sharing)
@@ -132,8 +132,8 @@ class SqliteDatabase:
         self.publish(subjects_of(swept))
         return answers
 
-    async def sweep(self, most: int) -> Sequence[SentMessage]:
-        return await self._do(lambda tx: batch.sweep(tx, most))
+    async def sweep(self, limit: int) -> Sequence[SentMessage]:
+        return await self._do(lambda tx: batch.sweep(tx, limit))
 
     async def claim(
         self,
@@ -191,11 +191,11 @@ class SqliteDatabase:
 
     def publish(self, subjects: Iterable[str]) -> None:
         """Ring hints in this process; others see the file change."""
-        rung = frozenset(subjects)
+        changed = frozenset(subjects)
         if self._file is not None:
-            self._file.hints.publish(rung)
+            self._file.hints.publish(changed)
         if self.carrier is not None:
-            self.carrier.publish(rung)
+            self.carrier.publish(changed)
 
     async def _lease(self, name: str, **given: object) -> Instant | None:
         rows = await self.write(lambda tx: tx.fetch(name, **given))

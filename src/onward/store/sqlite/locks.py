@@ -177,7 +177,9 @@ def _close(descriptor: int) -> None:
     with _fork_lock:
         _descriptors.discard(descriptor)
         if sys.platform != "win32":
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a copy that nobody knows of would keep it
+            fcntl.flock(
+                descriptor, fcntl.LOCK_UN
+            )  # an unknown copy of the descriptor would keep it
         os.close(descriptor)
 
 

@@ -36,7 +36,7 @@ class SqliteJob:
         self.work = work
         self.namespace = namespace
         self.answer: Future[Any] = Future()
-        self.answer.set_running_or_notify_cancel()  # what is asked is done, whoever stops waiting
+        self.answer.set_running_or_notify_cancel()  # a cancelled caller does not cancel the job
         self.result: Any = None
         self.error: Exception | None = None
 
@@ -46,13 +46,12 @@ class SqliteJob:
         tx.namespace = self.namespace
         try:
             self.result = drive(self.work(tx))
-        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             self.error = translate_error(error, tx.where) or error
             if self.error is not error:
                 self.error.__cause__ = error
 
     def reply(self) -> None:
-        """Tell whoever asked."""
         if self.error is not None:
             self.answer.set_exception(self.error)
         else:
@@ -138,7 +137,7 @@ class Threaded:
         try:
             session = session or self._make_session()
             session.run(jobs)
-        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             for job in jobs:
                 job.error = error
         for job in jobs:
@@ -161,7 +160,7 @@ class Inline:
         job = SqliteJob(work, namespace)
         try:
             self._session.run([job])
-        except Exception as error:  # noqa: BLE001 - it goes to whoever asked
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             job.error = error
         job.reply()
         return job.answer

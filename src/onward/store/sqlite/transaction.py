@@ -209,7 +209,7 @@ class Session:
                 if job.error is not None:
                     if not self._connection.in_transaction:
                         # SQLite gave it all up, as it may when the disk is full: all jobs are run
-                        # again, or told that the database is away.
+                        # again, or fail because the database is away.
                         raise job.error
                     execute("ROLLBACK TO job")
                 execute("RELEASE job")

@@ -1,4 +1,4 @@
-"""What the owner of a run writes in one go, and how many such writes become one batch.
+"""Folding the commits of many runs into one batch.
 
 A `Commit` is all or nothing: its records, the move of its run, its messages, new runs, ledger rows
 and attachments are written together or not at all. Folding is pure: it takes commits in the order
@@ -26,7 +26,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 
 class Batch:
-    """Commits that are written together, one a run."""
+    """Commits that are written together, one per run."""
 
     def __init__(self) -> None:
         self.runs: dict[str, Commit] = {}
@@ -36,7 +36,7 @@ class Batch:
         self._size = 0
 
     def takes(self, commit: Commit) -> bool:
-        """Add `commit` if it may stand in this batch, and say whether it does."""
+        """Add `commit` if this batch can hold it, and return whether it does."""
         rows, size = commit.weigh()
         mine = self.runs.get(commit.run)
         rows += self._rows

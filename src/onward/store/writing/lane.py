@@ -1,9 +1,9 @@
-"""Group commit: whatever arrived while the last batch was under way becomes the next batch.
+"""Group commit: writes that arrive while a batch is in flight become the next batch.
 
 There are no timers. A lone write goes out at once; a thousand concurrent ones go out in a few
-batches. A batch that fails because of one member is halved until the failed_call is alone, so that
-only it is refused; one that somebody's lock holds up goes on apart, so that no other waits for it.
-What the caller of a write does meanwhile (be cancelled, go away) changes nothing about the write.
+batches. A batch that fails because of one member is halved until that member is alone, so that only
+it is refused; a member that waits for a lock is retried apart, so that no other waits for it.
+Cancelling the caller of a write does not affect the write.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 APART_SECONDS = 10.0
-"""How long a write that somebody's lock holds up is tried before it is given up."""
+"""How long a write that waits for a lock is retried before it fails."""
 
 _APART_DELAY_SECONDS = 0.1
 
 
 class Contended(Unavailable):
-    """Somebody holds a lock that one member of a batch needs; the others need not wait."""
+    """Another transaction holds a lock that one member of a batch needs."""
 
 
 class Lane(Generic[Item, Answer]):
@@ -36,11 +36,11 @@ class Lane(Generic[Item, Answer]):
     Args:
         apply: Writes what it can of the items, all or nothing, and returns an answer per item, or
             `None` for one that has to wait for the next batch; never for all. It
-            raises `Rejected` when an item cannot be written, `Contended` when somebody's lock is
-            in the way of one, and `Unavailable` when nothing can be written.
-        name: Names the task, for people who look at a stack dump.
-        key: Tells what an item is about. Items of one key are written in the order they came.
-        most: How many items are looked at together.
+            raises `Rejected` when an item cannot be written, `Contended` when another
+            transaction holds a lock that one needs, and `Unavailable` when nothing can be written.
+        name: The name of the task.
+        key: The key of an item. Items with one key are written in the order of their submission.
+        max_items: How many items a batch may be chosen from.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Lane(Generic[Item, Answer]):
         *,
         name: str,
         key: Callable[[Item], object] = id,
-        most: int = 500,
+        max_items: int = 500,
     ) -> None:
         self._apply = apply
         self._name = name
         self._key = key
-        self._most = most
+        self._max_items = max_items
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._apart: dict[object, list[tuple[Item, asyncio.Future[Answer]]]] = {}
         self._one_apart = asyncio.Lock()
-        # Who submits first would lend its own to all, and be kept in memory by their timers.
+        # Not the context of the first submitter: the tasks of the lane would keep it in memory.
         self._context = copy_context()
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +87,7 @@ class Lane(Generic[Item, Answer]):
             self._task = self._spawn(self._drain())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # Not by the loop: its task factory may begin at once, and so end before it is known here.
+        # Not by the loop: its task factory may run the task at once, before it is known here.
         loop = asyncio.get_running_loop()
         task = asyncio.Task(work, loop=loop, name=self._name, context=self._context)
         self._tasks.add(task)
@@ -97,10 +97,10 @@ class Lane(Generic[Item, Answer]):
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                batch = self._waiting[: self._most]
-                self._waiting = self._waiting[self._most :]
+                batch = self._waiting[: self._max_items]
+                self._waiting = self._waiting[self._max_items :]
                 self._waiting = await self._write(batch) + self._waiting
-        except asyncio.CancelledError as end:  # the loop ends: nobody may be left waiting
+        except asyncio.CancelledError as end:  # the loop ends: every caller gets an answer
             _fail(self._waiting, end)
             raise
         finally:
@@ -122,11 +122,11 @@ class Lane(Generic[Item, Answer]):
                 _fail(batch, refusal)
             return []
         except Unavailable as away:
-            # Whoever came meanwhile would wait as long again, and for the same answer.
+            # Later members would wait as long again for the same answer.
             _fail([*batch, *self._waiting], away)
             self._waiting = []
             return []
-        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear of it
+        except Exception as error:  # noqa: BLE001 - the callers get it
             _fail(batch, error)
             return []
         except asyncio.CancelledError as end:
@@ -148,10 +148,10 @@ class Lane(Generic[Item, Answer]):
             _fail(batch, end)
             raise
 
-    # --- what somebody's lock holds up ------------------------------------------------------------
+    # --- members that wait for a lock -------------------------------------------------------------
 
     def _follows(self, waiting: _Waiting) -> bool:
-        """Say whether a member has to stay behind one that was set apart."""
+        """Return whether a member must wait for one that is retried apart."""
         before = self._apart.get(self._key(waiting[0]))
         if before is None:
             return False
@@ -163,10 +163,10 @@ class Lane(Generic[Item, Answer]):
         self._spawn(self._insist(waiting))
 
     async def _insist(self, waiting: _Waiting) -> None:
-        """Write a member alone, for as long as that may take, then let its followers go on."""
+        """Write a member alone, then continue with those that wait for it."""
         try:
             await self._write_alone(waiting)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its caller must hear of it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             _fail([waiting], error)
         except asyncio.CancelledError as end:
             _fail([waiting, *self._apart.pop(self._key(waiting[0]))], end)

@@ -1,6 +1,6 @@
-"""What may stand in a column of text, on every database alike.
+"""Which texts every database can store.
 
-Postgres takes no NUL and no key longer than a third of a page, SQLite takes both; nobody takes half
+Postgres takes no NUL and no key longer than a third of a page, SQLite takes both; none takes half
 of a surrogate pair. Values are checked where users give them. This is the last gate: it refuses
 before anything is sent, so that a batch of others, or a caller's own transaction, never meets them.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MAX_KEY_BYTES = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
 
-# The end of a child is told by a message that names the call, whatever the length of its identity.
-_MOST = {"message": MAX_KEY_BYTES + len("child ")}
+# The message about the end of a child contains the identity of the call.
+_MAX_BYTES = {"message": MAX_KEY_BYTES + len("child ")}
 _NO_KEYS = frozenset({"title", "tags", "trace", "wakes", "retry", "failed_call"})
 
 
@@ -53,7 +53,7 @@ def check_commit(commit: Commit) -> None:
     """
     for record in commit.records:
         if not _is_plain(record.identity + record.name + (record.version or "")):
-            _check_row(record._fields, record)  # a closer look, which few need
+            _check_row(record._fields, record)  # finds the field
     if commit.is_plain:
         return
     attached = commit.attached
@@ -92,7 +92,7 @@ def check_key(field: str, text: str) -> None:
 
 
 def is_storable(text: str) -> bool:
-    """Say whether a text can be a key on every database."""
+    """Return whether a text can be a key on every database."""
     try:
         _check_text("it", text)
     except Rejected:
@@ -121,6 +121,6 @@ def _check_text(field: str, text: str) -> None:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         raise Rejected(f"{field} holds half of a surrogate pair") from None
-    most = _MOST.get(field, MAX_KEY_BYTES)
-    if size > most and field not in _NO_KEYS:
-        raise Rejected(f"{field} has {size:,} bytes, more than {most:,}")
+    maximum = _MAX_BYTES.get(field, MAX_KEY_BYTES)
+    if size > maximum and field not in _NO_KEYS:
+        raise Rejected(f"{field} has {size:,} bytes, more than {maximum:,}")

@@ -1,4 +1,4 @@
-"""The writer of a worker: the group commit of everything that its runs write."""
+"""The group commit of a worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """The group commit of one worker: all that its runs write goes through here.
+    """The group commit of one worker: all commits of its runs go through here.
 
     A run always uses the same lane, so its commits keep their order. Where the database is another
     process, a second lane lets one batch be made while another is being written.
@@ -37,11 +37,11 @@ class Writer:
         self._worker = worker
         self._clock = clock
         self.observer = SILENT
-        """Is told how long batches take."""
+        """Measures how long batches take."""
         self.on_written: Callable[[Instant, int], None] = lambda _, __: None
-        """Is told the database's time of every batch, and when (by a steady clock) it was sent."""
+        """Called with the database's time of every batch and the monotonic time of its sending."""
         self.through: Callable[[Send], Awaitable[Written | Contended]] = lambda send: send()
-        """Sends a batch; it may do that again for as long as the database is away."""
+        """Sends a batch, and may send it again while the database is away."""
         self.lanes: list[Lane[Commit, CommitOutcome]] = [
             Lane(self._apply, name=f"onward writer {worker} {number}", key=lambda c: c.run)
             for number in range(database.lanes)
@@ -49,7 +49,6 @@ class Writer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything is written."""
         return all(lane.is_idle for lane in self.lanes)
 
     async def close(self) -> None:
@@ -58,7 +57,7 @@ class Writer:
             await lane.close()
 
     async def commit(self, commit: Commit) -> CommitOutcome:
-        """Write a commit, together with whatever else has gathered, and say what became of it."""
+        """Write a commit in the next batch, and return its outcome."""
         return await self.submit(commit)
 
     def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
@@ -103,7 +102,7 @@ class Writer:
     async def _send(self, batch: Batch) -> Written | Contended:
         try:
             return await self._database.commit(self._worker, batch)
-        except Contended as held_up:  # the database is there: its lane knows what to do
+        except Contended as held_up:  # the database is reachable: the lane handles it
             return held_up
 
 
