@@ -1,7 +1,15 @@
-"""Types of the handles that calls return, for annotations."""
+"""Types of what calls return, for annotations."""
 
+from onward.engine.views import Blocker, HistoryEvent
 from onward.sdk.current import Current
 from onward.sdk.inside import ChildRun
 from onward.sdk.sync import SyncApp, SyncRun
 
-__all__ = ["ChildRun", "Current", "SyncApp", "SyncRun"]
+__all__ = [
+    "Blocker",
+    "ChildRun",
+    "Current",
+    "HistoryEvent",
+    "SyncApp",
+    "SyncRun",
+]

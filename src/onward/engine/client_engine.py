@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
     from onward.engine.views import (
+        Blocker,
         EffectChoice,
         EffectInfo,
         HistoryEvent,
@@ -177,6 +178,10 @@ class ClientEngine(Protocol):
 
     async def report(self, uid: str) -> RunReport:
         """Return everything that is known of one run, and what holds it up."""
+        ...
+
+    async def why(self, run_id: str) -> list[Blocker]:
+        """Return what keeps the newest run of an id from running."""
         ...
 
     async def history(self, run_id: str) -> list[HistoryEvent]:

@@ -13,6 +13,7 @@ from onward.engine.effect_info import effect_choices, effect_info, effect_infos
 from onward.engine.follow_errors import uid_of
 from onward.engine.local_worker import LocalWorker
 from onward.engine.results import Results
+from onward.engine.why import blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import NotFound, NoWorker
 from onward.store.runs import ledger
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
     from onward.engine.views import (
+        Blocker,
         EffectChoice,
         EffectInfo,
         HistoryEvent,
@@ -162,6 +164,9 @@ class LocalClient:
 
     async def report(self, uid: str) -> RunReport:
         return await report.report(self.store, await self.store.run(uid))
+
+    async def why(self, run_id: str) -> list[Blocker]:
+        return blockers(await report.report(self.store, await self.store.newest(run_id)))
 
     async def history(self, run_id: str) -> list[HistoryEvent]:
         return await info.history(self.store, (await self.store.newest(run_id)).uid)

@@ -94,6 +94,25 @@ class HistoryEvent:
         due: When a timer fires, or a failed attempt is followed by the next.
         message: The number of the message that it took from the inbox.
         args_hash: The fingerprint of the arguments.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, step, workflow
+        >>> @step
+        ... async def weigh(n: int) -> int:
+        ...     return 7 * n
+        >>> @workflow
+        ... async def parcel() -> int:
+        ...     return await weigh(3)
+        >>> async def main() -> None:
+        ...     app = App(":memory:")
+        ...     async with app, app.worker(workflows=[parcel]):
+        ...         run = await app.start(parcel)
+        ...         await run.result(timeout="10s")
+        ...         for event in await run.history():
+        ...             print(event.seq, event.kind, event.name, event.state, event.value)
+        >>> asyncio.run(main())
+        1 step weigh succeeded 21
     """
 
     seq: int | None
@@ -155,6 +174,35 @@ class RunReport:
     unread_signals: tuple[PendingSignal, ...]
     history: tuple[HistoryEvent, ...]
     open_effects: tuple[EffectInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """What keeps a run from running.
+
+    Attributes:
+        kind: paused, divergence, approval, verdict, worker, or the kind of a call that it waits
+            for: signal, timer, child, step.
+        text: What it is, in a sentence.
+        next: The next move: a command, or advice.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, workflow
+        >>> @workflow
+        ... async def lonely() -> None: ...
+        >>> async def main() -> None:
+        ...     async with App(":memory:") as app:
+        ...         await app.start(lonely.options(id="lonely-1"))
+        ...         for blocker in await app.why("lonely-1"):
+        ...             print(f"{blocker.text}. {blocker.next}.")
+        >>> asyncio.run(main())
+        no worker serves queue 'default'. Start a worker that takes the run.
+    """
+
+    kind: str
+    text: str
+    next: str
 
 
 @dataclass(frozen=True, slots=True)

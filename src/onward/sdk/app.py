@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.engine.local_client import LocalClient
     from onward.engine.sending import Cancelling
-    from onward.engine.views import UnservedRun
+    from onward.engine.views import Blocker, UnservedRun
     from onward.engine.within import CallerTransaction
     from onward.runtime.definition import WorkflowDefinition
     from onward.sdk.run import RunInfo
@@ -349,6 +349,14 @@ class App:
         return self._handle(
             await self._engine.fork(id, step, result=edited, new_id=new_id, resend=resend)
         )
+
+    async def why(self, id: str) -> list[Blocker]:  # noqa: A002 - it is the user's word
+        """Return what keeps the newest run of an id from running, and the next move for each.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._engine.why(id)
 
     async def unserved(self) -> list[UnservedRun]:
         """Return runs that could continue, but that no live worker can take, and why."""

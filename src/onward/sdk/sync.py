@@ -140,6 +140,7 @@ class SyncApp(_Sync[App]):
     resume = _sync(App.resume)
     retry = _sync_run(App.retry)
     fork = _sync_run(App.fork)
+    why = _sync(App.why)
     unserved = _sync(App.unserved)
     worker = _sync_worker(App.worker)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onward.core.instant import SECOND
 from onward.core.lease import AUDIT_EVERY
@@ -13,11 +13,15 @@ from onward.model.workers import News
 from onward.runtime.worker.outage import AWAY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from onward.core.instant import Instant
     from onward.core.ports import Clock
     from onward.engine.worker_engine import WorkerEngine
+    from onward.model.runs import ClaimedRun
+    from onward.runtime.execution.execution import Execution
     from onward.runtime.worker.options import Options
-    from onward.runtime.worker.session import WorkerSession
+    from onward.telemetry.observer import Observer
 
 POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
@@ -28,11 +32,43 @@ MAX_DOUBLED = 30
 MAX_CLAIM = 500
 
 
+class Claimant(Protocol):
+    """The session that claimed runs belong to."""
+
+    id: str
+    observer: Observer
+
+    @property
+    def running(self) -> Mapping[str, Execution]:
+        """The runs that it has, by uid."""
+        ...
+
+    def now(self) -> Instant:
+        """Return the database's time, or a little less."""
+        ...
+
+    async def begin(self, runs: Sequence[ClaimedRun]) -> None:
+        """Begin runs that were claimed."""
+        ...
+
+    async def register_names(self) -> tuple[str, ...]:
+        """Register again if there are other names to take by now, and return the names."""
+        ...
+
+    def read_inboxes(self, news: News) -> None:
+        """Let the runs that may have changed read their inboxes."""
+        ...
+
+    def forget_held(self) -> None:
+        """Forget runs that were lost, if the lease was renewed since."""
+        ...
+
+
 class Claiming:
     """Takes runs for a session."""
 
     def __init__(
-        self, session: WorkerSession, engine: WorkerEngine, options: Options, clock: Clock
+        self, session: Claimant, engine: WorkerEngine, options: Options, clock: Clock
     ) -> None:
         self._session = session
         self._engine = engine
