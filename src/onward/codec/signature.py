@@ -27,7 +27,7 @@ from onward.codec.shapes.hints import (
     without_metadata,
 )
 from onward.codec.shapes.refusal import ValueRefused, key_step
-from onward.codec.values import lift, lower, pack, unpack
+from onward.codec.values import encode_as, lift, pack, unpack
 from onward.errors import Undecodable, Unencodable
 
 if TYPE_CHECKING:
@@ -159,8 +159,7 @@ class CallShape:
             Unencodable: it would not come back equal and of the same type.
             PayloadTooLarge: there are more bytes than `limit`.
         """
-        path = self._result_path
-        return pack(lower(self._resolved.result, value, path), path, limit)
+        return encode_as(self._resolved.result, value, self._result_path, limit)
 
     def decode_result(self, payload: Payload) -> Any:
         """Return the result that was encoded.

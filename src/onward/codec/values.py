@@ -68,6 +68,17 @@ def lower(shape: Shape, value: object, path: str) -> Any:
         raise Unencodable(refused.place(path), refused.fact, refused.advice) from None
 
 
+def encode_as(shape: Shape, value: object, path: str, limit: int) -> Payload:
+    """Return a value as a payload; one call for `lower` and `pack`, as each step has a result."""
+    try:
+        data = document.write(shape.lower(value, 0))
+    except (ValueRefused, UnicodeEncodeError):
+        return pack(lower(shape, value, path), path, limit)  # says what is wrong, and where
+    if len(data) > limit:
+        raise PayloadTooLarge(path, len(data), limit)
+    return Payload(JSON, data)
+
+
 def lift(shape: Shape, tree: Any, name: str, path: str = "value") -> Any:
     """Return the value in plain data, or say where it does not fit."""
     try:

@@ -54,16 +54,10 @@ _FINAL = (Fatal, NotInBody, PayloadTooLarge, Unencodable)
 class StepOwner(Protocol):
     """The run for which a step is performed."""
 
-    @property
-    def claimed(self) -> ClaimedRun: ...
-
-    @property
-    def scope(self) -> RunScope: ...
-
-    @property
-    def retry(self) -> Retry | None:
-        """How often steps are tried that do not say so themselves."""
-        ...
+    run: ClaimedRun
+    scope: RunScope
+    retry: Retry | None
+    """How often steps are tried that do not say so themselves."""
 
     def is_wanted(self, call: Call) -> bool:
         """Return whether the body still waits for this call."""
@@ -137,7 +131,7 @@ class StepAttempt(Attempt):
 
     def __init__(self, performer: Performer, owner: StepOwner, call: StepCall) -> None:
         scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
-        super().__init__(owner.claimed, scope, owner.report_progress)
+        super().__init__(owner.run, scope, owner.report_progress)
         self._performer = performer
         self._owner = owner
         self._call = call
@@ -174,7 +168,8 @@ class StepAttempt(Attempt):
         else:
             if not self.is_left:
                 self._owner.close_step(call, payload=payload, noted=self._noted)
-            self._report_end("succeeded")
+            if self._performer.observer.steps:
+                self._report_end("succeeded")
         finally:
             if not self.is_left:
                 self._performer.deadlines.forget(self)
@@ -255,7 +250,6 @@ class StepAttempt(Attempt):
             raise error
         return result
 
-    @property
     def _policy(self) -> Retry:
         return self._call.definition.retry or self._owner.retry or self._performer.limits.retry
 
@@ -264,7 +258,7 @@ class StepAttempt(Attempt):
         limit = self._call.definition.timeout
         if limit is None:
             limit = self._performer.limits.timeout
-        within = self._policy.within_length
+        within = self._policy().within_length
         if within is None:
             return limit, limit
         self._call.since = self._call.since or self._performer.now()
@@ -290,7 +284,7 @@ class StepAttempt(Attempt):
             error, facts = malformed, failure(BadInput, fatal=True)
         call, performer = self._call, self._performer
         decision = decide(
-            self._policy,
+            self._policy(),
             call.attempt,
             facts,
             randomness=performer.randomness.random(),

@@ -300,13 +300,25 @@ class Body:
             Exited: a part of it exits, and the rest of it does not handle that.
         """
         self._is_begun = True
-        self._drain()
-        replay = self._replay
+        while True:
+            try:
+                self._advance()
+            except Exited:
+                if not self.main.done():  # or its own end is what counts
+                    raise
+            else:
+                return
+
+    def _advance(self) -> None:
+        loop, replay = self._loop, self._replay
+        if loop.ready:
+            loop.drain()
         while self.diverged is None and not (self.main.done() and self.is_over):
             match replay.next():
                 case Deliver(record):
                     self._deliver(record)
-                    self._drain()
+                    if loop.ready:
+                        loop.drain()
                 case Passed(record):
                     self.unread.append(record)  # it may still be asked for later
                 case Frontier(released):
@@ -314,19 +326,11 @@ class Body:
                 case Diverged() as diverged:
                     self.diverged = diverged
                     _, place = self._held.get(id(diverged.asked), (None, None))
-                    self.place = place or place_of_wait(self._loop.tasks)
+                    self.place = place or place_of_wait(loop.tasks)
                 case _:
-                    if self.clock.has_news:
-                        self.clock.begin_waits(self._loop.now, self.calls)
+                    if self.clock.held or self.clock.is_replayed:
+                        self.clock.begin_waits(loop.now, self.calls)
                     return
-
-    def _drain(self) -> None:
-        try:
-            if self._loop.ready:
-                self._loop.drain()
-        except Exited:
-            if not self.main.done():  # or its own end is what counts
-                raise
 
     def _go_live(self, released: Sequence[Fresh | Resume]) -> None:
         """Do what had to wait until history was read: marks of changes come first."""
@@ -354,7 +358,8 @@ class Body:
 
     def _deliver(self, record: Record) -> None:
         failpoint("deliver.before")
-        self._loop.set_time(record.payload.at)
+        if record.payload.at > self._loop.now:
+            self._loop.now = record.payload.at
         self.notes.come(record)
         if record.kind is RecordKind.CANCEL:
             self.cancelled, self.clock.absent = record, 0

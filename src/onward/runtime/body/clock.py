@@ -50,20 +50,16 @@ class Clock:
 
     def __init__(self, owner: CallSink, *, is_replayed: bool) -> None:
         self._owner = owner
-        self._held: list[TimedCall] = []
-        self._is_replayed = is_replayed
+        self.held: list[TimedCall] = []
+        self.is_replayed = is_replayed
         self._is_written = True
         self.absent: Duration = 0
         """How long no worker had the run, as clock records say; counted anew once it is to stop."""
 
     def hold(self, call: TimedCall, *, is_replayed: bool = False) -> None:
         """Keep a wait until the body is quiet; waits begin in the order asked."""
-        self._held.append(call)
-        self._is_replayed = self._is_replayed or is_replayed
-
-    @property
-    def has_news(self) -> bool:
-        return bool(self._held) or self._is_replayed
+        self.held.append(call)
+        self.is_replayed = self.is_replayed or is_replayed
 
     def begin_waits(self, body_now: Instant, wanted: Mapping[str, Call]) -> None:
         """Begin what was kept, or write the clock record that it needs.
@@ -72,28 +68,28 @@ class Clock:
             body_now: The time of the body.
             wanted: What the body still waits for.
         """
-        if not self._held:
-            self._is_replayed = False
+        if not self.held:
+            self.is_replayed = False
         elif self._is_written:
             for call in self._ready(body_now, self._owner.now()):
                 if not isinstance(call, TimedCall) or wanted.get(call.identity) is call:
                     self._owner.do(call)
 
     def _ready(self, body_now: Instant, now: Instant) -> list[Call]:
-        late = [call.asked_at for call in self._held if self._is_late(call, body_now, now)]
+        late = [call.asked_at for call in self.held if self._is_late(call, body_now, now)]
         if late:
             self._is_written = False
-            since = body_now if self._is_replayed else min(late)
-            return [ClockCall(LateStart(since, self._is_replayed))]
-        begun: list[Call] = [*self._held]
-        self._held = []
-        self._is_replayed = False
+            since = body_now if self.is_replayed else min(late)
+            return [ClockCall(LateStart(since, self.is_replayed))]
+        begun: list[Call] = [*self.held]
+        self.held = []
+        self.is_replayed = False
         return begun
 
     def _is_late(self, call: TimedCall, body_now: Instant, now: Instant) -> bool:
         if call.delay is None or call.is_kept or call.is_timed or call.is_abandoned():
             return False
-        if not self._is_replayed:
+        if not self.is_replayed:
             return is_late(call.delay, call.asked_at, now, is_replayed=False)
         if call.asked_at < body_now and not call.is_limit and not is_ahead(call.asked_at, now):
             return False  # a sleep that was under way while the run got on
@@ -123,7 +119,7 @@ class Clock:
                 call.put_off(later)
                 if asked_at >= start.since or asked_at > at:
                     call.asked_at += later
-        for call in self._held:
+        for call in self.held:
             call.is_timed = True  # once is enough, however long it took to write the record
         self._is_written = True
         return None

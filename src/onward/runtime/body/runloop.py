@@ -63,6 +63,18 @@ class Exited(Exception):
         self.error = error
 
 
+_Raised = tuple["asyncio.Task[Any] | None", BaseException]
+
+
+def _raise_one(raised: list[_Raised]) -> None:
+    for _, error in raised:
+        if isinstance(error, Exception):
+            raise error
+    for task, error in raised:
+        if task is None or task._log_traceback:  # nothing has retrieved it
+            raise Exited(error)
+
+
 _Base: Any = asyncio.AbstractEventLoop
 
 
@@ -113,16 +125,12 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
             Exited: user code exits, and no other part of the body handles that.
         """
         raised = self._drain()
-        for _, error in raised:
-            if isinstance(error, Exception):
-                raise error
-        for task, error in raised:
-            if task is None or task._log_traceback:  # nothing has retrieved it
-                raise Exited(error)
+        if raised:
+            _raise_one(raised)
 
-    def _drain(self) -> list[tuple[asyncio.Task[Any] | None, BaseException]]:
+    def _drain(self) -> list[_Raised]:
         """Run everything that is ready; return what callbacks and tasks that exit have raised."""
-        raised: list[tuple[asyncio.Task[Any] | None, BaseException]] = []
+        raised: list[_Raised] = []
         host = asyncio.events._get_running_loop()
         hooks = sys.get_asyncgen_hooks()
         asyncio.events._set_running_loop(self)

@@ -185,6 +185,7 @@ class Execution:
     def resume(self, claimed: ClaimedRun, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
         self.claimed, self.fence = claimed, claimed.fence
+        self.steps.run = claimed
         self.journal.own_again(claimed)
         self.mail.own(claimed)
         self.mail.add(inbox)
@@ -285,7 +286,7 @@ class Execution:
             self.waits.hold(self._host.now(), is_held=self._is_held)
         if mail.is_stopping or self.claimed.deadline is not None:
             self._take_stop()
-        if not self._is_barred:
+        if not ((self._is_stopping or mail.held_by) and self._is_barred):
             # Reading a long history may take its time.
             watched = self.scope if self.replay.live else None
             self._host.turns.take(watched, self.body.advance)

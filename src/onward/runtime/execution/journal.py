@@ -292,15 +292,19 @@ class Journal:
         self, then: Callable[[CommitOutcome], None], done: asyncio.Future[CommitOutcome]
     ) -> None:
         self.writing -= 1
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, Rejected):  # trying again would not help: only this run suffers
+        try:
+            outcome = done.result()
+        except Rejected as error:  # trying again would not help: only this run suffers
             self._broken(error)
             return
-        if done.cancelled() or error is not None or done.result().fate is Fate.LOST:
+        except BaseException:  # noqa: BLE001 - the store is away, or its lane was cancelled
+            self._lost()
+            return
+        if outcome.fate is Fate.LOST:
             self._lost()
             return
         try:
-            then(done.result())
+            then(outcome)
             if self._then is not None and not self.writing:
                 after, self._then = self._then, None
                 after()

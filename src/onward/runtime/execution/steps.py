@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.engine.notes import Noted
     from onward.model.records import NewRecord
-    from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.attempt import Attempt
     from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.execution.execution import Execution
@@ -34,14 +33,11 @@ class Steps:
         self._journal = journal
         self._host = host
         self._tried = tried
+        self.run = execution.claimed
         self.scope = execution.scope
         self.retry = execution.program.retry
         self.under_way = 0
         """How many attempts are under way."""
-
-    @property
-    def claimed(self) -> ClaimedRun:
-        return self._execution.claimed
 
     def is_wanted(self, call: Call) -> bool:
         return self._execution.is_wanted(call)
