@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onward.core import delivery, effect, inbox, lease, retry, run, slot
+from onward.core import delivery, effect, inbox, lease, retry, run, slot, stay
 from onward.core.decision import Ignored, Moved
 from onward.core.instant import SECOND
 from onward.core.replay import Ask, Record, RecordKind, RecordState, Replay, Standing
@@ -193,6 +193,22 @@ def lease_machine() -> Drawing:
     drawing.saw("held", "(time passes)", name(late))
     rows = [lease.Lease(NOW, 0), late, None]
     return draw(drawing, rows, facts, lambda s, f: lease.advance(s, f, now=NOW), name)
+
+
+def stay_machine() -> Drawing:
+    drawing = Drawing(
+        "Stay",
+        "`onward.core.stay`. A run in the memory of one worker. Decisions also name an action: "
+        "`live` and `draining` runs park, pause or are released when nothing is left to do.",
+        [str(state) for state in stay.StayState],
+        first="live",
+        last=["gone"],
+    )
+    for state, fact in product(stay.StayState, stay.StayFact):
+        decision = stay.advance(state, fact)
+        is_nothing = decision == stay.StayDecision(state, stay.StayAction.NOTHING)
+        drawing.saw(state, fact, "-" if is_nothing else decision.to)
+    return drawing
 
 
 def effect_machine() -> Drawing:
@@ -415,6 +431,7 @@ MACHINES = [
     inbox_machine,
     effect_machine,
     lease_machine,
+    stay_machine,
     retry_machine,
     slot_machine,
     delivery_machine,

@@ -137,7 +137,7 @@ def test_a_retry_that_begins_from_nothing_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_child_that_does_not_tell_its_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onward.runtime.execution.endings.farewell", lambda *_: ())
+    monkeypatch.setattr("onward.runtime.execution.leaving.farewell", lambda *_: ())
     failure = first_failure()
     assert failure is not None
     assert "not over after" in str(failure)

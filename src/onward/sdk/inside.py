@@ -13,7 +13,7 @@ from onward.core.digest import digest
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.children import ChildCall, StartCall
 from onward.runtime.context import body_now, step_now
-from onward.runtime.execution.endings import ContinueAsNew
+from onward.runtime.execution.leaving import ContinueAsNew
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterable

@@ -316,7 +316,7 @@ async def _is_gated() -> bool:
 
 
 async def _is_leaving(held: object) -> bool:
-    return bool(vars(held)["_leaving"])
+    return bool(vars(held)["_is_draining"])
 
 
 async def test_a_worker_that_is_torn_down_says_so_of_what_it_held(url: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.replay import CANCEL_IDENTITY, Policy, RecordState, Replay
 from onward.core.run import Reason, RunState
+from onward.core.stay import IDLE, STOPPING, StayAction, StayFact, StayState, advance
 from onward.engine.payloads import unpack
 from onward.errors import Undecodable
 from onward.model.runs import Move
@@ -23,13 +24,21 @@ from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
 from onward.runtime.body.waits import Mailbox, Waits
-from onward.runtime.execution import endings
 from onward.runtime.execution.alarm import Alarm
 from onward.runtime.execution.children import Children
 from onward.runtime.execution.dispatch import Dispatch
-from onward.runtime.execution.exits import Exits
 from onward.runtime.execution.guard import end_by, guarded
 from onward.runtime.execution.journal import Journal
+from onward.runtime.execution.leaving import (
+    Leaving,
+    Stop,
+    end_by_force,
+    grace_ends,
+    keep_stop,
+    late_cleanup,
+    leaves_plans,
+    wanted_stop,
+)
 from onward.runtime.execution.ledger import Ledger
 from onward.runtime.execution.loaded_history import NO_PAST, read_past
 from onward.runtime.execution.replies import take_payloads
@@ -99,38 +108,35 @@ class Execution:
         self.asking = 0
         """How many questions about other runs are under way."""
         self._alarm = Alarm(host)
-        # Stopped: nothing more is asked of the body. Left: it is unwound, and its worker knows.
-        # Gone: it is forgotten, and whatever is still told of it comes too late.
-        self.is_stopped = self.is_gone = self._has_left = self._pumping = False
-        self._leaving = self._reported = self.is_loading = False
+        self._stay = StayState.LIVE
+        # What the state of its stay means, kept for the path of every step.
+        self.is_stopped = self.is_gone = self._is_draining = False
+        self._pumping = self._reported = self.is_loading = False
         self._is_stopping = past.is_stopping
         self._is_new = not history
         self._kin: Children | None = None
         self._ledger: Ledger | None = None
-        self._exits: Exits | None = None
+        self._leaving: Leaving | None = None
 
     # --- parts that not every run needs ----------------------------------------------------------
 
     @property
     def kin(self) -> Children:
-        """Starts other runs, and ends them."""
         if self._kin is None:
             self._kin = Children(self, self.journal, self._host, self._past.bound)
         return self._kin
 
     @property
     def ledger(self) -> Ledger:
-        """Sends effects."""
         if self._ledger is None:
             self._ledger = Ledger(self, self.journal, self._host)
         return self._ledger
 
     @property
-    def exits(self) -> Exits:
-        """Ends the run."""
-        if self._exits is None:
-            self._exits = Exits(self, self.journal, self._host)
-        return self._exits
+    def leaving(self) -> Leaving:
+        if self._leaving is None:
+            self._leaving = Leaving(self, self.journal, self._host)
+        return self._leaving
 
     @property
     def _is_settling(self) -> bool:
@@ -138,16 +144,13 @@ class Execution:
         return bool(self.asking or (self._ledger is not None and self._ledger.busy))
 
     def children_left(self) -> list[str]:
-        """Return the children that end with the run."""
         has_any = self._kin is not None or self._past.bound
         return self.kin.left(self.body) if has_any else []
 
     def leaves_plans(self) -> bool:
-        """Return whether the run may end with effects that were planned and never sent."""
-        return endings.leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
+        return leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
 
     def report_abandoned(self) -> None:
-        """Tell of effects that the run, which is over, leaves behind."""
         if self._ledger is not None and not self.is_gone:
             self._ledger.report_abandoned(self.body.calls.values())
 
@@ -157,7 +160,7 @@ class Execution:
         """Start the body, unless somebody wants the run to stop before it ever began."""
         wanted = self._wanted_stop() if self._is_new else None
         if wanted is not None:
-            self.exits.end(wanted[0].move)
+            self.leaving.end(wanted[0].move)
             return
         try:
             with reading(f"the arguments of run {self.claimed.id}"):
@@ -168,7 +171,7 @@ class Execution:
             self.pump()
             return
         self.body.start(self.program.fn(*args, **kwargs))
-        late = endings.late_cleanup(self.claimed, self._past)
+        late = late_cleanup(self.claimed, self._past)
         if late is None:
             self.pump()
         else:
@@ -179,8 +182,8 @@ class Execution:
         self._pumping = False
         self.pump()
 
-    def _wanted_stop(self) -> tuple[endings.Stop, int | None] | None:
-        return endings.wanted_stop(self.mail, self.claimed.deadline, self._host.now())
+    def _wanted_stop(self) -> tuple[Stop, int | None] | None:
+        return wanted_stop(self.mail, self.claimed.deadline, self._host.now())
 
     def resume(self, claimed: ClaimedRun, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
@@ -189,27 +192,24 @@ class Execution:
         self.journal.own_again(claimed)
         self.mail.own(claimed)
         self.mail.add(inbox)
-        self.is_stopped = False
+        self._meet(StayFact.CLAIMED_AGAIN)
         self.pump()
 
     @property
     def crashes(self) -> int:
-        """How many workers vanished with the run since it last wrote anything."""
         return self.journal.crashes
 
     @property
     def is_idle(self) -> bool:
-        """Say whether nothing is being worked on."""
         return not (self.journal.writing or self.steps.under_way or self._is_settling)
 
     @property
     def _is_held(self) -> bool:
-        """Say whether nothing new may be begun: an operator paused the run."""
         return self.mail.is_held()
 
     @property
     def seen(self) -> int:
-        """The number of the last message that it knows of."""
+        """The number of the last message that it knows."""
         return self.mail.seen
 
     def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> bool:
@@ -225,30 +225,43 @@ class Execution:
         self.mail.seen = max(self.mail.seen, counted)
         self.pump()
 
+    def _meet(self, fact: StayFact) -> StayAction:
+        """Let the stay of the run go on after a fact, and return what to do."""
+        decision = advance(self._stay, fact)
+        self._stay = decision.to
+        self.is_stopped = decision.to in IDLE
+        self.is_gone = decision.to is StayState.GONE
+        self._is_draining = decision.to in STOPPING
+        return decision.action
+
     def evict(self) -> None:
         """Unwind the body without ending the run: nothing it does on the way is recorded."""
-        if not (self.is_gone or self.body.is_evicted):
-            self.is_stopped = True
+        if self._meet(StayFact.DECIDED) is StayAction.STOP:
+            self._unwind()
+
+    def _unwind(self) -> None:
+        if not self.body.is_evicted:
             self._alarm.cancel()
             self.body.evict()
 
     def forget(self) -> None:
-        """Evict the body for good, and let go of all that knows this run in turn.
+        """Evict the body for good, and free all that this run holds."""
+        if self._meet(StayFact.LEFT) is StayAction.FORGET:
+            self._unwind()
+            self._free()
 
-        So everything is freed at once. The collector would come by late, and keep all runs waiting.
+    def _free(self) -> None:
+        """Let go of all that refers to this run in turn.
+
+        So everything is freed at once. The collector would come late, and keep all runs waiting.
         """
-        if self.is_gone:
-            return
-        self.evict()
-        self._has_left = self.is_gone = True
         self.body.part()
         del self.body, self.calls, self.journal, self.replay, self.notes
-        self._kin = self._exits = None
+        self._kin = self._leaving = None
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
     def later(self, write: Callable[[], None]) -> None:
-        """Write something when the body has come to rest."""
         self._todo.append(write)
 
     def write_todo(self) -> None:
@@ -259,7 +272,6 @@ class Execution:
                 write()
 
     def is_wanted(self, call: Call) -> bool:
-        """Say whether the body still waits for this call."""
         return not self.is_stopped and self.body.calls.get(call.identity) is call
 
     def _write_note(self, identity: str, payload: bytes) -> None:
@@ -297,16 +309,16 @@ class Execution:
     def _conclude(self) -> None:
         body = self.body
         if body.diverged is not None:
-            self.exits.pause(body.diverged)
+            self.leaving.pause(body.diverged)
         elif body.main.done() and body.is_over and not self._is_held:
             # What becomes of an effect on its way, or of a child, must be known first.
             if not self._is_settling:
-                self.exits.finish()
+                self.leaving.finish()
         elif body.cancelled is not None and self._is_grace_over and not self.asking:
             if body.main.done():
-                self.exits.finish()
+                self.leaving.finish()
             else:
-                self.exits.end(endings.end_by_force(body))
+                self.leaving.end(end_by_force(body))
         else:
             if self._kin is not None or self._ledger is not None or self.mail.orders:
                 self._serve_others()
@@ -335,7 +347,7 @@ class Execution:
             self._is_stopping = self.mail.is_stopping = True
             self.waits.put_off = 0
             call, (stop, seq) = CancelCall(CANCEL_IDENTITY), wanted
-            kept, state = endings.keep_stop(stop), RecordState.SUCCEEDED
+            kept, state = keep_stop(stop), RecordState.SUCCEEDED
             self.journal.close(call, state, self.pump, payload=kept, message=seq)
 
     def _serve_others(self) -> None:
@@ -361,7 +373,7 @@ class Execution:
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
         may_be_barred = self._is_stopping or self.mail.held_by
-        if self._leaving or (may_be_barred and self._is_barred):
+        if self._is_draining or (may_be_barred and self._is_barred):
             self._undone.append(call)
             return True
         return False
@@ -371,7 +383,7 @@ class Execution:
         self.body.refuse(call, args_hash)
 
     def _take_up_undone(self) -> None:
-        if not (self._leaving or self._is_barred):
+        if not (self._is_draining or self._is_barred):
             undone, self._undone = self._undone, []
             for call in undone:
                 if isinstance(call, EffectCall):
@@ -388,18 +400,26 @@ class Execution:
         if self.steps.under_way or not self.is_idle:
             if self.waits.calls or self._alarm.timer is not None or self.body.cancelled is not None:
                 self._alarm.set(self._next_due(), self.pump)
-        elif self._leaving and self._undone:
-            self.release()
-        elif self._is_held:
-            self.exits.park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self.mail.seen))
         else:
-            self.body.check_wait()
-            # One that was told to stop has its grace; then it ends, whatever nobody knows.
-            is_stopping = self.body.cancelled is not None
-            reason = None if is_stopping else self.waits.waits_for_somebody()
-            state = RunState.WAITING if reason is None else RunState.PAUSED
-            due = None if reason is not None else self._next_due()
-            self.exits.park(Move(state, reason, due=due, seen=self.mail.seen))
+            self._leave_waiting()
+
+    def _leave_waiting(self) -> None:
+        fact = StayFact.HELD if self._is_held else StayFact.NOTHING_LEFT
+        if self._undone and self._is_draining:
+            fact = StayFact.HELD_BACK
+        match self._meet(fact):
+            case StayAction.RELEASE:
+                self.release()
+            case StayAction.PAUSE:
+                self.leaving.park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self.mail.seen))
+            case StayAction.PARK:
+                self.body.check_wait()
+                # A run that is to stop has its grace; then it ends, whatever is still uncertain.
+                is_stopping = self.body.cancelled is not None
+                reason = None if is_stopping else self.waits.waits_for_somebody()
+                state = RunState.WAITING if reason is None else RunState.PAUSED
+                due = None if reason is not None else self._next_due()
+                self.leaving.park(Move(state, reason, due=due, seen=self.mail.seen))
 
     def _next_due(self) -> Instant | None:
         # While it is barred no wait comes to its end, however long it is due.
@@ -411,9 +431,7 @@ class Execution:
     def _grace_ends(self) -> Instant | None:
         stop = self.body.cancelled
         return (
-            None
-            if stop is None
-            else endings.grace_ends(stop) + self.body.clock.absent + self.waits.put_off
+            None if stop is None else grace_ends(stop) + self.body.clock.absent + self.waits.put_off
         )
 
     @property
@@ -430,29 +448,31 @@ class Execution:
 
     def stop(self, move: Move) -> None:
         """Ask nothing more of the body; `move` is what becomes of the run."""
-        self.is_stopped = True
+        self._meet(StayFact.DECIDED)
         self._alarm.cancel()
         self.move = move
 
+    def look_again(self) -> None:
+        """Go on: a message arrived before the run could leave."""
+        if not self.body.is_evicted and self._meet(StayFact.MESSAGE_FIRST) is StayAction.LOOK:
+            self._host.look(self)
+
     def break_off(self, error: BaseException) -> None:
-        """End the run for an error of ours."""
         if not self.is_gone:
-            self.exits.break_off(error)
+            self.leaving.break_off(error)
 
     def leave_parked(self, *, paused: bool) -> None:
-        """Leave a run that waits, whose body may be kept, or that is paused."""
         if paused:
             self._leave(End.PAUSED)
         else:
             self._host.ended(self, End.PARKED)
 
     def leave_over(self) -> None:
-        """Leave a run that is over."""
         self._leave(End.OVER)
 
     def wind_down(self) -> None:
         """Begin no more steps; when those that run are over, give the run back if it needs more."""
-        self._leaving = True
+        self._meet(StayFact.WORKER_STOPS)
 
     def release(self) -> None:
         """Give the run back unfinished, for another worker to go on with."""
@@ -472,8 +492,7 @@ class Execution:
         self._leave(End.LOST)
 
     def _leave(self, end: End) -> None:
-        if not self._has_left:
-            self._has_left = True
-            self.evict()
+        if self._meet(StayFact.LEFT) is StayAction.FORGET:
+            self._unwind()
             self._host.ended(self, end)
-            self.forget()
+            self._free()

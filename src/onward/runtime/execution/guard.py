@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onward.errors import Undecodable
 from onward.runtime.body.runloop import Exited, Spinning, Stuck
-from onward.runtime.execution import endings
 from onward.telemetry.interrupts import is_interrupt
 
 if TYPE_CHECKING:
@@ -70,13 +69,13 @@ def end_by(execution: Execution, error: BaseException) -> None:
     if isinstance(error, Exited):
         error = error.error
     elif isinstance(error, Undecodable):
-        execution.exits.pause(error)
+        execution.leaving.pause(error)
         return
     elif isinstance(error, Exception) and not isinstance(error, Spinning | Stuck):
         execution.break_off(error)
         return
     try:
-        execution.exits.end(endings.failure(execution.body, error))
+        execution.leaving.end_failed(error)
     except Exception as bug:  # noqa: BLE001 - see above
         execution.break_off(bug)
 

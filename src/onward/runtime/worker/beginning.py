@@ -19,9 +19,9 @@ from onward.model.commits import Commit
 from onward.model.runs import Move
 from onward.model.workers import LoadedRun
 from onward.runtime.body.divergence import told
-from onward.runtime.execution.endings import read_stop
 from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.guard import guarded
+from onward.runtime.execution.leaving import read_stop
 from onward.runtime.execution.reporting import report_claimed, report_crasher, report_left, scope_of
 from onward.runtime.reading import STORE_ERRORS, unreadable
 from onward.telemetry.events import emit, name_of

@@ -1,4 +1,4 @@
-"""The ways in which a run leaves its worker: it waits, pauses, ends, goes on as another, or breaks.
+"""How a run leaves its worker: it waits, pauses, ends, continues as another run, or breaks.
 
 Each stops the body first, writes, and lets the worker know when that is done.
 """
@@ -6,19 +6,22 @@ Each stops the body first, writes, and lets the worker know when that is done.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.codec import encode, encode_error
+from onward.codec import decode, encode, encode_error
 from onward.core.chain import Link
+from onward.core.instant import MINUTE
 from onward.core.lease import Fate
-from onward.core.replay import CANCEL_IDENTITY, Diverged
+from onward.core.replay import CANCEL_IDENTITY, LATE_MAX, Diverged, LateStart
 from onward.core.run import Reason, RunState
-from onward.engine.payloads import pack
+from onward.engine.payloads import pack, unpack
+from onward.errors import BadInput, Undecodable
+from onward.model.ends import child_end, to_parent
 from onward.model.following import Continuation
 from onward.model.runs import Move
 from onward.runtime.body.calls import TimerCall
 from onward.runtime.body.divergence import place_of, told
-from onward.runtime.execution import endings
+from onward.runtime.body.effects import EffectCall
 from onward.runtime.execution.guard import on_done
 from onward.runtime.reading import STORE_ERRORS
 from onward.telemetry.failpoints import failpoint
@@ -28,12 +31,179 @@ if TYPE_CHECKING:
     import asyncio
 
     from onward.codec import Arguments
-    from onward.core.replay import Ended
-    from onward.errors import Undecodable
+    from onward.core.instant import Duration, Instant
+    from onward.core.replay import Ended, Record
+    from onward.model.messages import InboxRow, NewMessage
+    from onward.model.runs import ClaimedRun
+    from onward.runtime.body.body import Body
     from onward.runtime.body.calls import Call
+    from onward.runtime.body.waits import Mailbox
+    from onward.runtime.definition import Shape
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
+    from onward.runtime.execution.loaded_history import LoadedHistory
+
+GRACE: Duration = MINUTE
+"""How long a body that was cancelled may take to clean up."""
+
+
+_REASONS = frozenset(map(str, Reason))
+
+CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
+"""What becomes of a run that goes on as a new one."""
+
+
+class ContinueAsNew(BaseException):
+    """A body goes on as a new run, with other arguments."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.arguments = args, kwargs
+
+
+class Overtaken(Exception):
+    """Something arrived for a run that must be looked at before another follows it."""
+
+
+class Stop(NamedTuple):
+    """The wish that a run stops: why, and how long it may clean up."""
+
+    why: Reason
+    grace: Duration
+
+    @property
+    def move(self) -> Move:
+        """What becomes of the run."""
+        state = RunState.TIMED_OUT if self.why is Reason.DEADLINE else RunState.CANCELLED
+        return Move(state, self.why)
+
+
+TIME_IS_UP = Stop(Reason.DEADLINE, GRACE)
+
+
+def read_stop(letter: InboxRow) -> Stop:
+    """Return what a message says that wants a run to stop."""
+    # Whatever else a newer sender says, it wants the run to stop.
+    why = Reason(letter.name) if letter.name in _REASONS else Reason.OPERATOR
+    try:
+        grace = GRACE if letter.payload is None else decode(unpack(letter.payload), int)
+    except Undecodable:
+        grace = GRACE
+    return Stop(why, grace)
+
+
+def wanted_stop(
+    mail: Mailbox, deadline: Instant | None, now: Instant
+) -> tuple[Stop, int | None] | None:
+    """Return why a run is to stop, and the number of the message that says so, if it is to."""
+    cancel = mail.take_cancel()
+    if cancel is not None:
+        return read_stop(cancel), cancel.seq
+    return (TIME_IS_UP, None) if deadline is not None and deadline <= now else None
+
+
+def keep_stop(stop: Stop) -> bytes:
+    """Return the wish as a record keeps it."""
+    return pack(encode({"why": str(stop.why), "grace": stop.grace}))
+
+
+def recalled(record: Record) -> Stop:
+    """Return the wish that a record keeps."""
+    kept = decode(unpack(record.payload.payload))
+    return Stop(Reason(kept["why"]), kept["grace"])
+
+
+def grace_ends(record: Record) -> Instant:
+    """Return until when the cleanup of a cancelled body may take."""
+    at: Instant = record.payload.at
+    return at + recalled(record).grace
+
+
+def late_cleanup(run: ClaimedRun, past: LoadedHistory) -> LateStart | None:
+    """Return since when no worker had a run that was cleaning up, if that was long."""
+    if not past.is_stopping:
+        return None
+    since = run.ready_at or past.last_at
+    is_long = run.claimed_at - since > LATE_MAX
+    return LateStart(since, is_replayed=True) if is_long else None
+
+
+def end_by_force(body: Body) -> Move:
+    """Return what becomes of a run whose cleanup took longer than it may."""
+    assert body.cancelled is not None
+    return _stopped(body, recalled(body.cancelled))
+
+
+def _stopped(body: Body, stop: Stop) -> Move:
+    return stop.move._replace(failed_call=body.blame.stopped_call(body.calls.values()))
+
+
+def end_of(body: Body, shape: Shape) -> Move:
+    """Return what a body that has ended means for its run.
+
+    One that was told to stop is cancelled whatever it returns, but an error in its cleanup counts.
+    """
+    main = body.main
+    stop = None if body.cancelled is None else recalled(body.cancelled)
+    if main.cancelled():
+        return Move(RunState.CANCELLED) if stop is None else _stopped(body, stop)
+    error = main.exception()
+    if stop is not None and (error is None or isinstance(error, ContinueAsNew)):
+        return _stopped(body, stop)
+    if error is None:
+        try:
+            return Move(RunState.SUCCEEDED, result=pack(shape.encode_result(main.result())))
+        except BaseException as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
+            raise_interrupt(refused)
+            error = refused
+    return failure(body, error)
+
+
+def failure(body: Body, error: BaseException) -> Move:
+    """Return what becomes of a run whose body ends with an error."""
+    return Move(
+        RunState.FAILED,
+        Reason.LOGIC,
+        error=pack(encode_error(error)),
+        failed_call=body.blame.failed_call(error, body.calls.values()),
+    )
+
+
+def farewell(run: ClaimedRun, move: Move) -> tuple[NewMessage, ...]:
+    """Return what is sent when a run ends: to its parent, if it has one."""
+    if run.parent is None or run.parent_identity is None:
+        return ()
+    end = child_end(move.state, move.reason, move.result, move.error)
+    return (to_parent(run.parent, run.parent_identity, end),)
+
+
+def leaves_plans(body: Body, *, has_open_effects: bool) -> bool:
+    """Return whether a run may end with effects that were planned and never sent."""
+    if body.diverged is not None:  # its code did not ask for them
+        return has_open_effects
+    effects = (call for call in body.calls.values() if isinstance(call, EffectCall))
+    return any(call.may_be_planned for call in effects)
+
+
+def check_alone(body: Body) -> None:
+    """Refuse to go on as a new run while something of the old one is under way.
+
+    Raises:
+        BadInput: other branches, children or steps are not over.
+    """
+    if body.has_open_branches:
+        raise BadInput(
+            "continue_as_new",
+            "was called while other branches of the run were not over",
+            "Await them first",
+        )
+
+
+def asks_to_continue(main: asyncio.Task[Any]) -> ContinueAsNew | None:
+    """Return the wish of a body that has ended to go on as a new run, if that is how it ended."""
+    error = None if main.cancelled() else main.exception()
+    return error if isinstance(error, ContinueAsNew) else None
 
 
 def _is_opened(call: Call, *, is_paused: bool) -> bool:
@@ -46,8 +216,8 @@ def _is_opened(call: Call, *, is_paused: bool) -> bool:
     return not (is_paused and isinstance(call, TimerCall) and call.is_limit)
 
 
-class Exits:
-    """How one run leaves its worker."""
+class Leaving:
+    """Parks, pauses and ends one run."""
 
     def __init__(self, execution: Execution, journal: Journal, host: Host) -> None:
         self._execution = execution
@@ -71,7 +241,7 @@ class Exits:
         if self._execution.is_gone:
             return
         if fate is Fate.BUSY:
-            self._look_again()  # something arrived in between: look, then decide
+            self._execution.look_again()  # something arrived in between: look, then decide
             return
         failpoint("park.after")
         for call in opened:
@@ -101,21 +271,15 @@ class Exits:
         execution.stop(move)
         self._journal.park((), move, partial(self._parked, [], move))
 
-    def _stop_of_misfit(self) -> endings.Stop | None:
+    def _stop_of_misfit(self) -> Stop | None:
         """Return the wish that the run stops, if its body has not heard of it."""
         cancel = self._execution.mail.take_cancel()
         if cancel is not None:
-            return endings.read_stop(cancel)
+            return read_stop(cancel)
         record = self._execution.replay.record_of(CANCEL_IDENTITY)
         if record is None or self._execution.body.cancelled is not None:
             return None
-        return endings.recalled(record)
-
-    def _look_again(self) -> None:
-        if self._execution.body.is_evicted:
-            return  # its worker leaves, and whoever takes it over will look
-        self._execution.is_stopped = False
-        self._host.look(self._execution)
+        return recalled(record)
 
     # --- its code has ended ----------------------------------------------------------------------
 
@@ -130,11 +294,11 @@ class Exits:
         execution.report(ended.unread)
         execution.notes.release()  # it may have come to its end on what history has
         execution.write_todo()
-        wish = endings.asks_to_continue(body.main)
+        wish = asks_to_continue(body.main)
         if self._journal.writing and (wish is not None or execution.claimed.retry is not None):
             return  # another run follows what is written
         if wish is None or body.cancelled is not None:
-            self.end(endings.end_of(body, execution.program.shape))
+            self.end(end_of(body, execution.program.shape))
             return
         stop = self._stop_unheard(ended)
         if stop is not None:
@@ -142,12 +306,12 @@ class Exits:
         else:
             self._continue(wish)
 
-    def _stop_unheard(self, ended: Ended) -> endings.Stop | None:
+    def _stop_unheard(self, ended: Ended) -> Stop | None:
         """Return the wish that the run stops if it came too late for its body to hear."""
         if ended.unheard is not None:
-            return endings.recalled(ended.unheard)
+            return recalled(ended.unheard)
         cancel = self._execution.mail.take_cancel()
-        return None if cancel is None else endings.read_stop(cancel)
+        return None if cancel is None else read_stop(cancel)
 
     def end(self, move: Move) -> None:
         """End the run, or let another follow it if it is to be retried as a whole."""
@@ -174,7 +338,7 @@ class Exits:
             self._end_for_good(move)  # it was too late to try again
 
     def _end_for_good(self, move: Move) -> None:
-        told = endings.farewell(self._execution.claimed, move)
+        told = farewell(self._execution.claimed, move)
         end = partial(self._journal.end, move, self._ended_for_good, told)
         if self._execution.leaves_plans():  # a plan may be under way
             withdraw = partial(self._execution.ledger.withdraw_planned, end)
@@ -197,10 +361,10 @@ class Exits:
 
     # --- another follows it ----------------------------------------------------------------------
 
-    def _continue(self, wish: endings.ContinueAsNew) -> None:
+    def _continue(self, wish: ContinueAsNew) -> None:
         """End here, and go on as a new run with other arguments."""
         try:
-            endings.check_alone(self._execution.body)
+            check_alone(self._execution.body)
             arguments = self._execution.program.bind(*wish.arguments)
         except BaseException as refused:  # noqa: BLE001 - arguments that cannot be kept are a failure
             raise_interrupt(refused)
@@ -208,7 +372,7 @@ class Exits:
             return
         failpoint("finish.before")
         # Nothing may have arrived that was not looked at: what is received from here on was not.
-        move = endings.CONTINUED._replace(seen=self._execution.seen)
+        move = CONTINUED._replace(seen=self._execution.seen)
         self._execution.stop(move)
         # What is under way may be a signal, which the new run must have if this one has not.
         self._journal.when_written(partial(self._go_on, arguments, move))
@@ -228,14 +392,18 @@ class Exits:
         error = None if done.cancelled() else done.exception()
         if self._execution.is_gone:
             return
-        if isinstance(error, endings.Overtaken):
-            self._look_again()
+        if isinstance(error, Overtaken):
+            self._execution.look_again()
         elif isinstance(error, Exception) and not isinstance(error, STORE_ERRORS):
             self.break_off(error)
         elif done.cancelled() or error is not None or not done.result():
             self._execution.drop()
         else:
             self._ended()
+
+    def end_failed(self, error: BaseException) -> None:
+        """End a run whose body could not go on after an error."""
+        self.end(failure(self._execution.body, error))
 
     # --- something is broken ---------------------------------------------------------------------
 
