@@ -27,7 +27,7 @@ from onward.codec.shapes.hints import (
     without_metadata,
 )
 from onward.codec.shapes.refusal import ValueRefused, key_step
-from onward.codec.values import encode_as, lift, pack, unpack
+from onward.codec.values import decode_as, encode_as, lift, pack, unpack
 from onward.errors import Undecodable, Unencodable
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class CallShape:
             Undecodable: it does not fit the return annotation as it is now.
         """
         resolved = self._resolved
-        return lift(resolved.result, unpack(payload, resolved.result_name), resolved.result_name)
+        return decode_as(resolved.result, payload, resolved.result_name)
 
     def _lift(self, name: str, item: Any, where: str) -> Any:
         shape = self._resolved.shapes.get(name)

@@ -89,6 +89,16 @@ def lift(shape: Shape, tree: Any, name: str, path: str = "value") -> Any:
         raise Undecodable(name, f"{path} is nested beyond reason") from None
 
 
+def decode_as(shape: Shape, payload: Payload, name: str) -> Any:
+    """Return the value in a payload; one call for `unpack` and `lift`, as each step needs it."""
+    try:
+        if payload.tag == JSON:
+            return shape.lift(document.read(payload.data))
+    except (Misfit, RecursionError):
+        pass  # below it is said what is wrong, and where
+    return lift(shape, unpack(payload, name), name)
+
+
 def pack(tree: Any, path: str, limit: int) -> Payload:
     """Return plain data as a payload."""
     try:

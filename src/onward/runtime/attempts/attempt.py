@@ -147,7 +147,9 @@ class Attempt:
         task = self._task
         if task is None:
             return  # it was left behind
-        self._forget()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._task = self._timer = None
         if error is None:
             self.on_end(None)
         else:

@@ -250,15 +250,11 @@ class StepAttempt(Attempt):
             raise error
         return result
 
-    def _policy(self) -> Retry:
-        return self._call.definition.retry or self._owner.retry or self._performer.limits.retry
-
     def _time_left(self) -> tuple[Duration, Duration]:
         """Return how long the attempt may take from now on, and the limit that says so."""
-        limit = self._call.definition.timeout
-        if limit is None:
-            limit = self._performer.limits.timeout
-        within = self._policy().within_length
+        limits, definition = self._performer.limits, self._call.definition
+        limit = limits.timeout if definition.timeout is None else definition.timeout
+        within = (definition.retry or self._owner.retry or limits.retry).within_length
         if within is None:
             return limit, limit
         self._call.since = self._call.since or self._performer.now()
@@ -284,7 +280,7 @@ class StepAttempt(Attempt):
             error, facts = malformed, failure(BadInput, fatal=True)
         call, performer = self._call, self._performer
         decision = decide(
-            self._policy(),
+            call.definition.retry or self._owner.retry or performer.limits.retry,
             call.attempt,
             facts,
             randomness=performer.randomness.random(),

@@ -235,8 +235,7 @@ class Body:
         ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, call.compare)
         match self._replay.ask(ask):
             case Fresh(identity):
-                self._register(call, identity, ask)
-                self._begin(call)
+                self._register(call, identity, ask, begins=True)
             case Read(identity):
                 self._register(call, identity, ask)
             case HeldBack(identity):
@@ -274,11 +273,17 @@ class Body:
             self._held[id(ask)] = ask, place_now()
         return call
 
-    def _register(self, call: Call, identity: str, ask: Ask) -> None:
+    def _register(self, call: Call, identity: str, ask: Ask, *, begins: bool = False) -> None:
         call.identity = identity
         call.branch = ask.branch
         call.asked = self._replay.read
         self.calls[identity] = call
+        if not begins:
+            return
+        if isinstance(call, TimedCall):
+            self.clock.hold(call)
+        else:
+            self._owner.do(call)
 
     def _join(self, call: Call, identity: str, record: Record | None) -> None:
         if record is not None:
@@ -347,13 +352,9 @@ class Body:
     def _release(self, answer: Fresh | Resume) -> None:
         identity = answer.identity if isinstance(answer, Fresh) else answer.record.identity
         call = self.calls.get(identity)
-        if call is not None:
-            self._begin(call, is_replayed=True)
-
-    def _begin(self, call: Call, *, is_replayed: bool = False) -> None:
         if isinstance(call, TimedCall):
-            self.clock.hold(call, is_replayed=is_replayed)
-        else:
+            self.clock.hold(call, is_replayed=True)
+        elif call is not None:
             self._owner.do(call)
 
     def _deliver(self, record: Record) -> None:

@@ -285,26 +285,23 @@ class Execution:
         if self.is_stopped or self._pumping:
             return
         self._pumping = True
+        mail = self.mail
         try:
-            self._advance()
+            if mail.held_by or self.waits.held_since is not None:
+                self.waits.hold(self._host.now(), is_held=self._is_held)
+            if mail.is_stopping or self.claimed.deadline is not None:
+                self._take_stop()
+            if not ((self._is_stopping or mail.held_by) and self._is_barred):
+                # Reading a long history may take its time.
+                watched = self.scope if self.replay.live else None
+                self._host.turns.take(watched, self.body.advance)
+                if self._todo:
+                    self.write_todo()
+            self._conclude()
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
             end_by(self, error)
         finally:
             self._pumping = False
-
-    def _advance(self) -> None:
-        mail = self.mail
-        if mail.held_by or self.waits.held_since is not None:
-            self.waits.hold(self._host.now(), is_held=self._is_held)
-        if mail.is_stopping or self.claimed.deadline is not None:
-            self._take_stop()
-        if not ((self._is_stopping or mail.held_by) and self._is_barred):
-            # Reading a long history may take its time.
-            watched = self.scope if self.replay.live else None
-            self._host.turns.take(watched, self.body.advance)
-            if self._todo:
-                self.write_todo()
-        self._conclude()
 
     def _conclude(self) -> None:
         body = self.body

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from onward.engine.worker_engine import Renewer
     from onward.model.runs import ClaimedRun
     from onward.model.workers import News
-    from onward.runtime.attempts.attempt import Attempt
-    from onward.runtime.attempts.perform import StepOwner
-    from onward.runtime.body.calls import StepCall
     from onward.runtime.definition import Limits
     from onward.runtime.execution.execution import Execution
     from onward.runtime.registry import Registry
@@ -112,6 +109,7 @@ class WorkerSession:
         self._performer = Performer(
             self.loop, self._threads, randomness, limits, self.now, self.observer
         )
+        self.perform = self._performer.perform
         self.sender = Sender(self.loop, self._threads, clock, self.observer)
         self._watch = BlockedLoopWatch(self.turns, clock, self.observer)
 
@@ -120,10 +118,6 @@ class WorkerSession:
         self._lost_at = 0
 
     # --- what an execution needs -----------------------------------------------------------------
-
-    def perform(self, owner: StepOwner, call: StepCall) -> Attempt:
-        """Start an attempt of a step, which calls `owner` when it ends."""
-        return self._performer.perform(owner, call)
 
     def progress(self, execution: Execution, value: bytes) -> None:
         """Let others see how far a run is; from any thread."""

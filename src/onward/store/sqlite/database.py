@@ -122,7 +122,11 @@ class SqliteDatabase:
         return await self.read(work)
 
     async def commit(self, worker: str, writes: Batch) -> Written:
-        return await self._do(lambda tx: batch.write(tx, worker, writes))
+        # Not by `_do`: every step waits for this.
+        submit = self._opened().writer.submit
+        answer = submit(lambda tx: batch.write(tx, worker, writes), self._namespace)
+        written: Written = await asyncio.wrap_future(answer)
+        return written
 
     async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
         return await self._do(lambda tx: batch.start(tx, starts))

@@ -69,7 +69,8 @@ class Lane(Generic[Item, Answer]):
         """Queue a write and return the future of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
-        self._start()
+        if self._task is None:
+            self._start()
         return answer
 
     @property
@@ -108,7 +109,8 @@ class Lane(Generic[Item, Answer]):
 
     async def _write(self, batch: list[_Waiting]) -> list[_Waiting]:
         """Write a batch and return those of its members that have to wait for the next one."""
-        batch = [waiting for waiting in batch if not self._follows(waiting)]
+        if self._apart:
+            batch = [waiting for waiting in batch if not self._follows(waiting)]
         if not batch:
             return []
         try:

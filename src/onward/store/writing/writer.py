@@ -82,7 +82,7 @@ class Writer:
             self.observer.commit_took(self._worker, sum(taken), length)
         self.on_written(written.at, begun)
         outcomes = {fate: CommitOutcome(fate, written.at) for fate in Fate}
-        subjects = {queue_subject(queue) for queue in written.queues}
+        subjects = set(map(queue_subject, written.queues))
         answers: list[CommitOutcome | None] = []
         for commit, is_in in zip(commits, taken, strict=True):
             if not is_in:
