@@ -31,13 +31,13 @@ async def load(
         inboxes: The runs whose inbox is wanted, with the last number that each has seen. None: the
             last that its history has taken.
     """
-    found, lost = await _read_each(store.history, list(histories))
+    found, lost = await read_each(store.history, list(histories))
     after = {
         run: last_taken(found.get(run, ())) if seen is None else seen
         for run, seen in inboxes.items()
     }
     look = partial(store.look, after=after, budget=INBOX_BYTES)
-    received, unread = await _read_each(look, list(inboxes))
+    received, unread = await read_each(look, list(inboxes))
     return {
         run: LoadedRun(found.get(run, ()), received.get(run, ()), lost.get(run) or unread.get(run))
         for run in {**dict.fromkeys(histories), **inboxes}
@@ -53,7 +53,7 @@ def last_taken(history: Sequence[RecordRow]) -> int:
     return last
 
 
-async def _read_each(
+async def read_each(
     read: Callable[[list[str]], Awaitable[Mapping[str, T]]], runs: list[str]
 ) -> tuple[dict[str, T], dict[str, Exception]]:
     """Read something of many runs at once, or if that fails, of each by itself.
@@ -73,7 +73,7 @@ async def _read_each(
     found: dict[str, T] = {}
     failed: dict[str, Exception] = {}
     for run in runs:
-        one, wrong = await _read_each(read, [run])
+        one, wrong = await read_each(read, [run])
         found |= one
         failed |= wrong
     return found, failed

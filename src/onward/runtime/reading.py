@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from onward.codec import UnknownTag
 from onward.errors import (
@@ -16,12 +16,10 @@ from onward.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from onward.model.records import RecordRow
 
-
-T = TypeVar("T")
 
 STORE_ERRORS = (LeaseLost, StoreUnusable, Unavailable)
 """Errors of the store or of the lease, not of a row."""
@@ -65,29 +63,3 @@ def unknown_codec(row: str, error: UnknownTag) -> NewerRow:
 def record_of(row: RecordRow) -> str:
     """Return the name of a record in errors."""
     return f"record {row.identity!r}, attempt {row.attempt}, of run {row.run}"
-
-
-async def read_each(
-    read: Callable[[list[str]], Awaitable[Mapping[str, T]]], uids: list[str]
-) -> tuple[dict[str, T], dict[str, Exception]]:
-    """Read something of many runs at once, or if that fails, of each by itself.
-
-    Returns:
-        What was read, and the error of each run that could not be read.
-    """
-    if not uids:
-        return {}, {}
-    try:
-        return dict(await read(uids)), {}
-    except STORE_ERRORS:
-        raise
-    except Exception as error:  # noqa: BLE001 - it is about one of them
-        if len(uids) == 1:
-            return {}, {uids[0]: error}
-    found: dict[str, T] = {}
-    failed: dict[str, Exception] = {}
-    for uid in uids:
-        one, wrong = await read_each(read, [uid])
-        found |= one
-        failed |= wrong
-    return found, failed

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from onward import App, Retry, Signal, effect, step, workflow
+from onward.engine.loading import read_each
 from onward.errors import NewerRow, RunFailed, RunPaused, UnreadableRow
-from onward.runtime.reading import read_each
 from tests.kit.watching import lasting, until, until_state
 
 if TYPE_CHECKING:
