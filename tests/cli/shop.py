@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onward import App, Retry, Signal, Unknown, effect, step, workflow
-from tests.kit.polling import until
+from tests.kit.watching import until
 
 if TYPE_CHECKING:
     from onward import Run

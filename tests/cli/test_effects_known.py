@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App, Retry, effect, workflow
-from tests.kit.polling import is_in
+from tests.kit.watching import until_state
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Ask
@@ -45,7 +45,7 @@ def _uncertain(_in_a_folder_of_its_own: None) -> None:
     async def fill() -> None:
         async with App("onward.db") as app, app.worker():
             for each, state in STATES.items():
-                await is_in(await app.start(calls.options(id=each.name), each.name), state)
+                await until_state(await app.start(calls.options(id=each.name), each.name), state)
 
     asyncio.run(fill())
 

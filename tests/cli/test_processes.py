@@ -14,7 +14,7 @@ from onward import App
 from onward.store import open_store
 from onward.store.invariants import check
 from tests.cli.shop import hold, pay, sent, write
-from tests.kit.polling import until
+from tests.kit.watching import until
 
 if TYPE_CHECKING:
     from onward import Workflow

@@ -12,7 +12,7 @@ import pytest
 import onward
 from onward import App, Fatal, Retry, Signal, register_error, step, workflow
 from onward.errors import RunFailed
-from tests.kit.polling import until
+from tests.kit.watching import until
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Ask

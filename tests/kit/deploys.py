@@ -6,7 +6,6 @@ import linecache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onward import workflow
-from onward.store.invariants import check
 from tests.kit.watching import until, until_state
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from onward import App, Run, Workflow
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
-    from onward.store.store import Store
 
 R = TypeVar("R")
 
@@ -37,12 +35,6 @@ def shipped(source: str, *, file: str, **given: Any) -> Workflow[..., Any]:
     names: dict[str, Any] = {"__name__": "shipped", **given}
     exec(compile(source, file, "exec"), names)
     return deployed(names["flow"])
-
-
-async def reached(run: Run[Any], *states: str) -> str:
-    """Wait until a run is in one of these states, and return which."""
-    await until_state(run, *states)
-    return await run.state()
 
 
 async def waits_for(run: Run[Any], name: str) -> None:
@@ -67,8 +59,3 @@ async def all_of(app: App) -> Seen:
     """Return what is in the store."""
     runs = sorted([info.uid for info in await app.runs()])
     return Seen(runs, await app._store.history(runs), await app._store.look(runs))
-
-
-async def is_sound(store: Store) -> None:
-    """Check that no invariant is broken."""
-    assert await check(store) == []

@@ -1,4 +1,4 @@
-"""What tests of effects share: looking at the ledger until it says something."""
+"""Waits for states of effects, and lists what the ledger has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 from tests.kit.watching import until
 
 if TYPE_CHECKING:
+    import asyncio
+
+    import pytest
+
     from onward import App, Run
+    from onward.model.commits import Commit, CommitOutcome
+    from onward.runtime.worker.session import WorkerSession
     from onward.sdk.effects import EffectInfo
 
 
@@ -35,3 +41,19 @@ async def states_of(app: App, run: Run[Any]) -> dict[str, str]:
 async def outcomes(run: Run[Any]) -> list[tuple[str, str]]:
     """Return name and state of what a run was handed, in order."""
     return [(row.name, row.state) for row in await run.history() if row.seq is not None]
+
+
+def lose_run(patch: pytest.MonkeyPatch, worker: WorkerSession, state: str) -> list[str]:
+    """Make a worker drop a run once an effect of it is in a state; return the run in a list."""
+    commit = worker.commit
+    lost: list[str] = []
+
+    def then_lost(wish: Commit) -> asyncio.Future[CommitOutcome]:
+        answer = commit(wish)
+        if any(each.state == state for each in wish.attached.effects) and not lost:
+            lost.append(wish.run)
+            answer.add_done_callback(lambda _: worker.running[wish.run].drop())
+        return answer
+
+    patch.setattr(worker, "commit", then_lost)
+    return lost

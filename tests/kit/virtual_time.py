@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onward import App
 from onward.testing.clock import VirtualClock, VirtualLoop
-from tests.kit.polling import is_sound
+from tests.kit.watching import check_database
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ def in_virtual_time(scene: Callable[[App, VirtualClock], Awaitable[T]]) -> T:
     async def play() -> T:
         async with App(":memory:", clock=clock, spawn=None) as app:
             result = await scene(app, clock)
-            await is_sound(app)
+            await check_database(app)
         return result
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:

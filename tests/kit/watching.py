@@ -1,4 +1,4 @@
-"""Watching runs: until they are in a state, and whether all say the same of how they ended."""
+"""Works on runs, waits for states, and checks how runs ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward import App
-from onward.errors import RunCancelled
+from onward.errors import NotFound, RunCancelled
 from onward.store.invariants import check
 
 if TYPE_CHECKING:
@@ -28,27 +28,79 @@ lasting = pytest.mark.parametrize("url", ["file", "postgres"], indirect=True)
 
 @asynccontextmanager
 async def working(app: App, **options: Any) -> AsyncIterator[WorkerSession]:
-    """Work on runs; afterwards everything in the database must fit together."""
+    """Work on runs, and check the database afterwards."""
     async with app, asyncio.timeout(250):
         async with app.worker(**options) as worker:
             yield worker.session
-        assert await check(app._store) == []
+        await check_database(app)
 
 
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """Look again and again until something is true."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await true():  # noqa: ASYNC110 - the worker has no one to tell us
+async def until(
+    holds: Callable[[], bool | Awaitable[bool]], seconds: float = PATIENCE_SECONDS
+) -> None:
+    """Check again and again until something is true; a worker sends no event about it."""
+    async with asyncio.timeout(seconds):
+        while True:
+            answer = holds()
+            if answer if isinstance(answer, bool) else await answer:
+                return
             await asyncio.sleep(0.005)
 
 
-async def until_state(run: Run[Any], *states: str) -> None:
-    """Wait until a run is in one of these states."""
+async def until_state(run: Run[Any], *states: str) -> str:
+    """Wait until a run is in one of these states, and return which."""
+    found: list[str] = []
 
-    async def there() -> bool:
-        return await run.state() in states
+    async def is_there() -> bool:
+        found[:] = [await run.state()]
+        return found[0] in states
 
-    await until(there)
+    await until(is_there)
+    return found[0]
+
+
+async def until_started(app: App, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
+    """Wait until there is a run with that id, and return it."""
+    found: list[Run[Any]] = []
+
+    async def is_there() -> bool:
+        try:
+            found[:] = [await app.get(id)]
+        except NotFound:
+            return False
+        return True
+
+    await until(is_there)
+    return found[0]
+
+
+async def until_open(run: Run[Any], name: str) -> None:
+    """Wait until a run has an open call of that name."""
+
+    async def is_open() -> bool:
+        return any(row.name == name and row.state == "open" for row in await run.history())
+
+    await until(is_open)
+
+
+async def until_idle(app: App) -> None:
+    """Wait until no run is ready or running, and check the database."""
+
+    async def is_idle() -> bool:
+        return not {"ready", "running"} & set(await app.counts())
+
+    await until(is_idle)
+    await check_database(app)
+
+
+async def check_database(app: App) -> None:
+    """Check everything that must hold in every database."""
+    assert await check(app._store) == []
+
+
+async def children_of(app: App, run: Run[Any]) -> list[tuple[str, str]]:
+    """Return name and state of every run that a run has started, in order."""
+    return [(row.name, row.state) for row in await app._store.children(run.uid)]
 
 
 async def steps_of(run: Run[Any]) -> list[str]:

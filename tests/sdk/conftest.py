@@ -1,4 +1,4 @@
-"""Every test here runs on SQLite in memory and on Postgres, and some on a SQLite file as well.
+"""Most tests here run on SQLite in memory and on Postgres, and some on a SQLite file as well.
 
 What a file adds to memory is tested by the conformance suite: locks, durability, other processes.
 So only tests that restart, share or open a store themselves run on a file too.
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward import App
+from tests.kit.databases import postgres_template
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+__all__ = ["postgres_template"]
 
 ON_A_FILE_TOO = frozenset(
     {
         "clients.test_open_and_close",
         "clients.test_sync_client",
-        "definitions.test_local_workflows",
         "deploys.test_versions",
         "effects.test_crashes",
         "effects.test_retry_within",
@@ -39,6 +41,31 @@ ON_A_FILE_TOO = frozenset(
 )
 
 
+# Rules of the API and of the runtime, which reach the store through calls that others test.
+IN_MEMORY_ONLY = frozenset(
+    {
+        "definitions.test_app_in_body",
+        "definitions.test_local_workflows",
+        "definitions.test_misplaced_calls",
+        "definitions.test_names",
+        "deploys.test_divergence",
+        "effects.test_changed_code",
+        "effects.test_misbehaving_handlers",
+        "replay.test_repeated_randomness",
+        "retries.test_step_retries",
+        "steps.test_as_completed",
+        "steps.test_methods",
+        "steps.test_repeated_keys",
+        "steps.test_step_timeouts",
+        "steps.test_threads",
+        "telemetry.test_attention",
+        "telemetry.test_logs_and_metrics",
+        "workers.test_blocking_code",
+        "workers.test_freed_memory",
+    }
+)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the databases of a test by its module, unless it names them itself."""
     named = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
@@ -46,7 +73,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     module = metafunc.module.__name__.removeprefix("tests.sdk.")
     file = ["file"] if module in ON_A_FILE_TOO else []
-    metafunc.parametrize("url", ["memory", *file, "postgres"], indirect=True)
+    postgres = [] if module in IN_MEMORY_ONLY else ["postgres"]
+    metafunc.parametrize("url", ["memory", *file, *postgres], indirect=True)
 
 
 @pytest.fixture

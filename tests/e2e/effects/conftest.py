@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.effects.sink import Sink
-from tests.e2e.engine.conftest import crew, log, postgres_template, url
+from tests.e2e.engine.conftest import crew, log, url
+from tests.kit.databases import postgres_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from tests.e2e.effects.orders import one_order
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS, SHORT_LEASE
 from tests.e2e.engine.sweep import killed
 from tests.e2e.engine.witness import Witness
-from tests.kit.polling import is_in, until
+from tests.kit.watching import until, until_state
 
 if TYPE_CHECKING:
     from onward import Run
@@ -72,7 +72,7 @@ async def test_applied_ends_the_run_without_another_send(crew: Crew, sink: Sink)
     async with App(crew.url) as app:
         run, effect = await left_by_a_crash(crew, sink, app, "blind", "applied")
         await crew.worker(*SHORT_LEASE)
-        await is_in(run, "paused")
+        await until_state(run, "paused")
 
         await app.effects.resolve(effect.id, "applied", result="order done", reason=BECAUSE)
 
@@ -86,7 +86,7 @@ async def test_not_applied_counts_after_the_window_and_sends_again(crew: Crew, s
     async with App(crew.url) as app:
         run, effect = await left_by_a_crash(crew, sink, app, "blind", "dropped")
         await crew.worker(*SHORT_LEASE)
-        await is_in(run, "paused")
+        await until_state(run, "paused")
 
         await say_when_it_counts(app, effect, "not_applied")
 
@@ -98,7 +98,7 @@ async def test_skip_lets_the_run_go_on_without_it(crew: Crew, sink: Sink) -> Non
     async with App(crew.url) as app:
         run, effect = await left_by_a_crash(crew, sink, app, "blind", "dropped")
         await crew.worker(*SHORT_LEASE)
-        await is_in(run, "paused")
+        await until_state(run, "paused")
 
         await app.effects.resolve(effect.id, "skip", reason=BECAUSE)
 
@@ -111,7 +111,7 @@ async def test_ask_again_asks_at_once_what_would_be_asked_later(crew: Crew, sink
         sink.be_away(is_away=True)
         run, effect = await left_by_a_crash(crew, sink, app, "traced", "applied")
         await crew.worker(*SHORT_LEASE)
-        await is_in(run, "waiting")  # for ten seconds
+        await until_state(run, "waiting")  # for ten seconds
         sink.be_away(is_away=False)
 
         await app.effects.resolve(effect.id, "ask_again", reason=BECAUSE)

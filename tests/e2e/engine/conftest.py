@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
-from onward.store import open_store
 from tests.e2e.engine.outside import VARIABLE
 from tests.e2e.engine.supervisor import Crew
+from tests.kit.databases import postgres_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from onward.testing.postgres import PostgresServer
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    """A database that is migrated already, copied for each test."""
-
-    async def migrate(url: str) -> None:
-        async with open_store(url):
-            pass
-
-    return postgres_server.template("engine", lambda url: asyncio.run(migrate(url)))
+__all__ = ["postgres_template"]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -17,7 +17,7 @@ from tests.e2e.engine.outside import note, times_done
 from tests.e2e.engine.shapes import double
 from tests.e2e.engine.supervisor import PATIENCE_SECONDS
 from tests.e2e.engine.witness import Witness
-from tests.kit.polling import is_in
+from tests.kit.watching import until_state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -115,7 +115,7 @@ async def test_what_is_done_on_the_way_out_is_done_once_however_often_a_body_is_
     async with open_store(url) as store, App(url) as app, working(url, Options(warm=0)):
         run = await app.start(careful, ROUNDS)
         for _ in range(ROUNDS):
-            await is_in(run, "waiting")  # nothing of it is in memory any more
+            await until_state(run, "waiting")  # nothing of it is in memory any more
             await run.signal(go_on)
         found = await run.result(timeout=PATIENCE_SECONDS)
 

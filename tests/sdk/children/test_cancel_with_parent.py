@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import Retry, Signal, step, workflow
 from onward.errors import RunCancelled
-from tests.kit.families import appears, asks_for, is_in, rests, until
+from tests.kit.watching import until, until_idle, until_open, until_started, until_state
 
 if TYPE_CHECKING:
     from onward import App, Run
@@ -63,18 +63,18 @@ async def test_an_awaited_child_ends_with_its_parent_however_that(app: App, how:
     async with app, app.worker():
         deadline = "1s" if how == "is late" else None
         run = await app.start(end_beside.options(deadline=deadline), how, None)
-        child = await appears(app, "child")
-        await is_in(child, "waiting")
+        child = await until_started(app, "child")
+        await until_state(child, "waiting")
         if how in ("is cancelled", "is forced"):
             await run.cancel(force=how == "is forced")
         elif how != "is late":
             await run.signal(leave, 1)
 
-        await is_in(child, "cancelled")
+        await until_state(child, "cancelled")
         assert await why(child) == ENDED_WITH_ITS_PARENT
         assert "tell" in [row.name for row in await child.history()]
-        await is_in(run, "succeeded", "failed", "cancelled", "timed_out")
-        await rests(app)
+        await until_state(run, "succeeded", "failed", "cancelled", "timed_out")
+        await until_idle(app)
 
 
 async def test_a_child_that_is_not_cancelled_with_its_parent_outlives_the_run_that_awaited_it(
@@ -82,11 +82,11 @@ async def test_a_child_that_is_not_cancelled_with_its_parent_outlives_the_run_th
 ) -> None:
     async with app, app.worker():
         run = await app.start(end_beside, "returns", False)
-        child = await appears(app, "child")
+        child = await until_started(app, "child")
         await run.signal(leave, 1)
 
         assert await run.result(timeout="10s") == "done"
-        await rests(app)
+        await until_idle(app)
         await child.signal(hint, 3)
         assert await child.result(timeout="10s") == 3
 
@@ -107,18 +107,18 @@ async def test_a_started_run_that_is_cancelled_with_its_parent_ends_with_its_par
     async with app:
         async with app.worker():
             run = await app.start(start_and_end, how, True)
-            child = await appears(app, "child")
-            await is_in(child, "waiting")
-            await asks_for(run, "leave")
+            child = await until_started(app, "child")
+            await until_state(child, "waiting")
+            await until_open(run, "leave")
         async with app.worker():  # the body is not in memory any more
             if how in ("is cancelled", "is forced"):
                 await run.cancel(force=how == "is forced")
             else:
                 await run.signal(leave, 1)
 
-            await is_in(child, "cancelled")
+            await until_state(child, "cancelled")
             assert await why(child) == ENDED_WITH_ITS_PARENT
-            await rests(app)
+            await until_idle(app)
 
 
 # --- a body that waits no more --------------------------------------------------------------------
@@ -164,13 +164,13 @@ async def test_a_child_that_nobody_waits_for_any_more_is_cancelled(
 ) -> None:
     async with app, app.worker(slots=1):
         run = await app.start(way)
-        child = await appears(app, "child")
+        child = await until_started(app, "child")
 
-        await is_in(child, "cancelled")
+        await until_state(child, "cancelled")
         assert await why(child) == ENDED_WITH_ITS_PARENT
         await run.signal(leave, 1)
         assert await run.result(timeout="10s") == "went on"
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -189,7 +189,7 @@ async def test_a_child_that_is_given_up_before_it_was_started_does_no_harm(app: 
         run = await app.start(change_its_mind)
 
         assert await run.result(timeout="10s") == "went on"
-        await rests(app)
+        await until_idle(app)
         assert {row.state for row in await app._store.children(run.uid)} <= {"cancelled"}
 
 
@@ -209,9 +209,9 @@ async def test_a_child_that_never_began_is_cancelled_without_a_worker_of_its_own
         child = await app.get("child")
         await until_told(app, child)
         async with app.worker(queues=["unserved"]):
-            await is_in(child, "cancelled")
+            await until_state(child, "cancelled")
         assert await child.history() == []
-        await rests(app)
+        await until_idle(app)
 
 
 async def until_told(app: App, child: Run[Any]) -> None:
@@ -235,13 +235,13 @@ async def grow(depth: int) -> int:
 async def test_a_whole_family_ends_with_its_root(app: App) -> None:
     async with app, app.worker(slots=1):
         run = await app.start(grow, 4)
-        deepest = await appears(app, "deepest")
-        await is_in(deepest, "waiting")
+        deepest = await until_started(app, "deepest")
+        await until_state(deepest, "waiting")
 
         await run.cancel()
 
-        await is_in(deepest, "cancelled")
-        await rests(app)
+        await until_state(deepest, "cancelled")
+        await until_idle(app)
         assert await app.counts() == {"cancelled": 6}
 
 
@@ -268,7 +268,7 @@ async def test_a_child_that_went_on_as_a_new_run_is_still_cancelled_with_its_par
 ) -> None:
     async with app, app.worker():
         run = await app.start(wait_for_round_trip)
-        first = await appears(app, "rounds")
+        first = await until_started(app, "rounds")
 
         async def has_gone_on() -> bool:
             return (await app.get("rounds")).uid != first.uid
@@ -278,8 +278,8 @@ async def test_a_child_that_went_on_as_a_new_run_is_still_cancelled_with_its_par
 
         with pytest.raises(RunCancelled):
             await run.result(timeout="10s")
-        await is_in(await app.get("rounds"), "cancelled")
-        await rests(app)
+        await until_state(await app.get("rounds"), "cancelled")
+        await until_idle(app)
 
 
 @step(retry=Retry(attempts=1))
@@ -303,7 +303,7 @@ async def test_a_child_that_waits_to_be_retried_is_still_cancelled_with_its_pare
 ) -> None:
     async with app, app.worker():
         run = await app.start(wait_for_retries)
-        await appears(app, "retried")
+        await until_started(app, "retried")
 
         async def is_to_be_retried() -> bool:
             return (await app._engine.store.newest("retried")).attempt == 2
@@ -311,8 +311,8 @@ async def test_a_child_that_waits_to_be_retried_is_still_cancelled_with_its_pare
         await until(is_to_be_retried)
         await run.cancel()
 
-        await is_in(await app.get("retried"), "cancelled")
-        await rests(app)
+        await until_state(await app.get("retried"), "cancelled")
+        await until_idle(app)
 
 
 @workflow
@@ -332,9 +332,9 @@ async def say_goodbye() -> str:
 async def test_a_cancelled_run_may_clean_up_with_a_child(app: App) -> None:
     async with app, app.worker():
         run = await app.start(clean_up_with_a_child)
-        await is_in(run, "waiting")
+        await until_state(run, "waiting")
         await run.cancel()
 
-        await is_in(run, "cancelled")
+        await until_state(run, "cancelled")
         assert await (await app.get("goodbye")).result(timeout="10s") == "goodbye"
-        await rests(app)
+        await until_idle(app)

@@ -12,7 +12,14 @@ import onward
 from onward import Retry, Signal, register_error, step, workflow
 from onward.codec import StepFailed
 from onward.errors import Conflict, NotInBody, RunCancelled, RunFailed, Unencodable
-from tests.kit.families import appears, asks_for, children, is_in, rests, until
+from tests.kit.watching import (
+    children_of,
+    until,
+    until_idle,
+    until_open,
+    until_started,
+    until_state,
+)
 
 if TYPE_CHECKING:
     from onward import App, Run
@@ -95,7 +102,7 @@ async def test_a_child_gives_its_result_to_the_run_that_awaits_it(app: App) -> N
         assert await run.result(timeout="10s") == [{"a": 1}]
         [child] = await app._store.children(run.uid)
         assert (child.parent, child.root, child.state) == (run.uid, run.uid, "succeeded")
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_a_falsy_result_of_a_child_is_a_result(app: App) -> None:
@@ -186,7 +193,7 @@ async def told_by_a_stopped_child() -> str:
 async def test_a_body_is_told_which_child_was_stopped(app: App, is_known: bool) -> None:
     async with app, app.worker(warm=1000 if is_known else 0):
         run = await app.start(told_by_a_stopped_child)
-        await is_in(await appears(app, "endless"), "waiting")
+        await until_state(await until_started(app, "endless"), "waiting")
         await app.cancel("endless", force=True)
         told = await run.result(timeout="10s")
         assert told.startswith("run endless has no result: it is cancelled (")
@@ -203,13 +210,13 @@ async def test_an_error_of_a_child_is_the_same_when_it_is_replayed(app: App) -> 
     async with app:
         async with app.worker():
             run = await app.start(see_error_twice, "other")
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         async with app.worker():
             await run.signal(answer, 1)
             one, other = await run.result(timeout="10s")
         assert one == other
         assert one[2] == "KeyError"
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -225,14 +232,14 @@ async def see_end(child: str) -> list[str]:
 async def test_a_child_that_is_cancelled_says_so(app: App, force: bool) -> None:
     async with app, app.worker():
         run = await app.start(see_end, "child")
-        child = await appears(app, "child")
-        await is_in(child, "waiting")
+        child = await until_started(app, "child")
+        await until_state(child, "waiting")
 
         assert await child.cancel(force=force)
 
         reason = "forced" if force else "operator"
         assert await run.result(timeout="10s") == ["child", "cancelled", reason]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -247,7 +254,7 @@ async def see_deadline() -> list[str]:
 async def test_a_child_that_misses_its_deadline_says_so(app: App) -> None:
     async with app, app.worker():
         assert await app.run(see_deadline) == ["timed_out", "deadline"]
-        await rests(app)
+        await until_idle(app)
 
 
 # --- several runs that are one child --------------------------------------------------------------
@@ -263,9 +270,9 @@ async def test_a_child_that_goes_on_as_a_new_run_reports_once_at_its_end(app: Ap
         run = await app.start(count_rounds, 3)
 
         assert await run.result(timeout="10s") == 5
-        assert await children(app, run) == [("go_round", "succeeded")] * 4
+        assert await children_of(app, run) == [("go_round", "succeeded")] * 4
         assert len(await app._store.look([run.uid])) == 1
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -278,11 +285,11 @@ async def test_a_child_that_is_retried_reports_once_and_repeats_nothing(app: App
         run = await app.start(wait_for_recovery, "pear")
 
         assert await run.result(timeout="10s") == "pear"
-        assert await children(app, run) == [("recover", "failed"), ("recover", "succeeded")]
+        assert await children_of(app, run) == [("recover", "failed"), ("recover", "succeeded")]
         assert tried == {"before pear": 1, "pear": 2}
         messages = (await app._store.look([run.uid]))[run.uid]
         assert [message.kind for message in messages] == ["child"]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -299,8 +306,8 @@ async def test_a_child_that_fails_at_every_attempt_reports_the_last_error(app: A
         run = await app.start(wait_in_vain)
 
         assert "KeyError" in await run.result(timeout="10s")
-        assert await children(app, run) == [("go_wrong", "failed")] * 3
-        await rests(app)
+        assert await children_of(app, run) == [("go_wrong", "failed")] * 3
+        await until_idle(app)
 
 
 # --- a parent that is retried ---------------------------------------------------------------------
@@ -325,7 +332,7 @@ async def test_a_parent_that_is_retried_repeats_no_finished_child(app: App) -> N
 
         assert await run.result(timeout="10s") == [1, 2, "pear"]
         assert tried == {"child pear": 2, "pear": 2}
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -345,7 +352,7 @@ async def test_a_retried_parent_may_use_the_id_of_a_child_again_that_ended_with_
 ) -> None:
     async with app, app.worker():
         run = await app.start(fail_beside_child.options(id="parent", retry=SOON), "pear")
-        await appears(app, "child of pear")
+        await until_started(app, "child of pear")
 
         async def is_replaced() -> bool:
             child = await app._engine.store.newest("child of pear")
@@ -355,8 +362,8 @@ async def test_a_retried_parent_may_use_the_id_of_a_child_again_that_ended_with_
         await app.signal("child of pear", answer, 4)
 
         assert await run.result(timeout="10s") == [5, "pear"]
-        assert await children(app, run) == [("ask", "cancelled")]
-        await rests(app)
+        assert await children_of(app, run) == [("ask", "cancelled")]
+        await until_idle(app)
 
 
 @workflow
@@ -382,9 +389,9 @@ async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_w
     async with app:
         async with asyncio.timeout(10), app.worker():
             run = await app.start(fail_beside_one_who_hangs_on.options(retry=SOON), "pear")
-            elder = await appears(app, "hanging on")
-            await asks_for(elder, "farewell")
-            await asks_for(await app.get(run.id), "hang_on")
+            elder = await until_started(app, "hanging on")
+            await until_open(elder, "farewell")
+            await until_open(await app.get(run.id), "hang_on")
         async with app.worker():
             await app.signal(elder.uid, farewell, 1)
 
@@ -396,7 +403,7 @@ async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_w
             await app.signal("hanging on", answer, 4)
             await app.signal("hanging on", farewell, 1)
             assert await run.result(timeout="10s") == [4, "pear"]
-            await rests(app)
+            await until_idle(app)
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -421,7 +428,7 @@ async def test_the_id_of_another_run_is_a_conflict_in_the_body(app: App) -> None
         await app.run(say.options(id="taken"), "it is mine")
 
         assert (await app.run(name_child, "taken")).startswith("conflict: it belongs to a run")
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -444,14 +451,14 @@ async def send_child(queue: str) -> str:
 async def test_a_child_goes_to_its_own_queue_with_its_own_priority_and_tags(app: App) -> None:
     async with app, app.worker():
         run = await app.start(send_child, "elsewhere")
-        await is_in(run, "waiting")
+        await until_state(run, "waiting")
         [child] = await app._store.children(run.uid)
         assert (child.queue, child.priority, child.tags) == ("elsewhere", 7, "big")
         assert child.state == "ready"
 
         async with app.worker(queues=["elsewhere"], tags=["big"]):
             assert await run.result(timeout="10s") == "there"
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -479,7 +486,7 @@ async def test_an_argument_that_cannot_be_kept_is_refused_in_the_body(app: App) 
     async with app, app.worker():
         run = await app.start(give_unfit)
         assert "say(value)" in await run.result(timeout="10s")
-        assert await children(app, run) == []
+        assert await children_of(app, run) == []
 
 
 @step

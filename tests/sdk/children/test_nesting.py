@@ -9,7 +9,7 @@ import pytest
 
 import onward
 from onward import Signal, step, workflow
-from tests.kit.families import appears, asks_for, is_in, rests, until
+from tests.kit.watching import until, until_idle, until_open, until_started, until_state
 
 if TYPE_CHECKING:
     from onward import App
@@ -63,7 +63,7 @@ DEEP = [6, 5, 4, 3, 2, 1, 1, 0, -1, -2, -3, -4]
 async def test_children_nest_five_deep_in_one_slot(app: App, warm: int) -> None:
     async with app, app.worker(slots=1, warm=warm):
         assert await app.run(nested, 5) == DEEP
-        await rests(app)
+        await until_idle(app)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ async def test_parents_that_gather_children_never_use_up_the_slots(
         runs = [await app.start(gather_of, width) for _ in range(parents)]
         for run in runs:
             assert await run.result(timeout="10s") == sum(range(1, width + 1))
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_parents_do_not_crowd_out_the_children_they_wait_for(app: App) -> None:
     async with app, app.worker(slots=2):
         runs = [await app.start(gather_of, 2) for _ in range(40)]
         assert [await run.result(timeout="10s") for run in runs] == [3] * 40
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -125,10 +125,10 @@ EVERYTHING = [
 async def test_one_slot_suffices_for_everything_at_once(app: App, warm: int) -> None:
     async with app, app.worker(slots=1, warm=warm, queues=["default", "errands"]):
         run = await app.start(everything_at_once)
-        await (await appears(app, "ringing")).signal(bell, 7)
+        await (await until_started(app, "ringing")).signal(bell, 7)
 
         assert await run.result(timeout="10s") == EVERYTHING
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_a_worker_leaves_while_a_parent_waits_for_a_child_that_only_it_would_run(
@@ -137,13 +137,13 @@ async def test_a_worker_leaves_while_a_parent_waits_for_a_child_that_only_it_wou
     async with app:
         async with asyncio.timeout(10), app.worker(slots=1):
             run = await app.start(family_of_ringing)
-            await is_in(await appears(app, "rung"), "waiting")
-            await is_in(run, "waiting")
+            await until_state(await until_started(app, "rung"), "waiting")
+            await until_state(run, "waiting")
         assert await app.counts() == {"waiting": 2}
         async with app.worker(slots=1):
             await app.signal("rung", bell, 1)
             assert await run.result(timeout="10s") == [2]
-            await rests(app)
+            await until_idle(app)
 
 
 @workflow
@@ -158,15 +158,15 @@ async def test_a_child_ends_while_no_worker_has_its_parent(app: App) -> None:
     async with app:
         async with app.worker():
             run = await app.start(family_of_ringing)
-            await is_in(await appears(app, "rung"), "waiting")
-            await asks_for(run, "ringing")
+            await until_state(await until_started(app, "rung"), "waiting")
+            await until_open(run, "ringing")
         await app.signal("rung", bell, 4)
         async with app.worker(workflows=[ringing]):  # it does not know the parent
-            await is_in(await app.get("rung"), "succeeded")
+            await until_state(await app.get("rung"), "succeeded")
             assert await run.state() == "ready"
         async with app.worker():
             assert await run.result(timeout="10s") == [5]
-            await rests(app)
+            await until_idle(app)
 
 
 async def test_a_signal_to_a_child_that_is_paused_with_its_parent_waits_for_the_resume(
@@ -174,17 +174,17 @@ async def test_a_signal_to_a_child_that_is_paused_with_its_parent_waits_for_the_
 ) -> None:
     async with app, app.worker():
         run = await app.start(family_of_ringing.options(id="pausing"))
-        await is_in(await appears(app, "rung"), "waiting")
-        await asks_for(run, "ringing")
+        await until_state(await until_started(app, "rung"), "waiting")
+        await until_open(run, "ringing")
         await app.pause("pausing")
-        await is_in(run, "paused")
-        await is_in(await app.get("rung"), "paused")
+        await until_state(run, "paused")
+        await until_state(await app.get("rung"), "paused")
         await app.signal("rung", bell, 4)
 
         await app.resume("pausing")
 
         assert await run.result(timeout="10s") == [5]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -204,7 +204,7 @@ async def test_children_that_end_while_their_parent_parks_or_is_claimed_are_all_
     async with app, app.worker(warm=warm), app.worker(warm=warm):
         run = await app.start(many_short_children, 6)
         assert await run.result(timeout="20s") == 6 * (1 + 2 + 3 + 4)
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -215,13 +215,13 @@ async def crowd(size: int) -> int:
 async def test_a_hundred_children_at_once(app: App) -> None:
     async with app, app.worker():
         assert await app.run(crowd, 100) == sum(range(1, 101))
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_a_run_that_waits_only_for_a_child_holds_no_slot(app: App) -> None:
     async with app, app.worker(slots=1) as worker:
         run = await app.start(family_of_ringing)
-        await is_in(await appears(app, "rung"), "waiting")
+        await until_state(await until_started(app, "rung"), "waiting")
 
         async def is_free() -> bool:
             return not worker.running

@@ -10,7 +10,14 @@ import pytest
 import onward
 from onward import Retry, Signal, step, workflow
 from onward.errors import BadInput, Conflict, NotInBody, RunCancelled, RunFailed
-from tests.kit.families import appears, asks_for, children, is_in, rests, until
+from tests.kit.watching import (
+    children_of,
+    until,
+    until_idle,
+    until_open,
+    until_started,
+    until_state,
+)
 
 if TYPE_CHECKING:
     from onward import App
@@ -65,11 +72,11 @@ async def test_a_started_run_has_ids_and_outlives_the_run_that_started_it(app: A
 
         child = await app.get("nodder")
         assert found == ["nodder", child.uid, "<child run nodder>"]
-        await is_in(child, "waiting")
-        await rests(app)
+        await until_state(child, "waiting")
+        await until_idle(app)
         await child.signal(nod, 2)
         assert await child.result(timeout="10s") == 3
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -85,7 +92,7 @@ async def test_the_result_of_a_started_run_can_be_had_as_often_as_one_likes(app:
         for value in (None, 0, [1]):
             assert await app.run(wait_often, value) == [value] * 4
         assert made == {"given": 3}
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -101,11 +108,11 @@ async def wait_in_two_branches() -> list[int]:
 async def test_two_branches_wait_for_one_started_run(app: App) -> None:
     async with app, app.worker():
         run = await app.start(wait_in_two_branches)
-        await is_in(run, "waiting")
+        await until_state(run, "waiting")
         await app.signal("asked twice", nod, 1)
 
         assert await run.result(timeout="10s") == [12, 22]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -118,11 +125,11 @@ async def wait_after_its_end() -> Any:
 async def test_a_result_that_came_before_it_was_asked_for_is_there(app: App) -> None:
     async with app, app.worker():
         run = await app.start(wait_after_its_end)
-        await is_in(await appears(app, "long over"), "succeeded")
+        await until_state(await until_started(app, "long over"), "succeeded")
         await run.signal(proceed, 1)
 
         assert await run.result(timeout="10s") == "early"
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -140,12 +147,12 @@ async def give_up_and_wait_again() -> list[Any]:
 async def test_a_started_run_goes_on_when_nobody_waits_for_it_for_a_while(app: App) -> None:
     async with app, app.worker():
         run = await app.start(give_up_and_wait_again)
-        await asks_for(run, "proceed")
+        await until_open(run, "proceed")
         await run.signal(proceed, 5)
         await app.signal("slow", nod, 1)
 
         assert await run.result(timeout="10s") == [True, 5, 2]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -164,7 +171,7 @@ async def test_a_run_may_go_on_as_a_new_one_when_it_has_stopped_listening(app: A
     async with app, app.worker():
         run = await app.start(listen_in_rounds, 0)
         assert await run.result(timeout="10s") == 2
-        await rests(app)
+        await until_idle(app)
         assert (await app.counts())["waiting"] == 3
 
 
@@ -188,14 +195,14 @@ async def see_failures() -> list[str]:
 async def test_the_error_of_a_started_run_is_raised_every_time(app: App) -> None:
     async with app, app.worker():
         run = await app.start(see_failures)
-        other = await appears(app, "to be cancelled")
-        await is_in(other, "waiting")
+        other = await until_started(app, "to be cancelled")
+        await until_state(other, "waiting")
         await other.cancel()
 
         found = await run.result(timeout="10s")
         assert found[0] == found[1] == "LookupError: it blew up"
         assert found[2] == "cancelled"
-        await rests(app)
+        await until_idle(app)
 
 
 # --- ids ------------------------------------------------------------------------------------------
@@ -225,14 +232,14 @@ async def test_a_run_of_somebody_else_is_found_by_its_id_but_tells_nothing(app: 
             start_shared, "return"
         )
         assert made == {"given": 1}
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_an_id_that_is_taken_may_be_a_conflict(app: App) -> None:
     async with app, app.worker():
         await app.run(give.options(id="shared"), 1)
         assert await app.run(start_shared, "reject") == "conflict: it is succeeded"
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_an_id_with_other_arguments_is_a_conflict_in_a_body(app: App) -> None:
@@ -250,13 +257,13 @@ async def replace_nodder() -> Any:
 async def test_a_run_that_is_replaced_needs_no_slot_of_the_one_that_waits_for_it(app: App) -> None:
     async with app, app.worker(slots=1):
         old = await app.start(await_nod.options(id="nodder"), 1)
-        await is_in(old, "waiting")
+        await until_state(old, "waiting")
 
         run = await app.start(replace_nodder)
 
         assert await run.result(timeout="10s") == "new"
         assert (await app._store.run(old.uid)).state == "cancelled"
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -277,14 +284,14 @@ async def test_a_worker_may_leave_while_a_run_waits_to_replace_another(app: App)
     async with app:
         async with asyncio.timeout(10), app.worker():
             old = await app.start(refuse_to_end.options(id="stubborn"))
-            await is_in(old, "waiting")
+            await until_state(old, "waiting")
             run = await app.start(replace_stubborn)
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         async with app.worker():
             await app._store.run(old.uid)
             await app.signal(old.uid, proceed, 1)
             assert await run.result(timeout="10s") == "new"
-            await rests(app)
+            await until_idle(app)
 
 
 # --- a parent that is retried ---------------------------------------------------------------------
@@ -305,20 +312,20 @@ async def test_a_parent_that_is_retried_hears_of_the_run_that_it_started_before(
 ) -> None:
     async with app, app.worker():
         run = await app.start(stumble_after_start.options(id=name, retry=SOON), name)
-        child = await appears(app, f"child of {name}")
+        child = await until_started(app, f"child of {name}")
         if name == "early":  # it is over before the first attempt is
             await child.signal(nod, 1)
-            await is_in(child, "succeeded")
+            await until_state(child, "succeeded")
             await run.signal(proceed, 1)
         else:
             second = await second_attempt(app, name)
-            await is_in(second, "waiting")
+            await until_state(second, "waiting")
             await child.signal(nod, 1)
 
         assert await run.result(timeout="10s") == 2
         assert made == {name: 2}
-        assert await children(app, await app.get(name)) == []
-        await rests(app)
+        assert await children_of(app, await app.get(name)) == []
+        await until_idle(app)
 
 
 async def second_attempt(app: App, name: str) -> Any:
@@ -366,4 +373,4 @@ async def test_what_cannot_be_kept_starts_nothing(app: App) -> None:
     async with app, app.worker():
         run = await app.start(start_unfit)
         assert "give(value)" in await run.result(timeout="10s")
-        assert await children(app, run) == []
+        assert await children_of(app, run) == []

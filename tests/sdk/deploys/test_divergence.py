@@ -11,8 +11,8 @@ import onward
 from onward import App, Signal, step, workflow
 from onward.errors import RunPaused
 from onward.sdk import step as steps
-from tests.kit.deploys import SECONDS, all_of, deployed, is_sound, reached, shipped, waits_for
-from tests.kit.watching import until
+from tests.kit.deploys import SECONDS, all_of, deployed, shipped, waits_for
+from tests.kit.watching import check_database, until, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -177,7 +177,7 @@ async def was_claimed(app: App, run: Run[Any], fence: int) -> bool:
 async def parked(app: App, run: Run[Any], *new: Workflow[..., Any]) -> str:
     """Let new code find that it does not fit, and return what the parked run says."""
     async with app.worker(workflows=[*new, helper]):
-        await reached(run, "paused")
+        await until_state(run, "paused")
     info = await run.info()
     assert (info.state, info.reason) == ("paused", "divergence")
     assert info.error is not None
@@ -195,7 +195,7 @@ async def test_strict_code_parks_whatever_was_changed(app: App, name: str) -> No
 
         assert str(case.comes_to) in told
         assert await all_of(app) == before
-        await is_sound(app._store)
+        await check_database(app)
 
 
 @pytest.mark.parametrize("name", PARKS)
@@ -210,7 +210,7 @@ async def test_what_reached_others_or_has_other_arguments_parks(app: App, name: 
         assert str(case.comes_to) in told
         assert await all_of(app) == before
         assert (await run.info()).attributes == {}
-        await is_sound(app._store)
+        await check_database(app)
 
 
 @pytest.mark.parametrize("name", GOES_ON)
@@ -303,7 +303,7 @@ async def test_resume_under_code_that_does_not_fit_parks_it_again(app: App) -> N
         async with app.worker(workflows=[deployed(other_arguments)]):
             await app.resume("run")
             await until(lambda: was_claimed(app, run, before[1]))
-            await reached(run, "paused")
+            await until_state(run, "paused")
         assert (await run.info()).error == first
         assert await run.history() == before[0]
 
@@ -319,7 +319,7 @@ async def test_a_fork_from_before_the_change_runs_under_the_new_code(app: App) -
             assert await forked.result(timeout=SECONDS) == ["a!", "[x]", "now"]
         assert (await run.info()).uid == forked.uid
         assert (await app._store.run(run.uid)).state == "failed"
-        await is_sound(app._store)
+        await check_database(app)
 
 
 async def test_a_retry_gets_a_parked_run_going_under_code_that_fits(app: App) -> None:
@@ -330,7 +330,7 @@ async def test_a_retry_gets_a_parked_run_going_under_code_that_fits(app: App) ->
         async with app.worker(workflows=[deployed(plain)]):
             again = await app.retry("run")
             assert await again.result(timeout=SECONDS) == ["a!", "[b]", "now"]
-        await is_sound(app._store)
+        await check_database(app)
 
 
 @pytest.mark.parametrize("code", [plain, other_arguments])
@@ -341,8 +341,8 @@ async def test_a_cancel_ends_a_parked_run_under_any_code(app: App, code: Code) -
 
         async with app.worker(workflows=[deployed(code)]):
             assert await run.cancel()
-            assert await reached(run, "cancelled", "succeeded") == "cancelled"
-        await is_sound(app._store)
+            assert await until_state(run, "cancelled", "succeeded") == "cancelled"
+        await check_database(app)
 
 
 async def test_a_forced_cancel_ends_a_parked_run_without_any_worker(app: App) -> None:
@@ -352,7 +352,7 @@ async def test_a_forced_cancel_ends_a_parked_run_without_any_worker(app: App) ->
 
         assert await run.cancel(force=True)
         assert await run.state() == "cancelled"
-        await is_sound(app._store)
+        await check_database(app)
 
 
 # --- new code by itself ---------------------------------------------------------------------------
@@ -385,7 +385,7 @@ async def test_two_codes_that_do_not_fit_leave_a_parked_run_alone(app: App) -> N
         fence = (await app._store.run(run.uid)).fence
         async with app.worker(workflows=[version("worse")]):
             await until(lambda: was_claimed(app, run, fence))
-            await reached(run, "paused")
+            await until_state(run, "paused")
         fence = (await app._store.run(run.uid)).fence
 
         for what in ("wrong", "worse", "wrong"):
@@ -402,7 +402,7 @@ async def test_a_rollback_goes_on_where_the_wrong_deploy_stopped(app: App) -> No
         for _ in range(2):
             async with app.worker(workflows=[version("wrong")]):
                 await app.resume("run")
-                await reached(run, "paused")
+                await until_state(run, "paused")
 
         async with app.worker(workflows=[version("a")]):
             assert await run.result(timeout=SECONDS) == ["a!", "now"]
@@ -480,7 +480,7 @@ async def test_the_run_of_a_step_whose_arguments_no_longer_decode_parks(app: App
     async with app:
         async with app.worker(workflows=[deployed(old)]):
             run = await app.start(deployed(old).options(id="run"))
-            await reached(run, "waiting")
+            await until_state(run, "waiting")
         steps.registered["weigh"].clear()
 
         @step(name="weigh")
@@ -489,5 +489,5 @@ async def test_the_run_of_a_step_whose_arguments_no_longer_decode_parks(app: App
 
         async with app.worker(workflows=[], queues=["scales"]):
             [child] = [info for info in await app.runs() if info.kind == "step"]
-            await reached(await app.get(child.id), "paused")
+            await until_state(await app.get(child.id), "paused")
         assert (await app._store.run(child.uid)).parked_by != ""

@@ -11,8 +11,8 @@ import pytest
 import onward
 from onward import App, Retry, Signal, step
 from onward.errors import RunCancelled
-from tests.kit.deploys import SECONDS, deployed, is_sound, reached, waits_for
-from tests.kit.watching import until
+from tests.kit.deploys import SECONDS, deployed, waits_for
+from tests.kit.watching import check_database, until, until_state
 
 if TYPE_CHECKING:
     from onward import Run
@@ -66,7 +66,7 @@ async def test_a_finished_step_is_not_repeated_where_it_is_called_now(
         async with app.worker(workflows=[deployed(new)], queues=["default", "elsewhere"]):
             await run.signal(go, "now")
             assert await run.result(timeout=SECONDS) == ["a is done", "now"]
-        await is_sound(app._store)
+        await check_database(app)
     assert done == ["a"]
 
 
@@ -82,12 +82,12 @@ async def test_a_step_that_was_sent_elsewhere_is_waited_for_though_it_is_local_n
     async with app:
         async with app.worker(workflows=[deployed(old)]):
             run = await app.start(deployed(old).options(id="run"))
-            await reached(run, "waiting")
+            await until_state(run, "waiting")
         async with app.worker(workflows=[], queues=["elsewhere"]):
-            await reached(run, "ready")
+            await until_state(run, "ready")
         async with app.worker(workflows=[deployed(new)]):
             assert await run.result(timeout=SECONDS) == ["a is done"]
-        await is_sound(app._store)
+        await check_database(app)
     assert done == ["a"]
 
 
@@ -126,7 +126,7 @@ async def test_a_step_that_was_sent_elsewhere_ends_with_the_wait_of_local_code(a
             "cancelled",
             "waiting",
         )
-        await is_sound(app._store)
+        await check_database(app)
     assert done == []
 
 
@@ -150,15 +150,15 @@ async def test_a_step_that_is_to_be_tried_again_is_sent_elsewhere_by_new_code(ap
     async with app:
         async with app.worker(workflows=[deployed(old)]):
             run = await app.start(deployed(old).options(id="run"))
-            await reached(run, "waiting")
+            await until_state(run, "waiting")
             await app.pause("run")
-            await reached(run, "paused")
+            await until_state(run, "paused")
         assert done == ["bad"]
         await until(lambda: is_due(run))
         async with app.worker(workflows=[deployed(new)], queues=["default", "elsewhere"]):
             await app.resume("run")
             assert "ValueError: bad" in await run.result(timeout=SECONDS)
-        await is_sound(app._store)
+        await check_database(app)
     assert done == ["bad"] * 4
 
 
@@ -179,7 +179,7 @@ async def test_a_step_that_was_cancelled_elsewhere_is_cancelled_to_local_code(ap
     async with app:
         async with app.worker(workflows=[deployed(old)]):
             run = await app.start(deployed(old).options(id="run"))
-            await reached(run, "waiting")
+            await until_state(run, "waiting")
             [sent] = [info for info in await app.runs() if info.kind == "step"]
             await app.cancel(sent.id)
             await waits_for(run, "go")
@@ -218,7 +218,7 @@ async def test_a_keyed_list_that_is_reordered_filtered_and_added_to_keeps_its_re
                 "a is done",
                 "now",
             ]
-        await is_sound(app._store)
+        await check_database(app)
     assert sorted(done) == ["a", "b", "c", "d", "new"]
 
 
@@ -247,7 +247,7 @@ async def test_a_keyed_list_that_is_half_done_goes_on_in_another_order(app: App)
             await run.signal(go, "now")
             found = await run.result(timeout=SECONDS)
             assert found == ["c is done", "b is done", "a is done", "now"]
-        await is_sound(app._store)
+        await check_database(app)
     assert sorted(done) == ["a", "b", "b", "c"]
 
 
@@ -270,5 +270,5 @@ async def test_a_map_with_keys_that_is_reordered_and_filtered_keeps_its_results(
             await run.signal(go, "now")
             found = await run.result(timeout=SECONDS)
             assert found == [*(f"{name} is done" for name in "xhcab"), "now"]
-        await is_sound(app._store)
+        await check_database(app)
     assert sorted(done) == [*"abcdefgh", "x"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import onward
 from onward import App, Signal, step, workflow
-from tests.kit.deploys import SECONDS, deployed, is_sound, reached
-from tests.kit.watching import until
+from tests.kit.deploys import SECONDS, deployed
+from tests.kit.watching import check_database, until, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,7 +33,7 @@ async def waiting_under(
     old = deployed(code)
     async with app.worker(workflows=[old]):
         run = await app.start(old.options(id=run_id))
-        await reached(run, "waiting")
+        await until_state(run, "waiting")
     return run
 
 
@@ -174,7 +174,7 @@ async def test_a_mark_may_go_when_no_run_is_left_on_the_old_way(
         run = await waiting_under(app, either_way)
 
         assert await ends_under(app, run, new_way) == ["new", "now", "later"]
-        await is_sound(app._store)
+        await check_database(app)
     assert caplog.text == ""
 
 
@@ -183,7 +183,7 @@ async def test_a_marked_run_parks_under_the_old_code_and_goes_on_under_the_new(a
         run = await waiting_under(app, either_way)
         async with app.worker(workflows=[deployed(old_way)]):
             await run.signal(go, "now")
-            await reached(run, "paused")
+            await until_state(run, "paused")
 
         async with app.worker(workflows=[deployed(either_way)]):
             await app.resume("run")
@@ -265,7 +265,7 @@ async def test_a_pinned_run_that_does_not_fit_is_left_alone_by_other_versions(ap
         run = await waiting_under(pinned(app, "1"), old_way)
         async with app.worker(workflows=[deployed(other)]):
             await run.signal(go, "now")
-            await reached(run, "paused")
+            await until_state(run, "paused")
         fence = (await app._store.run(run.uid)).fence
 
         async with pinned(app, "2").worker(workflows=[deployed(old_way)]) as worker:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from onward import App, NotApplied, Retry, effect, effect_key, workflow
 from onward.errors import Unavailable, Unencodable
-from tests.kit.ledgers import effect_of, outcomes
+from tests.kit.ledgers import effect_of, lose_run, outcomes
 from tests.kit.watching import until, until_state, working
-
-if TYPE_CHECKING:
-    from onward.model.commits import Commit, CommitOutcome
-    from onward.runtime.worker.session import WorkerSession
 
 sent: list[str] = []
 
@@ -54,27 +49,11 @@ async def calls(which: str) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def loses_its_run(patch: pytest.MonkeyPatch, worker: WorkerSession, state: str) -> list[str]:
-    """Let a worker lose a run once the ledger has an effect of it in a state; return which."""
-    commit = worker.commit
-    lost: list[str] = []
-
-    def then_lost(wish: Commit) -> asyncio.Future[CommitOutcome]:
-        answer = commit(wish)
-        if any(each.state == state for each in wish.attached.effects) and not lost:
-            lost.append(wish.run)
-            answer.add_done_callback(lambda _: worker.running[wish.run].drop())
-        return answer
-
-    patch.setattr(worker, "commit", then_lost)
-    return lost
-
-
 async def goes_on(app: App, patch: pytest.MonkeyPatch, which: str, state: str) -> str:
     """Return the result of a run whose first worker lost it in that state of its effect."""
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(patch, worker.session, state)
+            lost = lose_run(patch, worker.session, state)
             run = await app.start(calls, which)
 
             async def is_lost() -> bool:
@@ -112,7 +91,7 @@ async def test_a_worker_that_lost_its_run_before_the_call_does_not_make_it(
 ) -> None:
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(monkeypatch, worker.session, "in_flight")
+            lost = lose_run(monkeypatch, worker.session, "in_flight")
             run = await app.start(calls, "stored")
 
             async def is_lost() -> bool:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
 from onward import App, NotApplied, Retry, Signal, effect, effect_key, step, workflow
 from onward.testing.outside import Outside, Trouble
 from tests.kit.banks import SOON, banks, call, open_bank
-from tests.kit.ledgers import effect_of
+from tests.kit.ledgers import effect_of, lose_run
 from tests.kit.watching import until, until_state, working
-
-if TYPE_CHECKING:
-    from onward.model.commits import Commit, CommitOutcome
-    from onward.runtime.worker.session import WorkerSession
 
 LATER = Retry(attempts=3, delay="2s", factor=1, jitter=0)
 
@@ -118,22 +113,6 @@ async def test_a_call_that_began_too_late_is_made_again_and_is_no_proof_of_the_o
 # --- workers and code that change -----------------------------------------------------------------
 
 
-def loses_its_run(patch: pytest.MonkeyPatch, worker: WorkerSession, state: str) -> list[str]:
-    """Let a worker lose a run once the ledger has an effect of it in a state; return which."""
-    commit = worker.commit
-    lost: list[str] = []
-
-    def then_lost(wish: Commit) -> asyncio.Future[CommitOutcome]:
-        answer = commit(wish)
-        if any(each.state == state for each in wish.attached.effects) and not lost:
-            lost.append(wish.run)
-            answer.add_done_callback(lambda _: worker.running[wish.run].drop())
-        return answer
-
-    patch.setattr(worker, "commit", then_lost)
-    return lost
-
-
 @pytest.mark.parametrize("state", ["in_flight", "needs_reconcile"])
 async def test_the_next_worker_sends_again_what_the_last_one_left_uncertain(
     app: App, bank: Outside, monkeypatch: pytest.MonkeyPatch, state: str
@@ -141,7 +120,7 @@ async def test_the_next_worker_sends_again_what_the_last_one_left_uncertain(
     bank.befall(Trouble.REPLY_LOST)
     async with app:
         async with app.worker() as worker:
-            lost = loses_its_run(monkeypatch, worker.session, state)
+            lost = lose_run(monkeypatch, worker.session, state)
             run = await app.start(buys, "charge", "card")
 
             async def is_lost() -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onward import App, Applied, NotApplied, Unknown, effect, effect_key, workflow
 from onward.testing.clock import VirtualClock, VirtualLoop
 from onward.testing.outside import Outside, Trouble
-from tests.kit.polling import is_sound, until
+from tests.kit.watching import check_database, until
 
 if TYPE_CHECKING:
     import pytest
@@ -47,7 +47,7 @@ def test_a_no_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch)
         app = App(":memory:", clock=clock, spawn=None)
         async with app, app.worker(workflows=[buy]):
             told = await (await app.start(buy, "card")).result()
-            await is_sound(app)
+            await check_database(app)
         return told
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:

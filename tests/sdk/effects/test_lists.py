@@ -12,7 +12,7 @@ from onward import App, Unknown, effect, workflow
 from onward.errors import NotFound
 from onward.store.runs.ledger import effect as row_of
 from tests.kit.ledgers import effect_of
-from tests.kit.polling import is_in, is_sound
+from tests.kit.watching import check_database, until_state
 
 if TYPE_CHECKING:
     from onward.sdk.effects import EffectInfo
@@ -59,7 +59,7 @@ async def choices(app: App, info: EffectInfo) -> dict[str, datetime | None]:
 async def test_all_effects_come_by_pages_newest_runs_first(app: App) -> None:
     async with app, app.worker(workflows=[letters]):
         for name in ("first", "second"):
-            await is_in(await app.start(letters.options(id=name), 3), "paused")
+            await until_state(await app.start(letters.options(id=name), 3), "paused")
         seen: list[EffectInfo] = []
         while page := await app.effects.all(limit=2, after=seen[-1].id if seen else ""):
             assert len(page) == 2
@@ -71,18 +71,18 @@ async def test_all_effects_come_by_pages_newest_runs_first(app: App) -> None:
 async def test_settled_effects_are_among_all_but_not_among_the_pending(app: App) -> None:
     async with app, app.worker(workflows=[letters]):
         run = await app.start(letters, 1)
-        await is_in(run, "paused")
+        await until_state(run, "paused")
         [info] = await app.effects.pending()
         await app.effects.approve(info.id, reason="fine")
         assert await run.result(timeout="10s") == [0]
         assert await app.effects.pending() == []
         assert [(one.id, one.state) for one in await app.effects.all()] == [(info.id, "applied")]
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_an_effect_is_found_by_every_beginning_of_its_id(app: App) -> None:
     async with app, app.worker(workflows=[letters]):
-        await is_in(await app.start(letters, 1), "paused")
+        await until_state(await app.start(letters, 1), "paused")
         [info] = await app.effects.pending()
         for length in range(1, len(info.id) + 1):
             assert await app.effects.find(info.id[:length]) == [info]
@@ -93,7 +93,7 @@ async def test_an_effect_is_found_by_every_beginning_of_its_id(app: App) -> None
 
 async def test_several_effects_are_found_by_what_they_share(app: App) -> None:
     async with app, app.worker(workflows=[letters]):
-        await is_in(await app.start(letters, 17), "paused")
+        await until_state(await app.start(letters, 17), "paused")
         every = sorted(info.id for info in await app.effects.pending())
         found = [info.id for n in range(16) for info in await app.effects.find(f"{n:x}", limit=17)]
         assert found == every
@@ -102,7 +102,7 @@ async def test_several_effects_are_found_by_what_they_share(app: App) -> None:
 async def test_nothing_is_listed_or_found_from_another_namespace(url: str) -> None:
     app = App(url)
     async with app, app.worker(workflows=[letters]):
-        await is_in(await app.start(letters, 1), "paused")
+        await until_state(await app.start(letters, 1), "paused")
         [info] = await app.effects.pending()
         async with App(url, namespace="other") as other:
             assert await other.effects.all() == []
@@ -113,7 +113,7 @@ async def test_nothing_is_listed_or_found_from_another_namespace(url: str) -> No
 
 async def test_what_waits_for_approval_can_be_approved_rejected_or_skipped(app: App) -> None:
     async with app, app.worker(workflows=[letters]):
-        await is_in(await app.start(letters, 1), "paused")
+        await until_state(await app.start(letters, 1), "paused")
         [info] = await app.effects.pending()
         assert await choices(app, info) == {"approve": None, "reject": None, "skip": None}
 

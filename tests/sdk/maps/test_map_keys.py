@@ -11,7 +11,7 @@ import pytest
 from onward import Retry, Signal, register_error, step, workflow
 from onward.core.digest import digest
 from onward.errors import BadInput, RunFailed
-from tests.kit.families import asks_for, rests, until
+from tests.kit.watching import until, until_idle, until_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ async def test_a_list_that_is_changed_by_a_deploy_keeps_its_results(
     async with app:
         async with app.worker(workflows=[old, *beside]):
             run = await app.start(old)
-            await asks_for(run, "resume list")
+            await until_open(run, "resume list")
         assert set(priced.values()) == {1}
         async with app.worker(workflows=[new, *beside]):
             await run.signal(resume_list, 1)
@@ -106,7 +106,7 @@ async def test_a_list_that_is_changed_by_a_deploy_keeps_its_results(
             assert await run.result(timeout="10s") == expected(changed)
             again = changed[0]  # that map has a place of its own in the code
             assert {item for item, times in priced.items() if times > 1} == {again}
-            await rests(app)
+            await until_idle(app)
 
 
 async def test_a_list_that_is_changed_while_it_is_worked_through_keeps_what_was_done(
@@ -131,7 +131,7 @@ async def test_a_list_that_is_changed_while_it_is_worked_through_keeps_what_was_
                 "item 7",
                 "new",
             }
-            await rests(app)
+            await until_idle(app)
 
 
 async def work(app: App, code: Workflow[[], list[str]]) -> None:
@@ -184,7 +184,7 @@ async def test_any_text_may_be_a_key(app: App) -> None:
         run = await app.start(map_by_key, items)
         assert await run.result(timeout="10s") == [f"{item} costs {len(item)}" for item in items]
         assert set(priced.values()) == {1}
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_a_map_by_key_may_be_empty_or_have_one_item(app: App) -> None:
@@ -210,7 +210,7 @@ async def test_no_chunk_of_a_map_by_key_is_too_large(app: App) -> None:
         sizes = [len(await (await app.get(chunk.id)).history()) for chunk in chunks]
         assert max(sizes) <= 500
         assert sum(sizes) == 2000
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -234,7 +234,7 @@ async def test_an_error_in_a_map_by_key_is_raised_and_the_rest_is_cancelled(app:
     async with app, app.worker():
         run = await app.start(map_bad_by_key, items)
         assert await run.result(timeout="60s") == bad
-        await rests(app)
+        await until_idle(app)
         assert sum(priced.values()) < 1500
 
 

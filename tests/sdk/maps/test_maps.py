@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import Retry, Signal, register_error, step, workflow
 from onward.errors import BadInput, Unencodable
-from tests.kit.families import asks_for, is_in, rests, until
+from tests.kit.watching import until, until_idle, until_open, until_state
 
 if TYPE_CHECKING:
     from onward import App
@@ -125,7 +125,7 @@ async def test_results_come_in_the_order_of_the_items(
     async with app, app.worker(slots=1, queues=["default", "away"]):
         for items in ([], [3], [5, 1, 4, 1, 5], list(range(25))):
             assert await app.run(way, items, 3) == [n * n for n in items]
-        await rests(app)
+        await until_idle(app)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10])
@@ -145,7 +145,7 @@ async def test_an_item_costs_the_run_nothing_but_a_share_of_its_chunk(app: App) 
         sizes = [len(await (await app.get(chunk.id)).history()) for chunk in chunks]
         assert sizes == [300] * 4
         assert len(await run.history()) == 4
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -166,7 +166,7 @@ async def test_twenty_thousand_items_each_once(app: App) -> None:
         assert sorted(gauge.done) == list(range(20_000))
         assert gauge.most <= 200
         assert len(await run.history()) == 40
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -194,7 +194,7 @@ async def maps_in_turn() -> list[list[int]]:
 async def test_maps_stand_beside_and_behind_one_another_and_in_children(app: App) -> None:
     async with app, app.worker(slots=1, warm=0):
         assert await app.run(maps_in_turn) == [[1, 4], [9], [1, 4], [9, 16]]
-        await rests(app)
+        await until_idle(app)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ async def test_the_first_error_in_order_is_raised_and_the_rest_is_not_begun(app:
         run = await app.start(map_to_the_first_error, items)
 
         assert await run.result(timeout="60s") == "51 is spoiled"
-        await rests(app)
+        await until_idle(app)
         assert len(gauge.done) < 3000
         chunks = {row.state for row in await app._store.children(run.uid)}
         assert chunks <= {"succeeded", "cancelled"}
@@ -236,7 +236,7 @@ async def test_errors_may_stand_among_the_results(app: App) -> None:
             "int 4",
             "Spoiled 3",
         ]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -347,7 +347,7 @@ async def take_some(wanted: int, count: int) -> list[int]:
 async def test_who_stops_half_way_has_the_rest_cancelled(app: App) -> None:
     async with app, app.worker():
         run = await app.start(take_some, 3, 4_000)
-        await asks_for(run, "let go")
+        await until_open(run, "let go")
 
         async def is_quiet() -> bool:
             return not [
@@ -360,7 +360,7 @@ async def test_who_stops_half_way_has_the_rest_cancelled(app: App) -> None:
         assert len(await app._store.children(run.uid)) < 8, "more was begun than was wanted"
         await run.signal(let_go, 1)
         assert await run.result(timeout="10s") == [0, 1, 4]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow
@@ -377,21 +377,21 @@ async def test_a_body_may_wait_between_two_results_and_be_replayed(app: App) -> 
     async with app:
         async with app.worker():
             run = await app.start(take_pauses, 10)
-            await asks_for(run, "let go")
+            await until_open(run, "let go")
         async with app.worker():
             await run.signal(let_go, 1)
             assert await run.result(timeout="10s") == sum(n * n for n in range(10))
             assert sorted(gauge.done) == list(range(10))
-            await rests(app)
+            await until_idle(app)
 
 
 async def test_a_map_ends_with_the_run_that_makes_it(app: App) -> None:
     async with app, app.worker(queues=["default"]):
         run = await app.start(map_away, [1, 2, 3], 3)  # nobody serves that queue
-        await is_in(run, "waiting")
+        await until_state(run, "waiting")
         await run.cancel()
 
-        await is_in(run, "cancelled")
+        await until_state(run, "cancelled")
 
         async def is_quiet() -> bool:
             counts = await app.counts()
@@ -458,7 +458,7 @@ async def test_the_options_of_a_workflow_hold_for_every_item(app: App) -> None:
         assert await run.result(timeout="10s") == [1, 4]
         items = await app.runs(name="squared_by_child")
         assert [info.queue for info in items] == ["far", "far"]
-        await rests(app)
+        await until_idle(app)
 
 
 @workflow

@@ -10,8 +10,7 @@ import pytest
 
 import onward
 from onward import App, Retry, Signal, step, workflow
-from tests.kit.families import appears
-from tests.kit.watching import lasting, steps_of, until, until_state, working
+from tests.kit.watching import lasting, steps_of, until, until_started, until_state, working
 
 if TYPE_CHECKING:
     from onward import Run, Workflow
@@ -205,7 +204,7 @@ async def test_a_child_that_was_paused_by_itself_stays_paused_when_its_parent_go
 ) -> None:
     async with working(app):
         run = await app.start(awaits_two.options(id="top"))
-        one, two = await appears(app, "one"), await appears(app, "two")
+        one, two = await until_started(app, "one"), await until_started(app, "two")
         await until_state(one, "waiting")
         await until_state(two, "waiting")
         await app.pause("one")
@@ -227,7 +226,7 @@ async def test_a_child_that_was_paused_by_itself_stays_paused_when_its_parent_go
 async def test_a_resume_of_a_child_does_not_free_it_from_the_pause_of_its_parent(app: App) -> None:
     async with working(app):
         run = await app.start(awaits_two.options(id="top"))
-        one, two = await appears(app, "one"), await appears(app, "two")
+        one, two = await until_started(app, "one"), await until_started(app, "two")
         await until_state(one, "waiting")
         await until_state(two, "waiting")
         await app.pause("top")
@@ -250,7 +249,7 @@ async def starts_others() -> str:
 async def test_runs_that_outlive_the_paused_one_go_on(app: App) -> None:
     async with working(app):
         run = await app.start(starts_others.options(id="top"))
-        others = [await appears(app, id) for id in ("started", "outliving")]  # noqa: A001
+        others = [await until_started(app, id) for id in ("started", "outliving")]  # noqa: A001
         await until_state(run, "waiting")
         await app.pause("top")
 
@@ -293,7 +292,7 @@ async def test_a_paused_tree_that_is_told_to_stop_cleans_up(
 ) -> None:
     async with working(app):
         run = await app.start(tidy_parent.options(id="top", deadline=deadline))
-        child = await appears(app, "child")
+        child = await until_started(app, "child")
         await until_state(child, "waiting")
         await app.pause("child")
         await app.pause("top")
@@ -310,7 +309,7 @@ async def test_a_paused_tree_that_is_told_to_stop_cleans_up(
 async def test_a_paused_tree_is_ended_by_force(app: App) -> None:
     async with working(app):
         run = await app.start(tidy_parent.options(id="top"))
-        child = await appears(app, "child")
+        child = await until_started(app, "child")
         await until_state(child, "waiting")
         await app.pause("top")
 
@@ -343,7 +342,7 @@ async def retries_a_child() -> str:
 async def test_a_child_that_is_retried_while_its_parent_is_paused_is_held(app: App) -> None:
     async with working(app):
         run = await app.start(asks_for_a_failed_child.options(id="top"))
-        failed = await appears(app, "child")
+        failed = await until_started(app, "child")
         await until_state(failed, "failed")
         await until_state(run, "waiting")
         await app.pause("top")
@@ -386,7 +385,7 @@ async def test_a_child_that_would_go_on_as_a_new_run_waits_for_its_parent(
 ) -> None:
     async with working(app) as worker:
         run = await app.start(work.options(id="top"))
-        first = await appears(app, "child")
+        first = await until_started(app, "child")
         await has_begun(1)
         await app.pause("top")
         await is_told(app, worker)
@@ -417,7 +416,7 @@ async def awaits_a_napper() -> str:
 async def test_a_timer_of_a_child_keeps_its_due_time_while_it_is_held(app: App) -> None:
     async with working(app):
         run = await app.start(awaits_a_napper.options(id="top"))
-        nap = await appears(app, "child")
+        nap = await until_started(app, "child")
         await until_state(nap, "waiting")
         [timer] = await nap.history()
         await app.pause("top")
@@ -433,7 +432,7 @@ async def test_a_timer_of_a_child_keeps_its_due_time_while_it_is_held(app: App) 
 
 
 async def delayed_child(app: App) -> Run[Any]:
-    return await appears(app, "late")
+    return await until_started(app, "late")
 
 
 @workflow

@@ -15,8 +15,8 @@ import pytest
 import onward
 from onward import App, Fatal, Retry, Retryable, Signal, StepFailed, register_error, step, workflow
 from onward.errors import RunCancelled, RunFailed
-from tests.kit.deploys import SECONDS, is_sound, waits_for
-from tests.kit.watching import until
+from tests.kit.deploys import SECONDS, waits_for
+from tests.kit.watching import check_database, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -207,7 +207,7 @@ async def test_live_and_replayed_values_and_errors_are_equal(app: App, way: str)
         async with app.worker():
             await run.signal(go, 1)
             await run.result(timeout=SECONDS)
-        await is_sound(app._store)
+        await check_database(app)
 
     live, *passes = seen
     assert passes
@@ -302,7 +302,7 @@ async def test_signals_timeouts_and_cancelled_children_are_the_same_live_and_rep
         async with app.worker():
             await run.signal(go, 1)
             await run.result(timeout=SECONDS)
-        await is_sound(app._store)
+        await check_database(app)
 
     live = max(seen, key=len)
     assert len(seen) > 1

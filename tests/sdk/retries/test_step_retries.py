@@ -14,7 +14,7 @@ import onward
 from onward import App, Fatal, Retry, Retryable, Signal, StepFailed, register_error, step, workflow
 from onward.engine.policies import read_limits, read_policy, write_limits, write_policy
 from onward.errors import NotInBody, RunFailed, TimedOut, Unencodable
-from tests.kit.polling import is_in, until
+from tests.kit.watching import until, until_state
 
 if TYPE_CHECKING:
     from onward.engine.views import HistoryEvent
@@ -334,7 +334,7 @@ async def test_a_retry_that_was_waited_for_too_long_is_not_begun(app: App) -> No
             run = await app.start(after_the_signal)
             await until(lambda: Tries.made > 0)
             await app.pause(run.id)
-            await is_in(run, "paused")
+            await until_state(run, "paused")
         made = Tries.made
         await asyncio.sleep(1)  # the time that all attempts had is over
         async with app.worker():

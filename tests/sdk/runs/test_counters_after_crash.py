@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from onward import App
-from onward.store.invariants import check
+from tests.kit.watching import check_database
 from tests.sdk.runs.crashing import DIED
 
 
@@ -29,4 +29,4 @@ async def test_counts_are_exact_although_workers_die_in_a_step_and_in_a_body(
     async with App(database) as app:
         info = await (await app.get("count")).info()
         assert info.counters == {"begun": 1, "living": 2, "dying": 1, "almost": 1, "ended": 1}
-        assert await check(app._store) == []
+        await check_database(app)

@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Run, Signal, step, workflow
 from onward.errors import BadInput, NotFound, RunOver, RunPaused, TimedOut
-from tests.kit.polling import is_in, is_sound, until
+from tests.kit.watching import check_database, until, until_state
 
 number = Signal("number", int)
 word = Signal("word", str)
@@ -35,7 +35,7 @@ async def test_the_oldest_wait_of_a_name_has_the_oldest_signal(app: App, leave: 
     async with app:
         async with app.worker():
             run = await app.start(two_waits)
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
             if not leave:
                 for value in range(1, 5):
                     await run.signal(number, value)
@@ -45,7 +45,7 @@ async def test_the_oldest_wait_of_a_name_has_the_oldest_signal(app: App, leave: 
                 await run.signal(number, value)
             async with app.worker():
                 assert await run.result(timeout="10s") == [[1, 3], [2, 4]]
-        await is_sound(app)
+        await check_database(app)
 
 
 @workflow
@@ -140,7 +140,7 @@ async def test_a_message_that_is_sent_again_is_delivered_once(app: App) -> None:
         await app.signal(run.id, number, 3, message_id="three")
 
         assert await run.result(timeout="10s") == [1, 2, 3]
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_a_message_id_is_the_run_s_own_and_no_other_message_is_taken_for_it(
@@ -175,7 +175,7 @@ async def test_a_signal_to_a_run_that_is_over_is_an_error(app: App, how: str) ->
             await run.signal(number, 1)
         else:
             await run.cancel()
-        await is_in(run, how)
+        await until_state(run, how)
 
         with pytest.raises(RunOver, match="'number'"):
             await run.signal(number, 2)
@@ -237,7 +237,7 @@ async def test_a_wait_that_is_over_raises_the_same_live_and_on_replay(app: App) 
         async with app.worker():
             run = await app.start(impatient)
             await until(lambda: bool(Seen.told))
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         async with app.worker():
             await run.signal(stop)
             told = await run.result(timeout="10s")
@@ -310,7 +310,7 @@ async def test_no_signal_is_lost_or_doubled_when_waits_are_given_up(app: App, ou
             await asyncio.sleep(0.0005 * (value % 3))
 
         assert await run.result(timeout="20s") == list(range(40))
-        await is_sound(app)
+        await check_database(app)
 
 
 @workflow
@@ -331,7 +331,7 @@ async def test_no_signal_is_lost_when_a_run_goes_on_as_a_new_one(app: App) -> No
             await run.signal(number, value)
 
         assert await run.result(timeout="20s") == list(range(20))
-        await is_sound(app)
+        await check_database(app)
 
 
 @workflow
@@ -354,7 +354,7 @@ async def test_no_signal_is_lost_when_a_wait_is_given_up_to_go_on_as_a_new_run(a
             await asyncio.sleep(0.0005 * (value % 4))
 
         assert await run.result(timeout="20s") == list(range(40))
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_many_senders_at_once_lose_nothing(app: App) -> None:

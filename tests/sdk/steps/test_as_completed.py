@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import Retry, Signal, step, workflow
 from onward.errors import RunFailed
-from tests.kit.families import asks_for, rests
+from tests.kit.watching import until_idle, until_open
 
 if TYPE_CHECKING:
     from onward import App
@@ -52,7 +52,7 @@ async def test_the_order_is_the_same_live_and_on_replay(app: App) -> None:
     async with app, app.worker(warm=0):
         runs = [await app.start(as_they_end, 8) for _ in range(4)]
         for run in runs:
-            await asks_for(run, "finish")
+            await until_open(run, "finish")
             recorded = [row for row in await run.history() if row.seq is not None]
             await run.signal(finish, 1)
 
@@ -62,7 +62,7 @@ async def test_the_order_is_the_same_live_and_on_replay(app: App) -> None:
             assert steps == order_of(recorded, "take_some_time")
             assert children == [2 * n for n in order_of(recorded, "doubled")]
             assert sorted(steps) == list(range(8))
-        await rests(app)
+        await until_idle(app)
 
 
 def order_of(recorded: list[HistoryEvent], name: str) -> list[int]:
@@ -152,7 +152,7 @@ async def test_the_first_may_be_all_that_is_wanted(app: App) -> None:
         run = await app.start(first_of, 4)
 
         assert await run.result(timeout="10s") in (2, 4, 6, 8)
-        await rests(app)
+        await until_idle(app)
         states = [child.state for child in await app._store.children(run.uid)]
         assert set(states) <= {"succeeded", "cancelled"}
 
@@ -178,7 +178,7 @@ async def test_an_error_that_is_let_out_fails_the_run(app: App) -> None:
     async with app, app.worker():
         with pytest.raises(RunFailed, match="1 is odd"):
             await app.run(let_error_out)
-        await rests(app)
+        await until_idle(app)
 
 
 async def test_it_works_outside_a_run_as_well() -> None:

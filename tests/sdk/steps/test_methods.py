@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onward
 from onward import App, Retry, Signal, step, workflow
-from tests.kit.polling import is_in, is_sound
+from tests.kit.watching import check_database, until_state
 
 go = Signal("go")
 
@@ -72,7 +72,7 @@ async def test_a_method_is_recorded_without_its_object_and_read_back(app: App) -
     async with app:
         async with app.worker():
             run = await app.start(letters)
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         assert case.gateway.calls == ["a", "a", "b"]
         case.gateway = Gateway("another place")  # replay asks it for nothing
         async with app.worker():
@@ -81,7 +81,7 @@ async def test_a_method_is_recorded_without_its_object_and_read_back(app: App) -
             told = await run.result(timeout="10s")
         assert told == ["here has a", "here has b", 6, 7, "printed c"]
         assert case.gateway.calls == []
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_outside_a_run_a_method_is_a_plain_call() -> None:

@@ -23,7 +23,7 @@ from onward import (
     workflow,
 )
 from onward.errors import BadInput, RunCancelled, RunFailed, TimedOut
-from tests.kit.polling import is_in, is_sound, until
+from tests.kit.watching import check_database, until, until_state
 
 AT_ONCE = Retry(attempts=3, delay=0, jitter=0)
 go = Signal("go")
@@ -115,7 +115,7 @@ async def test_results_errors_and_tries_are_those_of_a_step_here(app: App) -> No
                     await until(lambda tries=tries: len(Seen.told) == tries + 1)  # type: ignore[misc]
                     live[item, elsewhere] = Seen.told[-1]
                     assert Seen.told.count(item) == tries
-                    await is_in(run, "waiting")
+                    await until_state(run, "waiting")
         Seen.told.clear()
         async with app.worker(queues=queues):  # a new one has to replay
             for key, run in runs.items():
@@ -123,7 +123,7 @@ async def test_results_errors_and_tries_are_those_of_a_step_here(app: App) -> No
                 assert await run.result(timeout="20s") == live[key]
         assert not {*TRIES} & {*Seen.told}
         assert all(live[item, False] == live[item, True] for item in TRIES)
-        await is_sound(app)
+        await check_database(app)
 
 
 # --- where ----------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ async def test_a_step_is_done_by_a_worker_of_its_queue(app: App) -> None:
 async def test_a_step_waits_until_somebody_serves_its_queue(app: App) -> None:
     async with app, app.worker():
         run = await app.start(sends, 1)
-        await is_in(run, "waiting")
+        await until_state(run, "waiting")
         [sent] = await app.runs(queue="far")
         assert (sent.kind, sent.name, sent.parent, sent.state) == ("step", "far", run.uid, "ready")
         assert [each.run.uid for each in await app.unserved()] == [sent.uid]
@@ -176,7 +176,7 @@ async def test_a_step_waits_until_somebody_serves_its_queue(app: App) -> None:
 async def test_a_step_is_done_by_a_worker_with_one_of_its_tags(app: App) -> None:
     async with app, app.worker(), app.worker(tags=["cpu"]):
         run = await app.start(sends_by_tag)
-        await is_in(run, "waiting")
+        await until_state(run, "waiting")
         [sent] = [info for info in await app.runs() if info.kind == "step"]
         assert (sent.state, sent.tags) == ("ready", ("gpu", "tpu"))
 
@@ -187,7 +187,7 @@ async def test_a_step_is_done_by_a_worker_with_one_of_its_tags(app: App) -> None
 async def test_a_step_that_waits_for_another_worker_holds_no_slot(memory: App) -> None:
     async with memory, memory.worker(slots=1):
         waiting = await memory.start(sends, 1)
-        await is_in(waiting, "waiting")
+        await until_state(waiting, "waiting")
 
         assert await memory.run(quick) == "quick"
 
@@ -233,7 +233,7 @@ async def test_a_worker_that_leaves_repeats_no_step_that_is_done_elsewhere(app: 
             Seen.now = 1
             assert await run.result(timeout="10s") == "a"
         assert Seen.told == ["a"]
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_a_step_whose_worker_leaves_is_done_by_another(app: App) -> None:
@@ -247,7 +247,7 @@ async def test_a_step_whose_worker_leaves_is_done_by_another(app: App) -> None:
             assert await run.result(timeout="10s") == "a"
         assert Seen.told == ["a", "a"]
         assert [row.attempt for row in await run.history()] == [1]
-        await is_sound(app)
+        await check_database(app)
 
 
 # --- cancels --------------------------------------------------------------------------------------
@@ -289,15 +289,15 @@ async def test_a_cancel_of_the_run_reaches_the_step_elsewhere(app: App, force: b
             await run.result(timeout="20s")
         await until(lambda: Seen.told == ["begins", "is stopped"])
         [sent] = await app.runs(queue="far")
-        await is_in(await app.get(sent.id), "cancelled")
-        await is_sound(app)
+        await until_state(await app.get(sent.id), "cancelled")
+        await check_database(app)
 
 
 async def test_a_step_elsewhere_that_its_body_gives_up_is_stopped(app: App) -> None:
     async with app, app.worker(), app.worker(queues=["far"]):
         assert await app.run(gives_it_up) == "gave up"
         [sent] = await app.runs(queue="far")
-        await is_in(await app.get(sent.id), "cancelled")
+        await until_state(await app.get(sent.id), "cancelled")
         assert Seen.told in (["begins", "is stopped"], [])
 
 
@@ -306,7 +306,7 @@ async def test_a_step_elsewhere_that_nobody_took_in_time_never_begins(app: App) 
         assert await app.run(gives_it_up) == "gave up"
         [sent] = await app.runs(queue="far")
         async with app.worker(queues=["far"]):
-            await is_in(await app.get(sent.id), "cancelled")
+            await until_state(await app.get(sent.id), "cancelled")
         assert Seen.told == []
 
 
@@ -370,7 +370,7 @@ async def test_a_limit_holds_over_all_workers_and_runs(app: App, url: str) -> No
 
         assert [await run.result(timeout="20s") for run in runs] == [28, 28]
         assert Seen.most == 2
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_a_limit_that_a_call_asks_for_holds(app: App) -> None:

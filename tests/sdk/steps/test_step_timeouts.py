@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.errors import BadInput, NotInBody, RunCancelled, RunFailed, Unencodable
-from tests.kit.polling import is_in, is_sound, until
+from tests.kit.watching import check_database, until, until_state
 
 ONCE = Retry(attempts=1)
 go = Signal("go")
@@ -65,7 +65,7 @@ async def test_a_step_that_takes_too_long_raises_the_same_live_and_on_replay(app
     async with app:
         async with app.worker():
             run = await app.start(late)
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         [live] = [told for told in Seen.told if "TimedOut" in told]
         assert live.startswith("onward.errors.TimedOut: step 'slow' took longer than 20ms")
         async with app.worker():
@@ -73,7 +73,7 @@ async def test_a_step_that_takes_too_long_raises_the_same_live_and_on_replay(app
 
             assert await run.result(timeout="10s") == live
         assert Seen.told.count("slow begins") == Seen.told.count("slow is stopped") == 2
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_every_attempt_that_took_too_long_is_in_history(app: App) -> None:
@@ -203,7 +203,7 @@ async def test_a_cancel_reaches_the_code_of_a_step(app: App, force: bool) -> Non
         with pytest.raises(RunCancelled):
             await run.result(timeout="10s")
         await until(lambda: Seen.told == ["endless begins", "endless is stopped"])
-        await is_sound(app)
+        await check_database(app)
 
 
 @workflow
@@ -220,7 +220,7 @@ async def fails_first() -> None:
 async def test_a_cancel_ends_a_run_that_waits_to_try_a_step_again(app: App) -> None:
     async with app, app.worker():
         run = await app.start(retries_later)
-        await is_in(run, "waiting")
+        await until_state(run, "waiting")
         assert await run.cancel()
 
         with pytest.raises(RunCancelled):
@@ -242,7 +242,7 @@ async def test_a_worker_that_leaves_stops_its_steps_and_they_are_done_again(app:
             await until(lambda: Seen.told[2:] == ["endless begins"])
             assert await run.cancel()
         assert [row.kind for row in await run.history()] == ["cancel"]
-        await is_sound(app)
+        await check_database(app)
 
 
 # --- heartbeats and progress ----------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 import onward
 from onward import App, Retry, Signal, StepFailed, step, workflow
 from onward.errors import RunCancelled, RunFailed, TimedOut
-from tests.kit.polling import is_in, is_sound, until
+from tests.kit.watching import check_database, until, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +162,7 @@ async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
         assert Stage.now == 1
         Stage.let_go.set()
         await until(lambda: Stage.now == 0)
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_the_thread_of_a_step_that_took_too_long_is_replaced(
@@ -185,8 +185,8 @@ async def test_a_step_that_waits_for_a_thread_does_not_take_too_long(memory: App
         await until(lambda: Stage.begun == ["first"])
         second = await memory.start(at_once, "second")
         third = await memory.start(in_time, "third")
-        await is_in(second, "running")
-        await is_in(third, "running")
+        await until_state(second, "running")
+        await until_state(third, "running")
         await memory.run(naps)  # for longer than they may take
         Stage.let_go.set()
 
@@ -319,7 +319,7 @@ async def test_a_cancel_reaches_a_thread_that_listens(app: App, force: bool) -> 
         with pytest.raises(RunCancelled):
             await run.result(timeout="20s")
         await until(lambda: Stage.ended == ["heard", "listener"])
-        await is_sound(app)
+        await check_database(app)
 
 
 async def test_a_cancel_does_not_wait_for_a_thread_that_does_not_listen(memory: App) -> None:
@@ -441,7 +441,7 @@ async def test_an_error_in_a_thread_comes_with_its_traceback_also_on_replay(app:
     async with app:
         async with app.worker():
             run = await app.start(broken)
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         async with app.worker():
             await run.signal(go)
             assert await run.result(timeout="20s") == "LookupError: in the thread True"

@@ -15,8 +15,8 @@ from onward.core.instant import DAY, SECOND
 from onward.errors import BadInput, RunFailed, TimedOut
 from onward.telemetry import Metrics
 from onward.testing.clock import Deadlock, VirtualClock, VirtualLoop
-from tests.kit.polling import is_in, is_sound, until
 from tests.kit.virtual_time import in_virtual_time
+from tests.kit.watching import check_database, until, until_state
 
 T = TypeVar("T")
 number = Signal("number", int)
@@ -144,7 +144,7 @@ async def test_a_sleep_goes_on_from_where_it_began_when_its_worker_is_gone(app: 
     async with app:
         async with app.worker():
             run = await app.start(twice, "150ms")
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         rows = {row.kind: row for row in await run.history()}
         begun = rows["timer"]
         assert begun.due is not None
@@ -155,14 +155,14 @@ async def test_a_sleep_goes_on_from_where_it_began_when_its_worker_is_gone(app: 
         assert timedelta(milliseconds=150) <= took
         [ended] = [row for row in await run.history() if row.kind == "timer"]
         assert ended.due == begun.due
-        await is_sound(app)
+        await check_database(app)
 
 
 def test_a_run_that_slept_while_nobody_worked_is_awake_at_once() -> None:
     async def play(app: App, clock: VirtualClock) -> int:
         run = await app.start(sleeper, "1d")
         async with app.worker(workflows=[sleeper]):
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         clock.advance(YEAR)
         woken = clock.wall()
         async with app.worker(workflows=[sleeper]):
@@ -201,7 +201,7 @@ def test_months_of_sleep_in_virtual_time_cost_a_few_looks(workers: int) -> None:
             for _ in range(workers):
                 await crew.enter_async_context(app.worker(workflows=[hibernate]))
             slept = await app.run(hibernate, 12)
-            await is_sound(app)
+            await check_database(app)
         return slept
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
@@ -267,13 +267,13 @@ async def test_a_timeout_of_asyncio_is_durable(
         async with app.worker():
             late = await app.start(started, 0.15)
             soon = await app.start(started, 3600)
-            await is_in(late, "waiting")
-            await is_in(soon, "waiting")
+            await until_state(late, "waiting")
+            await until_state(soon, "waiting")
         await soon.signal(number, 1)
         async with app.worker():
             assert await late.result(timeout="10s") == "too late"
             assert await soon.result(timeout="10s") == "in time"
-        await is_sound(app)
+        await check_database(app)
 
 
 @workflow
@@ -285,7 +285,7 @@ def test_a_signal_that_is_there_wins_over_a_time_that_has_passed() -> None:
     async def play(app: App, clock: VirtualClock) -> int:
         run = await app.start(late_but_there)
         async with app.worker(workflows=[late_but_there]):
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         clock.advance(DAY)
         await run.signal(number, 7)
         async with app.worker(workflows=[late_but_there]):
@@ -345,7 +345,7 @@ def test_the_time_for_all_attempts_counts_while_nobody_works() -> None:
         run = await app.start(goes_on_trying)
         async with app.worker(workflows=[goes_on_trying]):
             await until(lambda: bool(Seen.told), 60)
-            await is_in(run, "waiting")
+            await until_state(run, "waiting")
         clock.advance(30 * DAY)
         async with app.worker(workflows=[goes_on_trying]):
             with pytest.raises(RunFailed, match="step 'keeps_failing' took longer than 7d"):

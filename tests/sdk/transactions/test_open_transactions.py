@@ -9,8 +9,8 @@ import pytest
 
 from onward import App, Signal, workflow
 from onward.errors import Conflict
-from onward.store.invariants import check
 from tests.kit.transactions import ASYNC, asyncpg_connection
+from tests.kit.watching import check_database
 
 if TYPE_CHECKING:
     from onward import Run
@@ -59,7 +59,7 @@ async def test_a_transaction_held_open_delays_nobody(driver: str, postgres_url: 
 
         assert await held.result(timeout=LONG) == 14
         assert await (await app.get("patient")).result(timeout=LONG) == ["late"]
-        assert await check(app._store) == []
+        await check_database(app)
 
 
 async def hold(app: App, theirs: Theirs) -> Run[int]:

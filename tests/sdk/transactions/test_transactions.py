@@ -9,8 +9,8 @@ import pytest
 import onward
 from onward import App, Signal, workflow
 from onward.errors import BadInput, Conflict, NotFound, PayloadTooLarge, RunOver, Unencodable
-from onward.store.invariants import check
 from tests.kit.transactions import ASYNC, rows
+from tests.kit.watching import check_database
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +78,7 @@ async def test_what_is_started_and_sent_happens_with_the_commit(
 
         assert run.id == "table-7"
         assert await run.result(timeout="10s") == "table 7: soup"
-        assert await check(app._store) == []
+        await check_database(app)
 
 
 async def test_a_signal_by_uid_reaches_the_run_that_continues_the_target(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward import App, effect, step, workflow
-from tests.kit.polling import until
+from tests.kit.watching import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
