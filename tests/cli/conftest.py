@@ -14,12 +14,9 @@ from click.testing import CliRunner
 
 from onward.cli.main import commands
 from tests.house.source import ROOT
-from tests.kit.databases import postgres_template
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-__all__ = ["postgres_template"]
 
 
 class Answer(NamedTuple):

@@ -187,7 +187,7 @@ SYNC: dict[str, tuple[str, SyncTransaction]] = {
 
 
 async def rows(place: str, sql: str) -> list[tuple[Any, ...]]:
-    """Return what somebody else sees in the database."""
+    """Return what another connection sees in the database."""
     if not place.startswith("postgresql:"):
         with closing(sqlite3.connect(place)) as file:
             return file.execute(sql).fetchall()

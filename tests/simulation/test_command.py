@@ -28,10 +28,10 @@ def test_one_world_is_printed_event_by_event(capsys: pytest.CaptureFixture[str])
 def test_the_first_world_that_fails_ends_the_swarm_and_says_how_to_see_it_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody(*_: Any, **__: Any) -> bool:
+    def never(*_: Any, **__: Any) -> bool:
         return False
 
-    monkeypatch.setattr(onward.core.lease, "may_write", nobody)
+    monkeypatch.setattr(onward.core.lease, "may_write", never)
     assert main(["--first", "5", "--seeds", "3", "--json"]) == 1
     captured = capsys.readouterr()
     assert json.loads(captured.out)["failed_seed"] == 5

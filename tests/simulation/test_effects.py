@@ -46,7 +46,7 @@ def test_whatever_happens_the_ledger_and_the_outside_agree() -> None:
         rows = [row for event in trace.of("commit") for row in event.detail if row[0] == "effect"]
         seen |= {EffectSeen._make(row[2]).state for row in rows}
     verdicts = {"verdict applied", "verdict not_applied", "verdict skip", "verdict ask_again"}
-    states = {*EffectState} - {EffectState.WITHDRAWN}  # nobody cancels these runs
+    states = {*EffectState} - {EffectState.WITHDRAWN}  # none of these runs is cancelled
     assert seen >= {*states, *verdicts, "verdict True", "verdict False", "send 1", "send 2"}
 
 
@@ -61,7 +61,7 @@ def how_it_fails(plan: Callable[[int], Plan | None] = lambda _: None) -> str:
             world.run()
         except Failed as failed:
             return str(failed)
-    return "nobody has seen it"
+    return "not seen"
 
 
 def test_an_effect_that_is_sent_again_because_its_worker_vanished_is_seen(
@@ -157,13 +157,15 @@ def test_a_key_that_is_held_to_be_known_for_ever_is_seen(monkeypatch: pytest.Mon
     assert "its key may be forgotten" in how_it_fails()
 
 
-def test_doubt_that_is_told_as_a_no_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncertain_effect_reported_as_not_applied_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def carelessly(
         effect: LedgerEntry, fact: RaisedNotApplied | Lost, terms: Terms, now: Instant, **how: Any
     ) -> LedgerEntry:
         to = uncertain(effect, fact, terms, now, **how)
-        is_told = terms.idempotency_window is not None and to.state is EffectState.INDETERMINATE
-        return changed(to, state=EffectState.FAILED) if is_told else to
+        is_doubted = terms.idempotency_window is not None and to.state is EffectState.INDETERMINATE
+        return changed(to, state=EffectState.FAILED) if is_doubted else to
 
     uncertain = machine._uncertain
     monkeypatch.setattr(machine, "_uncertain", carelessly)
@@ -190,7 +192,7 @@ AGAIN = ROW._replace(state="in_flight", version=4, attempt=2)
         (ROW, ROW._replace(state="failed", version=4), "too early"),
     ],
 )
-def test_a_ledger_that_breaks_a_rule_is_told_on(
+def test_a_ledger_that_breaks_a_rule_is_reported(
     old: EffectSeen | None, new: EffectSeen | None, why: str
 ) -> None:
     before, after = ({} if row is None else {"k": row} for row in (old, new))
@@ -218,7 +220,7 @@ def test_a_ledger_that_keeps_the_rules_is_let_pass() -> None:
         (ROW, 1, None),
     ],
 )
-def test_what_may_not_be_sent_is_told_on(
+def test_what_may_not_be_sent_is_reported(
     row: EffectSeen | None, times: int, why: str | None
 ) -> None:
     told = unsendable(row, times, 99)

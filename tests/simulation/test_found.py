@@ -9,18 +9,18 @@ import pytest
 
 from onward.runtime.body.runloop import RunLoop
 from tests.simulation.simulator import Simulation
-from tests.simulation.simulator.errands import branches, patience, race
 from tests.simulation.simulator.families import clock_watcher
 from tests.simulation.simulator.line import Weather
 from tests.simulation.simulator.plan import SEATS, Crash, Plan
+from tests.simulation.simulator.sample_workflows import branches, patience, race
 
 CALM = Weather(delay=0.0, hints_lost=0.0, answers_lost=0.0, clears=0.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_worker_without_a_free_slot_does_not_ask_without_pause_for_what_is_due(seed: int) -> None:
-    errands = (branches.name, branches.name, patience.name, patience.name)
-    crowded = Plan(errands, 1, 1000, CALM)
+    workflows = (branches.name, branches.name, patience.name, patience.name)
+    crowded = Plan(workflows, 1, 1000, CALM)
     simulation = Simulation(seed, crowded)
     simulation.run()
     assert simulation.trace.events[-1].detail[0] < 10_000
@@ -80,7 +80,7 @@ def test_a_paused_run_does_not_look_without_pause_at_a_wait_that_is_due(seed: in
 
 
 @pytest.mark.parametrize("seed", range(20, 26))
-def test_a_body_is_told_the_same_time_again_though_an_answer_was_lost(seed: int) -> None:
+def test_a_body_gets_the_same_time_again_although_an_answer_was_lost(seed: int) -> None:
     lossy = Weather(delay=0.001, hints_lost=0.0, answers_lost=0.3, clears=60.0)
     crashes = tuple(Crash(seat, 150 + 5 * seed, True, 1.0) for seat in range(SEATS))
     Simulation(seed, Plan((clock_watcher.name,) * 3, 100, 0, lossy, crashes)).run()

@@ -120,7 +120,7 @@ def test_a_wait_for_less_than_a_microsecond_lets_time_pass() -> None:
     run(0, play())
 
 
-def test_a_process_that_spins_is_told_on() -> None:
+def test_a_process_that_spins_is_reported() -> None:
     told: list[str] = []
 
     async def spin() -> None:

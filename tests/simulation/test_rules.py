@@ -66,7 +66,7 @@ READY = RUN._replace(state="ready", worker=None)
         (a_view(leases=("me", "other")), a_view(leases=("me",)), "took the lease of other"),
     ],
 )
-def test_a_transaction_that_breaks_a_rule_is_told_on(before: View, after: View, why: str) -> None:
+def test_a_transaction_that_breaks_a_rule_is_reported(before: View, after: View, why: str) -> None:
     assert any(why in rule for rule in broken(before, after))
 
 
@@ -108,7 +108,7 @@ def a_family(*members: RunSeen | RecordSeen) -> View:
     ("family", "why"),
     [
         (a_family(PARENT, CHILD, CHILD._replace(uid="d", id="other")), "started two runs"),
-        (a_family(PARENT, CHILD, TOLD._replace(state="failed")), "its parent was told failed"),
+        (a_family(PARENT, CHILD, TOLD._replace(state="failed")), "its parent got failed"),
         (a_family(PARENT, CHILD, TOLD._replace(payload=b"y")), "another result"),
         (a_family(PARENT, CHILD, TOLD._replace(closed_at=None, state="open")), "waits for child"),
         (
@@ -117,7 +117,7 @@ def a_family(*members: RunSeen | RecordSeen) -> View:
         ),
     ],
 )
-def test_a_family_that_does_not_agree_is_told_on(family: View, why: str) -> None:
+def test_a_family_that_does_not_agree_is_reported(family: View, why: str) -> None:
     assert any(why in rule for rule in broken_families(family))
 
 
@@ -141,7 +141,7 @@ def test_a_run_that_follows_another_may_begin_with_a_part_of_its_history() -> No
     assert "not running" in broken(before, after)[0]
 
 
-def test_a_changed_message_is_told_on() -> None:
+def test_a_changed_message_is_reported() -> None:
     before, after = a_view(), a_view()
     before.inbox["u", 1] = ("m", "signal", b"x")
     assert "message" in broken(before, after)[0]

@@ -18,10 +18,10 @@ from onward.runtime.body.waits import Waits
 from onward.runtime.execution.journal import Journal
 from onward.store.store import Store
 from tests.simulation.simulator import Failed, Simulation
-from tests.simulation.simulator.errands import ERRANDS, patience
 from tests.simulation.simulator.families import FAMILIES
 from tests.simulation.simulator.measured import limits
 from tests.simulation.simulator.plan import SEATS, Plan, Stop, draw_plan
+from tests.simulation.simulator.sample_workflows import SAMPLES, patience
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onward.runtime.body.waits import Mailbox
 
 MAX_SEEDS = 60
-KINDS = (*ERRANDS, *FAMILIES)
+KINDS = (*SAMPLES, *FAMILIES)
 
 
 def a_plan(seed: int) -> Plan:
@@ -82,17 +82,17 @@ def standing_still(seed: int) -> Plan:
 
 
 def test_a_write_without_a_look_at_the_fence_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def anybody(row: Row | None, fence: int, *, leased: bool) -> bool:
+    def always(row: Row | None, fence: int, *, leased: bool) -> bool:
         return row is not None
 
-    monkeypatch.setattr(onward.core.lease, "may_write", anybody)
+    monkeypatch.setattr(onward.core.lease, "may_write", always)
     failure = first_failure(standing_still)
     assert failure is not None
     signs = ("belonged to", "not running", "had no lease", "never recorded")
     assert any(sign in str(failure) for sign in signs)
 
 
-def test_a_wake_that_is_lost_because_nobody_looks_at_the_inbox_is_seen(
+def test_a_wake_that_is_lost_because_the_inbox_is_not_read_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     carefully = Journal.park
@@ -160,10 +160,10 @@ def test_a_count_that_is_kept_from_an_attempt_that_failed_is_seen(
 
 
 def test_a_failing_world_fails_in_the_same_way_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def anybody(*_: Any, **__: Any) -> bool:
+    def always(*_: Any, **__: Any) -> bool:
         return True
 
-    monkeypatch.setattr(onward.core.lease, "may_write", anybody)
+    monkeypatch.setattr(onward.core.lease, "may_write", always)
     failure = first_failure(standing_still)
     assert failure is not None
     with pytest.raises(Failed) as again:

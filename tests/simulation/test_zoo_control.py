@@ -10,8 +10,8 @@ from onward.runtime.execution.ledger import Ledger
 from onward.store.store import Store
 from tests.simulation.simulator.cleanups import late_proposer, late_riddler, proposer, riddler
 from tests.simulation.simulator.conversations import conversation
-from tests.simulation.simulator.errands import farewell, talk
 from tests.simulation.simulator.families import batch, dispatch, doomed_founder, family, rounds
+from tests.simulation.simulator.sample_workflows import farewell, talk
 from tests.simulation.zoo import caught, quiet, rewrite
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ def test_signals_in_the_order_of_their_senders_clocks_are_seen(
 def test_a_pause_that_does_not_reach_children_and_maps_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def nobody(*_: Any) -> list[str]:
+    async def no_runs(*_: Any) -> list[str]:
         return []
 
-    monkeypatch.setattr("onward.store.runs.holding._lock_below", nobody)
+    monkeypatch.setattr("onward.store.runs.holding._lock_below", no_runs)
     kinds = family.name, batch.name, dispatch.name
     failure = caught(lambda seed: quiet(seed, *kinds, pauses=1.0, slots=1), 60)
     assert "began a step of" in failure
@@ -103,10 +103,10 @@ def test_a_child_that_is_started_for_a_run_which_is_over_is_seen(
 ) -> None:
     fenced = Store.start
 
-    async def by_anybody(self: Store, run: NewRun, *_: object) -> Started:
+    async def by_any_worker(self: Store, run: NewRun, *_: object) -> Started:
         return await fenced(self, run)
 
-    monkeypatch.setattr(Store, "start", by_anybody)
+    monkeypatch.setattr(Store, "start", by_any_worker)
     failure = caught(lambda seed: quiet(seed, doomed_founder.name, freezes=1.0), 40)
     assert "started " in failure
     assert "is cancelled" in failure

@@ -8,9 +8,9 @@ from onward.errors import Unavailable
 from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.worker import Worker
 from tests.simulation.simulator.conversations import victim
-from tests.simulation.simulator.errands import branches
 from tests.simulation.simulator.exits import leaver, leaving_branches
 from tests.simulation.simulator.plan import Outage
+from tests.simulation.simulator.sample_workflows import branches
 from tests.simulation.zoo import caught, quiet
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The zoo, time: bugs by which waits are shorter than their code asked for, or last for ever."""
+"""The zoo, time: bugs by which waits are shorter than their code asked for, or never end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def restarted(seed: int) -> Plan:
     """Return a world in which all workers die at once and come back later."""
     crashes = tuple(Crash(seat, 60 + 5 * seed, True, 8.0) for seat in range(SEATS))
     slow = Weather(delay=0.5, hints_lost=0.0, answers_lost=0.0, clears=0.0)
-    errands = (sleeper.name, limits.name) * 4
-    return quiet(seed, sleeper.name, errands=errands, slots=100, crashes=crashes, weather=slow)
+    workflows = (sleeper.name, limits.name) * 4
+    return quiet(seed, sleeper.name, workflows=workflows, slots=100, crashes=crashes, weather=slow)
 
 
 def test_waits_that_count_from_before_a_restart_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

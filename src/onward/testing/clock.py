@@ -111,8 +111,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """Set a timer, for a whole microsecond.
 
-        Time here stands still between microseconds. Whoever waits for the rest of one, which is
-        what float arithmetic leaves over, would wait in vain.
+        Time here stands still between microseconds. A timer for a fraction of one, which is what
+        float arithmetic leaves over, would never fire.
         """
         whole = math.ceil(when * SECOND) / SECOND
         if whole <= self.time() < when:
@@ -147,14 +147,14 @@ class _TimeSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            waiting = sorted(map(_told, asyncio.all_tasks(self._loop)))
+            waiting = sorted(map(_describe, asyncio.all_tasks(self._loop)))
             raise Deadlock("nothing can happen any more; waiting: " + "; ".join(waiting))
         if timeout > 0:
             self._loop.pass_time(timeout)
         return []
 
 
-def _told(task: asyncio.Task[Any]) -> str:
+def _describe(task: asyncio.Task[Any]) -> str:
     """Name a task and the innermost line it waits at."""
     where, coroutine = "?", cast("object", task.get_coro())
     while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:

@@ -137,7 +137,7 @@ class Cluster:
             raise StoreUnusable(f"initdb of {self.binaries}", fact, "See the lines above.")
 
     def _start_on_a_free_port(self) -> None:
-        # Between asking for a free port and using it, somebody else may take it.
+        # Between asking for a free port and using it, another process may take it.
         for tries_left in reversed(range(_PORT_TRIES)):
             self.port = _free_port()
             try:

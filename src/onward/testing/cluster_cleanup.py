@@ -41,7 +41,7 @@ def _noted_process(folder: Path) -> int | None:
 
 
 def _serves(pid: int, folder: Path) -> bool:
-    # The note outlives a server that was killed, and its number may belong to somebody else now.
+    # The note outlives a server that was killed, and its number may belong to another process now.
     return os.fsencode(folder) in _command_line(pid)
 
 

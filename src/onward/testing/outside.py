@@ -41,7 +41,7 @@ class Trouble(StrEnum):
 
 
 class Request(NamedTuple):
-    """What somebody sent: under which key, if any, and with which arguments."""
+    """A call that was sent: under which key, if any, and with which arguments."""
 
     key: str | None
     arguments: tuple[Any, ...]
@@ -127,7 +127,7 @@ class Outside:
 
         Raises:
             NotApplied: it was refused.
-            ConnectionError: nobody answered.
+            ConnectionError: there was no answer.
         """
         await asyncio.sleep(0)
         trouble, answer = self._take(Request(key, arguments, options))

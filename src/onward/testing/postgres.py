@@ -67,7 +67,7 @@ class PostgresServer:
         return cls(_socket_url(cluster, "postgres"), cluster)
 
     def stop(self) -> None:
-        """Remove what was made: the private server, or the databases in somebody else's."""
+        """Remove what was made: the private server, or the databases in a server that was found."""
         if self._cluster is not None:
             self._cluster.remove()
         else:
@@ -120,7 +120,7 @@ class PostgresServer:
             url = self.create_database()
             prepare(url)
             database = unquote(urlsplit(url).path.removeprefix("/"))
-            # A copy cannot be made while somebody is connected, so nobody may be.
+            # A copy cannot be made while a client is connected, so none may connect.
             self._execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS false')
             self._templates[name] = database
         return self._templates[name]

@@ -1,4 +1,4 @@
-"""A network that loses what it is told to lose, between a client and a real Postgres.
+"""A network between a client and a real Postgres that loses replies and connections on demand.
 
     async with LossyProxy(postgres_url) as proxy:
         connection = await asyncpg.connect(proxy.url)
@@ -259,7 +259,7 @@ class _Request:
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
-    """Read one typed message: a letter, a length that counts itself, a body."""
+    """Read one typed message: a type byte, a length that counts itself, a body."""
     head = await reader.readexactly(5)
     return head + await reader.readexactly(_number(head[1:]) - 4)
 

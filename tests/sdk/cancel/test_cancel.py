@@ -174,7 +174,7 @@ async def test_the_answer_is_a_word_that_is_false_when_it_comes_too_late(app: Ap
         assert await run.cancel(force=True) == "too_late"
         assert await app.cancel(run.uid) == "too_late"
         with pytest.raises(NotFound):
-            await app.cancel("nobody")
+            await app.cancel("missing")
 
 
 @pytest.mark.parametrize("delay", ["0s", "1h"])
@@ -360,7 +360,7 @@ async def parent_in_a_hurry() -> str:
     return "not reached"
 
 
-async def test_a_child_that_nobody_waits_for_any_more_is_told_why(app: App, url: str) -> None:
+async def test_a_child_that_is_no_longer_awaited_gets_the_reason(app: App, url: str) -> None:
     async with working(app):
         run = await app.start(parent_in_a_hurry)
         assert await run.result(timeout="10s") == "went on"
@@ -380,7 +380,7 @@ async def parent_who_asks() -> str:
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_a_parent_is_told_that_its_child_was_cancelled(app: App, force: bool) -> None:
+async def test_a_parent_gets_an_error_when_its_child_was_cancelled(app: App, force: bool) -> None:
     async with working(app):
         run = await app.start(parent_who_asks)
         await has_seen("step")

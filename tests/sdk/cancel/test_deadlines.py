@@ -124,9 +124,9 @@ async def test_a_paused_run_does_not_outlive_its_deadline(app: App, url: str) ->
         assert late["cleared"] == 1
 
 
-async def test_a_run_that_nobody_serves_does_not_outlive_its_deadline(app: App, url: str) -> None:
+async def test_a_run_without_a_worker_does_not_outlive_its_deadline(app: App, url: str) -> None:
     async with working(app):
-        run = await app.start(dawdle.options(queue="nobody's", deadline="50ms"), "waiting")
+        run = await app.start(dawdle.options(queue="unserved", deadline="50ms"), "waiting")
 
         with pytest.raises(RunCancelled):
             await run.result(timeout="10s")

@@ -31,7 +31,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def go_on(name: str) -> str:
-    """Let nobody stop this."""
+    """Ignore every cancel."""
     begun.append(name)
     while not free[0].is_set():
         try:

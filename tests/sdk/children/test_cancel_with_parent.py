@@ -159,7 +159,7 @@ async def cancel_task() -> str:
 
 
 @pytest.mark.parametrize("way", [lose_patience, lose_sibling, cancel_task])
-async def test_a_child_that_nobody_waits_for_any_more_is_cancelled(
+async def test_a_child_that_is_no_longer_awaited_is_cancelled(
     app: App, way: onward.Workflow[[], str]
 ) -> None:
     async with app, app.worker(slots=1):
@@ -194,7 +194,7 @@ async def test_a_child_that_is_given_up_before_it_was_started_does_no_harm(app: 
 
 
 @workflow
-async def wait_for_nobody() -> str:
+async def stop_waiting() -> str:
     try:
         async with asyncio.timeout(0.02):
             await linger.options(id="child", queue="unserved")("it")
@@ -205,16 +205,16 @@ async def wait_for_nobody() -> str:
 
 async def test_a_child_that_never_began_is_cancelled_without_a_worker_of_its_own(app: App) -> None:
     async with app, app.worker():
-        assert await app.run(wait_for_nobody) == "went on"
+        assert await app.run(stop_waiting) == "went on"
         child = await app.get("child")
-        await until_told(app, child)
+        await until_cancel_arrived(app, child)
         async with app.worker(queues=["unserved"]):
             await until_state(child, "cancelled")
         assert await child.history() == []
         await until_idle(app)
 
 
-async def until_told(app: App, child: Run[Any]) -> None:
+async def until_cancel_arrived(app: App, child: Run[Any]) -> None:
     async def holds() -> bool:
         over = await child.state() == "cancelled"
         return over or bool((await app._store.look([child.uid]))[child.uid])

@@ -190,7 +190,7 @@ async def told_by_a_stopped_child() -> str:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_a_body_is_told_which_child_was_stopped(app: App, is_known: bool) -> None:
+async def test_a_body_gets_the_id_of_the_child_that_was_stopped(app: App, is_known: bool) -> None:
     async with app, app.worker(warm=1000 if is_known else 0):
         run = await app.start(told_by_a_stopped_child)
         await until_state(await until_started(app, "endless"), "waiting")

@@ -22,7 +22,7 @@ async def raised_by_one(n: int) -> int:
     return n + 1
 
 
-@step(queue="errands")
+@step(queue="routed")
 async def sent_away(n: int) -> int:
     return n + 100
 
@@ -123,7 +123,7 @@ EVERYTHING = [
 
 @pytest.mark.parametrize("warm", [0, 1000])
 async def test_one_slot_suffices_for_everything_at_once(app: App, warm: int) -> None:
-    async with app, app.worker(slots=1, warm=warm, queues=["default", "errands"]):
+    async with app, app.worker(slots=1, warm=warm, queues=["default", "routed"]):
         run = await app.start(everything_at_once)
         await (await until_started(app, "ringing")).signal(bell, 7)
 

@@ -144,7 +144,7 @@ async def give_up_and_wait_again() -> list[Any]:
     return [given_up, await proceed.wait(), await child.result()]
 
 
-async def test_a_started_run_goes_on_when_nobody_waits_for_it_for_a_while(app: App) -> None:
+async def test_a_started_run_continues_while_it_is_not_awaited(app: App) -> None:
     async with app, app.worker():
         run = await app.start(give_up_and_wait_again)
         await until_open(run, "proceed")
@@ -224,7 +224,7 @@ async def start_shared(how: str) -> Any:
         return f"{child.id}: {refused}"
 
 
-async def test_a_run_of_somebody_else_is_found_by_its_id_but_tells_nothing(app: App) -> None:
+async def test_a_run_that_another_run_started_is_found_by_its_id_but_not_awaited(app: App) -> None:
     async with app, app.worker():
         await app.run(give.options(id="shared"), 1)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# As whoever ends a run by force does it, between two statements of its worker.
+# As a forced cancel does it, between two statements of the worker.
 END = """UPDATE onward_run SET state = 'cancelled', reason = 'forced', worker = NULL, due = NULL,
          fence = fence + 1, finished_at = updated_at WHERE id = 'parent'"""
 

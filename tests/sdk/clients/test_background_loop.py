@@ -56,7 +56,7 @@ class Device:
 
 @contextmanager
 def broken(background: Background) -> Iterator[None]:
-    """Hold a device that has broken, with nobody told of it yet."""
+    """Hold a device that has broken, without an error so far."""
     device = Device()
     with background.hold(device.used()):
         background.call(device.breaks())
@@ -116,7 +116,7 @@ def test_the_next_call_tells_what_failed_while_the_thread_was_busy(
     assert background.call(asyncio.sleep(0, "fine")) == "fine"
 
 
-def test_leaving_tells_what_failed_while_nobody_called(background: Background) -> None:
+def test_leaving_raises_what_failed_between_calls(background: Background) -> None:
     device = Device()
     with pytest.raises(ExceptionGroup), background.hold(device.used()):
         background.call(device.breaks())

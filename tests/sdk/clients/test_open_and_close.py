@@ -68,7 +68,7 @@ def test_an_app_may_be_used_in_one_loop_after_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_fork_is_told_that_the_app_is_its_parents(tmp_path: Path) -> None:
+def test_a_forked_process_gets_an_error_from_its_parents_app(tmp_path: Path) -> None:
     app = App(tmp_path / "app.db")
     opened, over = threading.Event(), threading.Event()
 

@@ -83,7 +83,7 @@ def test_errors_are_those_of_the_async_app(url: str) -> None:
         with pytest.raises(Conflict):
             app.start(add_answers.options(id="sum"), 2)
         with pytest.raises(NotFound):
-            app.get("nobody")
+            app.get("missing")
         with pytest.raises(TimeoutError):
             run.result(timeout="20ms")
         with pytest.raises(TypeError):
@@ -157,7 +157,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
     assert [thread.name for thread in threading.enumerate() if "onward" in thread.name] == []
 
 
-def test_a_call_that_waits_while_another_thread_closes_is_told_so(tmp_path: Path) -> None:
+def test_a_call_that_waits_while_another_thread_closes_raises(tmp_path: Path) -> None:
     app = App(str(tmp_path / "app.db")).sync()
     with ThreadPoolExecutor(1) as threads:
         with app:
@@ -270,7 +270,7 @@ async def nod() -> str:
 """
 
 
-def test_a_process_ends_though_nobody_has_closed_its_app(tmp_path: Path) -> None:
+def test_a_process_ends_although_its_app_was_not_closed(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)  # or a workflow would keep the script's own names
     (tmp_path / "script.py").write_text(FORGOTTEN)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "app.db")]

@@ -55,7 +55,7 @@ async def test_a_call_of_the_app_in_a_body_fails_at_the_line(app: App, what: str
         await app.start(child.options(id="other"))
         with pytest.raises(RunFailed, match=r"in a workflow body would be done again"):
             await app.run(reaches_out, what)
-        assert await app.run(child) == 1  # nobody else is the worse for it
+        assert await app.run(child) == 1  # other runs continue
 
 
 async def test_in_a_step_the_app_can_be_used(app: App) -> None:

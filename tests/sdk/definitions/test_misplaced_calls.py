@@ -59,12 +59,14 @@ async def in_a_step(call: str) -> str:
                   "Call it from the workflow, or call .fn for the plain function."),
     ],
 )  # fmt: skip
-async def test_what_a_step_cannot_do_is_told(memory: App, call: str, told: str) -> None:
+async def test_a_call_that_a_step_cannot_make_is_an_error(
+    memory: App, call: str, told: str
+) -> None:
     async with memory, memory.worker():
         assert await memory.run(in_a_step, call) == told
 
 
-async def test_what_only_a_run_can_do_is_told() -> None:
+async def test_a_call_that_only_a_run_can_make_is_an_error_outside() -> None:
     with pytest.raises(NotInBody) as refused:
         onward.current()
     assert str(refused.value) == (
@@ -82,7 +84,7 @@ async def ask_for_a_key() -> str:
         return str(refused)
 
 
-async def test_a_key_without_an_effect_is_told(memory: App) -> None:
+async def test_a_key_without_an_effect_is_an_error(memory: App) -> None:
     async with memory, memory.worker():
         assert await memory.run(ask_for_a_key) == (
             "effect_key() was called where no effect is sent. Call it in an @effect."
@@ -112,7 +114,7 @@ async def test_a_step_that_is_not_in_history_is_named_with_its_run(app: App) -> 
             await app.fork("idle-1", "slep")
 
 
-async def test_a_signal_that_did_not_come_is_told(memory: App) -> None:
+async def test_a_signal_that_did_not_come_is_named(memory: App) -> None:
     async with memory, memory.worker():
         assert await memory.run(in_vain) == (
             "the wait for 'approval' took longer than its timeout. Catch it, or allow more time."

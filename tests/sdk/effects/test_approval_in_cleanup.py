@@ -41,7 +41,7 @@ async def refunds() -> None:
 
 
 async def state_after_approval(app: App, run: Run[Any]) -> str:
-    """Approve the effect that a cancelled run waits for, and return what came of it."""
+    """Approve the effect that a cancelled run waits for, and return its final state."""
     [planned] = await app.effects.pending()
     await app.effects.approve(planned.id, reason="fine")
     with pytest.raises(RunCancelled):

@@ -146,7 +146,7 @@ async def test_a_sibling_that_fails_waits_for_an_effect_in_flight(app: App) -> N
         assert await states_of(app, run) == {"gated": "applied"}
 
 
-async def test_a_run_does_not_end_before_an_effect_that_nobody_awaits_any_more(app: App) -> None:
+async def test_a_run_does_not_end_before_an_effect_that_is_no_longer_awaited(app: App) -> None:
     async with working(app):
         run = await app.start(gathered)
         await is_sent("a")

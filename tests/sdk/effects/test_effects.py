@@ -45,7 +45,7 @@ async def deed(text: str) -> str:
 
 @effect(timeout="5s", retry=Retry(attempts=3, delay="1ms"))
 def plain_deed(text: str) -> str:
-    return str(act(text))
+    return f"{act(text)} in {threading.current_thread().name}"
 
 
 @effect
@@ -136,7 +136,7 @@ async def test_a_worker_that_takes_over_sends_nothing_again(app: App) -> None:
 
 async def test_one_that_is_not_async_runs_in_a_thread(app: App) -> None:
     async with working(app):
-        assert await app.run(plainly) == "plain"
+        assert (await app.run(plainly)).startswith("plain in onward-step")
         assert len(sent) == 1
 
 
@@ -161,7 +161,7 @@ async def test_a_result_that_cannot_be_kept_is_an_error_in_the_body_of_something
 
 async def test_an_effect_outside_a_run_is_a_plain_call() -> None:
     assert await deed("outside") == "outside"
-    assert await plain_deed("outside") == "outside"
+    assert await plain_deed("outside") == "outside in MainThread"
     assert len({key for _, key in sent}) == 2
 
 
@@ -380,7 +380,7 @@ async def test_a_kind_of_its_own_is_not_applied_in_the_body(app: App) -> None:
         assert await app.run(told_what, "a") == "not applied: Declined: no money"
 
 
-# --- nobody knows ---------------------------------------------------------------------------------
+# --- uncertain outcomes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ async def test_a_run_that_left_memory_wakes_to_send_it_again(app: App, bank: Out
     assert (len(bank.sent), len(bank.applied)) == (3, 1)
 
 
-# --- until nobody can know ------------------------------------------------------------------------
+# --- until the key may be forgotten ---------------------------------------------------------------
 
 
 async def test_when_no_attempt_is_left_an_operator_decides(app: App, bank: Outside) -> None:
@@ -221,7 +221,7 @@ async def test_it_is_not_sent_again_when_its_key_may_be_forgotten(app: App, bank
     assert len(bank.applied) == 1
 
 
-async def test_nobody_sends_it_again_when_its_key_may_be_forgotten(app: App, bank: Outside) -> None:
+async def test_a_verdict_is_needed_when_its_key_may_be_forgotten(app: App, bank: Outside) -> None:
     bank.befall(Trouble.REPLY_LOST, times=100)
     async with working(app):
         run = await app.start(buys_briefly, "card")
@@ -344,7 +344,7 @@ def in_virtual_time(work: Callable[[App, VirtualClock], Awaitable[T]]) -> T:
 def seconds_of_sends(
     bank: Outside, started: Workflow[[str], str], hours: float
 ) -> tuple[list[float], str]:
-    """Return when it was sent, and its state after some hours in which nobody answers."""
+    """Return when it was sent, and its state after some hours without an answer."""
     bank.befall(Trouble.REPLY_LOST, times=1000)
 
     async def work(app: App, clock: VirtualClock) -> tuple[list[float], str]:

@@ -1,4 +1,4 @@
-"""Handlers and reconcilers that misbehave: whatever they do, somebody hears of it."""
+"""Handlers and reconcilers that misbehave: the error is always reported."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ async def told() -> str:
 
 
 @pytest.mark.parametrize("raised", [Speechless, Timeless])
-async def test_a_no_that_cannot_be_told_well_is_a_no(app: App, raised: type[NotApplied]) -> None:
+async def test_a_not_applied_error_with_a_broken_message_still_counts(
+    app: App, raised: type[NotApplied]
+) -> None:
     does[:] = [raised("no")]
     async with working(app):
         assert await app.run(told) == "not applied"

@@ -1,4 +1,4 @@
-"""Asking what became of an effect: by the run itself, until somebody knows or nobody can."""
+"""Reconcilers: the run asks what became of an effect, until it is known or a verdict is needed."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ class Unreadable:
         (charge_in, find_in, None),
         (charge, find_by, None),
         (charge, find_any, None),
-        (charge_all, find, None),  # nobody knows how many it will be given
+        (charge_all, find, None),  # the number of its arguments is not known
         (charge, Unreadable(), None),
         (charge, "find", "effect 'charge' has a reconcile= that cannot be called: it is of type"),
     ],

@@ -1,4 +1,4 @@
-"""Runs that are told to stop while an effect waits: they clean up, and nothing is sent."""
+"""Runs that are cancelled or time out while an effect waits: they clean up and send nothing."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ async def tidies(name: str) -> str:
 WITHDRAWN = "it was withdrawn before it was sent"
 UNCERTAIN = "it may have happened; it waits for a verdict"
 STOPPED = {
-    # The effect, as it stands when its run is told to stop, as it stands after that, how often it
-    # was sent, and what the cleanup is told.
+    # The effect, as it stands when its run must stop, as it stands after that, how often it
+    # was sent, and what the cleanup gets.
     "letter": ("planned", "withdrawn", 0, WITHDRAWN),
     "vague": ("indeterminate", "indeterminate", 1, UNCERTAIN),
     "sought": ("needs_reconcile", "needs_reconcile", 1, UNCERTAIN),
@@ -189,7 +189,7 @@ async def test_a_later_verdict_settles_what_the_run_has_left_uncertain(app: App)
         assert len(await outcomes(run)) == 3
 
 
-async def test_nobody_is_asked_again_about_an_effect_of_a_run_that_was_cancelled(app: App) -> None:
+async def test_no_reconciler_is_asked_about_an_effect_of_a_cancelled_run(app: App) -> None:
     async with working(app):
         _, info = await stopped_with(app, "sought")
 
@@ -230,7 +230,7 @@ async def test_what_is_judged_not_applied_after_a_cancel_is_not_sent_again(app: 
     assert sent == ["work"]
 
 
-async def test_somebody_is_told_of_what_is_left_uncertain(url: str) -> None:
+async def test_on_attention_is_called_for_an_effect_that_is_left_uncertain(url: str) -> None:
     told: list[Attention] = []
 
     async def bell(attention: Attention) -> None:
@@ -268,7 +268,7 @@ async def gathers() -> list[Any]:
 
 
 @pytest.mark.parametrize("warm", [0, 1000])
-async def test_every_branch_cleans_up_beside_effects_that_wait_for_somebody(
+async def test_every_branch_cleans_up_beside_effects_that_await_a_verdict(
     app: App, warm: int
 ) -> None:
     async with working(app, warm=warm):

@@ -1,4 +1,4 @@
-"""What others are told of effects: logs, metrics and spans of attempts, and calls for a human."""
+"""Logs, metrics and spans of effects, and calls of `on_attention`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def both() -> list[str]:
 
 
 class Bell:
-    """Keeps what it is told."""
+    """Keeps what it is called with."""
 
     def __init__(self) -> None:
         self.told: list[Attention] = []
@@ -206,10 +206,10 @@ def test_an_attempt_is_a_span_below_its_run(monkeypatch: pytest.MonkeyPatch) -> 
     assert [each["onward.outcome"] for each in facts] == ["failed", "succeeded"]
 
 
-# --- somebody is called ---------------------------------------------------------------------------
+# --- on_attention ---------------------------------------------------------------------------------
 
 
-async def test_somebody_is_called_once_for_each_effect_that_waits_while_siblings_go_on(
+async def test_on_attention_is_called_once_for_each_effect_that_waits_while_siblings_continue(
     url: str,
 ) -> None:
     bell = Bell()
@@ -237,7 +237,7 @@ async def test_somebody_is_called_once_for_each_effect_that_waits_while_siblings
     assert len(bell.told) == 2
 
 
-async def test_somebody_is_called_again_when_asking_again_did_not_help() -> None:
+async def test_on_attention_is_called_again_when_asking_again_did_not_help() -> None:
     bell = Bell()
     app = App(":memory:", on_attention=bell)
     does[:] = [ConnectionError("lost")]
@@ -251,7 +251,9 @@ async def test_somebody_is_called_again_when_asking_again_did_not_help() -> None
     assert [told.why for told in bell.told] == ["reconciliation"] * 2
 
 
-async def test_a_worker_that_finds_an_effect_which_waits_calls_nobody(tmp_path: Path) -> None:
+async def test_a_worker_that_finds_a_waiting_effect_does_not_call_on_attention(
+    tmp_path: Path,
+) -> None:
     first, second = Bell(), Bell()
     does[:] = [ConnectionError("lost")]
     url = str(tmp_path / "app.db")
@@ -289,7 +291,7 @@ async def pays_until_it_is_cancelled(how: str) -> str:
 
 
 @pytest.mark.parametrize("state", ["in_flight", "needs_reconcile"])
-async def test_somebody_is_called_for_what_a_run_leaves_behind_when_its_grace_is_over(
+async def test_on_attention_is_called_for_effects_left_when_the_grace_is_over(
     state: str,
 ) -> None:
     bell = Bell()

@@ -246,7 +246,7 @@ async def test_the_reconciler_is_asked_again(app: App) -> None:
     assert (len(sent), len(asked)) == (1, 2)
 
 
-async def test_nobody_can_be_asked_again_without_a_reconciler(app: App) -> None:
+async def test_ask_again_is_refused_without_a_reconciler(app: App) -> None:
     async with working(app):
         run = await app.start(pays, 7)
         info = await effect_of(app, run, "indeterminate")
@@ -328,7 +328,7 @@ async def test_a_settled_effect_is_not_judged_again(app: App) -> None:
         assert await run.result(timeout="10s") == "EffectSkipped"
 
 
-async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(app: App) -> None:
+async def test_of_two_operators_at_once_one_wins_and_the_other_gets_an_error(app: App) -> None:
     async with working(app):
         run = await app.start(pays, 7)
         info = await effect_of(app, run, "indeterminate")
@@ -357,7 +357,7 @@ async def until_every_verdict_counts(app: App, run: Run[str]) -> EffectInfo:
     return info
 
 
-async def test_of_two_verdicts_of_any_kinds_at_once_one_counts_and_the_other_is_told(
+async def test_of_two_verdicts_at_once_one_counts_and_the_other_is_refused(
     app: App,
 ) -> None:
     pairs = list(product(SAID, SAID))

@@ -142,7 +142,7 @@ async def test_a_fork_that_would_send_again_what_may_have_happened_is_refused(
         info = await effect_of(app, run, "indeterminate")
         await until_state(run, "paused")
         if settled is not None:
-            await app.effects.resolve(info.id, settled, reason="nobody knows")
+            await app.effects.resolve(info.id, settled, reason="unknown")
             await until_state(run, "failed")
         with pytest.raises(WouldResend, match=info.id):
             await app.fork(run.id, None if settled is None else "look", new_id="beside")

@@ -124,8 +124,8 @@ async def test_an_unknown_step_is_an_error_and_changes_nothing(app: App) -> None
 
         with pytest.raises(NotFound, match="fetch_prise"):
             await app.fork("p", "fetch_prise")
-        with pytest.raises(NotFound, match="nobody"):
-            await app.fork("nobody", "fetch_price")
+        with pytest.raises(NotFound, match="missing"):
+            await app.fork("missing", "fetch_price")
         assert len(await app.runs()) == 1
 
 

@@ -387,7 +387,7 @@ async def test_a_body_may_wait_between_two_results_and_be_replayed(app: App) -> 
 
 async def test_a_map_ends_with_the_run_that_makes_it(app: App) -> None:
     async with app, app.worker(queues=["default"]):
-        run = await app.start(map_away, [1, 2, 3], 3)  # nobody serves that queue
+        run = await app.start(map_away, [1, 2, 3], 3)  # no worker serves that queue
         await until_state(run, "waiting")
         await run.cancel()
 
@@ -518,7 +518,7 @@ async def map_namesakes() -> list[list[int]]:
     return [await namesake_step.map([1]), await namesake_workflow.map([1])]
 
 
-async def test_a_step_and_a_workflow_of_one_name_are_told_apart(app: App) -> None:
+async def test_a_step_and_a_workflow_of_one_name_are_distinct(app: App) -> None:
     async with app, app.worker():
         assert await app.run(map_namesakes) == [[2], [11]]
 

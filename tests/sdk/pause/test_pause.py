@@ -262,7 +262,7 @@ async def test_a_paused_run_stays_paused_in_another_process(app: App, url: str) 
         assert await (await later.get("a")).result(timeout="10s") == ["x"]
 
 
-async def test_whoever_waits_for_a_paused_run_can_be_told(app: App) -> None:
+async def test_waiting_for_a_paused_run_can_raise(app: App) -> None:
     async with working(app):
         run = await app.start(listener.options(id="a"), 1)
         await until_state(run, "waiting")
@@ -303,6 +303,6 @@ async def test_what_is_over_or_not_there_cannot_be_paused(app: App) -> None:
         assert not await app.pause(run.id)
         assert not await app.resume(run.id)
         with pytest.raises(NotFound):
-            await app.pause("nobody")
+            await app.pause("missing")
         with pytest.raises(NotFound):
-            await app.resume("nobody")
+            await app.resume("missing")

@@ -112,7 +112,7 @@ async def has_begun(count: int) -> None:
     await until(there)
 
 
-async def is_told(app: App, worker: Any) -> None:
+async def hold_arrives(app: App, worker: Any) -> None:
     """Wait until the worker has read the pause of every run that it has."""
 
     async def there() -> bool:
@@ -130,7 +130,7 @@ async def test_what_works_for_a_paused_run_finishes_its_calls_and_begins_no_othe
         run = await app.start(work.options(id="top"))
         await has_begun(count)
         assert await app.pause("top")
-        await is_told(app, worker)
+        await hold_arrives(app, worker)
         gate.set()
         await are_held(app)
 
@@ -287,7 +287,7 @@ async def tidied_by_a_child() -> None:
 
 
 @pytest.mark.parametrize(("deadline", "state"), [(None, "cancelled"), ("1s", "timed_out")])
-async def test_a_paused_tree_that_is_told_to_stop_cleans_up(
+async def test_a_paused_tree_that_is_cancelled_cleans_up(
     app: App, deadline: str | None, state: str
 ) -> None:
     async with working(app):
@@ -388,7 +388,7 @@ async def test_a_child_that_would_go_on_as_a_new_run_waits_for_its_parent(
         first = await until_started(app, "child")
         await has_begun(1)
         await app.pause("top")
-        await is_told(app, worker)
+        await hold_arrives(app, worker)
         gate.set()
         await are_held(app)
 

@@ -264,7 +264,7 @@ async def test_an_inbox_that_cannot_be_read_while_runs_execute_ends_only_its_own
 
 
 @lasting
-async def test_what_waits_for_an_unreadable_run_is_told(url: str) -> None:
+async def test_waiting_for_an_unreadable_run_raises(url: str) -> None:
     async with App(url) as app:
         run = await app.start(victim, 1)
         await execute(url, [f"DELETE FROM onward_run_data WHERE uid = '{run.uid}'"])

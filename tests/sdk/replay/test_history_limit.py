@@ -1,4 +1,4 @@
-"""A history has a bound: a run that comes near is told of, and one that would pass it fails."""
+"""A history has a limit: a run that comes near is logged, and one that would exceed it fails."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_the_bound_is_the_same_after_a_replay(app: App) -> None:
                 await run.result(timeout="20s")
 
 
-async def test_a_history_that_becomes_long_is_told_of_once(
+async def test_a_history_that_becomes_long_is_logged_once(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "onward.run")

@@ -88,7 +88,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "timeout": lambda: TimeoutError("late"),
     "chained": chained,
     "group": lambda: ExceptionGroup("several", [ValueError("one"), SoldOut("pen", 2)]),
-    "own": lambda: onward.errors.BadInput("it", "is bad", "Mend it"),
+    "own": lambda: onward.errors.BadInput("it", "is bad", "Fix it"),
     "step failed": lambda: StepFailed("builtins.OSError", "of old"),
 }
 
@@ -320,7 +320,7 @@ async def test_signals_timeouts_and_cancelled_children_are_the_same_live_and_rep
     ]
 
 
-async def test_the_failure_of_a_child_is_told_like_that_of_a_run() -> None:
+async def test_the_failure_of_a_child_is_shown_like_that_of_a_run() -> None:
     app = App(":memory:")
     async with app, app.worker():
         run = await app.start(WORKFLOWS["error value"], 1)

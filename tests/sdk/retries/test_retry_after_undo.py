@@ -78,7 +78,7 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_unasked(
     assert sent == ["charge", "refund"]
 
 
-async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself_and_that_is_told(
+async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself_and_says_so(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "onward.run")

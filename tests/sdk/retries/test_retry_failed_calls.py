@@ -402,10 +402,10 @@ async def pays_skipped() -> str:
 @effect(retry=ONCE)
 async def lost(name: str) -> str:
     done[name] += 1
-    raise ConnectionError("nobody knows")
+    raise ConnectionError("no answer")
 
 
-async def test_a_fallback_of_which_nobody_knows_is_no_reason_to_pay_otherwise(memory: App) -> None:
+async def test_an_uncertain_fallback_is_no_reason_to_pay_another_way(memory: App) -> None:
     broken.add("primary")
     async with working(memory):
         run = await memory.start(pays_skipped)

@@ -104,7 +104,7 @@ async def complains() -> list[str]:
     names = "one", "two", "three"
     outcomes = await asyncio.gather(*map(part, names), return_exceptions=True)
     if any(isinstance(outcome, BaseException) for outcome in outcomes):
-        raise RuntimeError("some are broken")  # and nobody can tell which of them it means
+        raise RuntimeError("some are broken")  # and it does not say which
     return [str(outcome) for outcome in outcomes]
 
 

@@ -334,7 +334,7 @@ async def parent_of_shaky() -> int:
     return await shaky.options(retry=AT_ONCE)(2)
 
 
-async def test_a_retry_is_in_the_history_of_nobody_else(app: App) -> None:
+async def test_a_retry_is_in_no_other_history(app: App) -> None:
     broken.add("fourth")
     async with working(app):
         run = await app.start(assembly)

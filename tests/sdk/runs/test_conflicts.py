@@ -166,7 +166,7 @@ async def test_a_run_that_is_over_is_replaced_at_once(app: App, how: str) -> Non
 
 async def test_of_many_who_replace_at_once_one_has_the_id(app: App) -> None:
     async with working(app):
-        first = await app.start(guest.options(id="g"), "nobody")
+        first = await app.start(guest.options(id="g"), "first")
         await until_state(first, "waiting")
 
         replacers = [
@@ -201,7 +201,7 @@ async def host_of_guest() -> str:
         return f"{told.state} {told.reason}"
 
 
-async def test_a_parent_is_told_that_its_child_was_replaced(app: App) -> None:
+async def test_a_parent_gets_an_error_when_its_child_was_replaced(app: App) -> None:
     async with working(app):
         parent = await app.start(host_of_guest)
 

@@ -131,7 +131,7 @@ async def consume(total: int, left: int) -> int:
     return total
 
 
-async def test_signals_that_nobody_read_go_over_in_order(app: App) -> None:
+async def test_unread_signals_go_over_in_order(app: App) -> None:
     async with app:
         run = await app.start(digits.options(id="d"), 0, 5)
         for number in range(1, 6):

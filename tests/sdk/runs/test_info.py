@@ -226,9 +226,9 @@ def test_tags_that_are_none_are_refused(tags: Any) -> None:
         in_line.options(tags=tags).row(("x",), {})
 
 
-async def test_runs_that_nobody_can_take_are_listed_with_the_reason(app: App) -> None:
+async def test_runs_that_no_worker_can_take_are_listed_with_the_reason(app: App) -> None:
     async with working(app, tags=["eu"], workflows=[listens]):
-        await app.start(in_line.options(id="queue", queue="nobody's"), "x")
+        await app.start(in_line.options(id="queue", queue="unserved"), "x")
         await app.start(in_line.options(id="unknown"), "x")
         await app.start(listens.options(id="tags", tags=["us", "gpu"]), "x")
         await app.start(in_line.options(id="later", delay="1h"), "x")
@@ -236,14 +236,14 @@ async def test_runs_that_nobody_can_take_are_listed_with_the_reason(app: App) ->
         await until_state(fine, "waiting")
 
         assert {each.run.id: each.why for each in await app.unserved()} == {
-            "queue": 'no worker serves queue "nobody\'s"',
+            "queue": 'no worker serves queue "unserved"',
             "unknown": "no worker knows workflow 'in_line'",
             "tags": "no worker has one of the tags 'us', 'gpu'",
         }
 
 
 @lasting
-async def test_a_run_pinned_to_a_version_that_nobody_has_is_listed(url: str) -> None:
+async def test_a_run_pinned_to_a_version_without_a_worker_is_listed(url: str) -> None:
     async with App(url, version="v1") as old:
         await old.start(listens.options(id="pinned"), "x")
     app = App(url, version="v2")

@@ -117,19 +117,17 @@ async def test_every_sleep_of_a_body_is_a_timer_however_short(app: App) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda app: app.get("nobody"),
-        lambda app: app.cancel("nobody"),
-        lambda app: app.signal("nobody", "go"),
-        lambda app: app.pause("nobody"),
-        lambda app: app.retry("nobody"),
-        lambda app: app.fork("nobody"),
+        lambda app: app.get("missing"),
+        lambda app: app.cancel("missing"),
+        lambda app: app.signal("missing", "go"),
+        lambda app: app.pause("missing"),
+        lambda app: app.retry("missing"),
+        lambda app: app.fork("missing"),
     ],
 )
-async def test_an_id_that_nobody_has_is_an_error(
-    app: App, call: Callable[[App], Awaitable[Any]]
-) -> None:
+async def test_an_unknown_id_is_an_error(app: App, call: Callable[[App], Awaitable[Any]]) -> None:
     async with app:
-        with pytest.raises(NotFound, match="nobody"):
+        with pytest.raises(NotFound, match="missing"):
             await call(app)
 
 

@@ -74,7 +74,7 @@ async def packed(app: App) -> None:
 # --- who started it -------------------------------------------------------------------------------
 
 
-async def test_all_runs_are_listed_unless_somebody_asks_for_less(app: App) -> None:
+async def test_all_runs_are_listed_without_a_filter(app: App) -> None:
     async with app:
         await packed(app)
         assert len(await app.runs()) == 6
@@ -111,10 +111,10 @@ async def test_a_family_is_narrowed_like_any_list(app: App) -> None:
         assert len(await app.runs(root="pack-1", before=newest.uid)) == 4
 
 
-async def test_a_family_of_nobody_is_an_error(app: App) -> None:
+async def test_a_family_of_a_missing_run_is_an_error(app: App) -> None:
     async with app:
-        with pytest.raises(NotFound, match="no run 'nobody'"):
-            await app.runs(root="nobody")
+        with pytest.raises(NotFound, match="no run 'missing'"):
+            await app.runs(root="missing")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ async def test_the_oldest_wait_of_a_name_has_the_oldest_signal(app: App, leave: 
                 for value in range(1, 5):
                     await run.signal(number, value)
                 assert await run.result(timeout="10s") == [[1, 3], [2, 4]]
-        if leave:  # what comes while nobody works, to a body that has to be replayed
+        if leave:  # signals that arrive without a worker, for a body that has to be replayed
             for value in range(1, 5):
                 await run.signal(number, value)
             async with app.worker():
@@ -183,11 +183,11 @@ async def test_a_signal_to_a_run_that_is_over_is_an_error(app: App, how: str) ->
             await app.signal(run.uid, "number", 2)
 
 
-async def test_a_signal_to_nobody_is_an_error(app: App) -> None:
+async def test_a_signal_to_a_missing_run_is_an_error(app: App) -> None:
     async with app:
-        for nobody in ("nobody", "", "a\0b", "\ud800", "x" * 5000):
+        for unknown in ("missing", "", "a\0b", "\ud800", "x" * 5000):
             with pytest.raises(NotFound):
-                await app.signal(nobody, number, 1)
+                await app.signal(unknown, number, 1)
 
 
 @pytest.mark.parametrize("bad", ["", "a\0b", "x" * 5000])

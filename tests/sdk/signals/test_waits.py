@@ -81,8 +81,8 @@ async def test_signals_come_in_order_before_and_during_the_wait(app: App) -> Non
 
 async def test_a_signal_that_no_run_can_get_is_an_error(app: App) -> None:
     async with app:
-        with pytest.raises(NotFound, match="'nobody'"):
-            await app.signal("nobody", number, 1)
+        with pytest.raises(NotFound, match="'missing'"):
+            await app.signal("missing", number, 1)
 
 
 async def test_a_signal_is_waited_for_no_longer_than_asked(app: App) -> None:
@@ -202,7 +202,7 @@ async def test_a_body_that_spins_is_stopped_and_named(
 
 @workflow
 async def stuck(rounds: int) -> None:
-    gate = asyncio.Event()  # nobody opens it
+    gate = asyncio.Event()  # it is never set
     async with asyncio.TaskGroup() as group:
         group.create_task(gate.wait())
         for _ in range(rounds):

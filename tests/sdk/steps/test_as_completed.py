@@ -78,7 +78,7 @@ async def with_errors() -> list[str]:
     async for done in onward.as_completed([give_or_fail(n) for n in range(4)]):
         try:
             found.append(str(await done))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - every error is returned
             found.append(str(error))
     return sorted(found)
 

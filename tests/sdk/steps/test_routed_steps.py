@@ -160,7 +160,7 @@ async def test_a_step_is_done_by_a_worker_of_its_queue(app: App) -> None:
         assert await app.run(sends, 7) == ["far step far far 7", "far 7", "default 7"]
 
 
-async def test_a_step_waits_until_somebody_serves_its_queue(app: App) -> None:
+async def test_a_step_waits_until_a_worker_serves_its_queue(app: App) -> None:
     async with app, app.worker():
         run = await app.start(sends, 1)
         await until_state(run, "waiting")
@@ -301,7 +301,7 @@ async def test_a_step_elsewhere_that_its_body_gives_up_is_stopped(app: App) -> N
         assert Seen.told in (["begins", "is stopped"], [])
 
 
-async def test_a_step_elsewhere_that_nobody_took_in_time_never_begins(app: App) -> None:
+async def test_a_routed_step_that_no_worker_took_in_time_never_begins(app: App) -> None:
     async with app, app.worker():
         assert await app.run(gives_it_up) == "gave up"
         [sent] = await app.runs(queue="far")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ONCE = Retry(attempts=1)
 PATIENCE = 10.0
 go = Signal("go")
-tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+tenant: ContextVar[str] = ContextVar("tenant", default="none")
 
 
 class Stage:
@@ -354,7 +354,7 @@ async def gives_up(name: str) -> str:
     return "not reached"
 
 
-async def test_a_step_without_a_place_that_nobody_wants_any_more_never_begins(memory: App) -> None:
+async def test_a_step_that_waits_for_a_thread_and_is_cancelled_never_begins(memory: App) -> None:
     async with memory, memory.worker(threads=1):
         holder = await memory.start(one_held, "holder")
         await until(lambda: Stage.now == 1)

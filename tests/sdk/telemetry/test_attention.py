@@ -1,4 +1,4 @@
-"""`on_attention` for real runs: when somebody is called, and that no run suffers from a caller."""
+"""`on_attention` for real runs: when it is called, and that its failures harm no run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ go = Signal("go", str)
 
 
 class Bell:
-    """Keeps what it is told."""
+    """Keeps what it is called with."""
 
     def __init__(self) -> None:
         self.told: list[Attention] = []
@@ -109,7 +109,7 @@ async def test_a_run_that_fails_for_an_error_of_ours_calls_for_a_human(url: str)
 async def test_a_run_with_which_workers_vanish_calls_for_a_human(url: str) -> None:
     bell = Bell()
     app = App(url, on_attention=bell)
-    async with working(app, queues=["nobody's"], workflows=[at_ease]):
+    async with working(app, queues=["unserved"], workflows=[at_ease]):
         run = await app.start(at_ease.options(id="heavy"))
         for number in range(MAX_CRASHES):
             worker = f"crashed-{number}"
@@ -130,7 +130,9 @@ async def test_a_run_with_which_workers_vanish_calls_for_a_human(url: str) -> No
     assert of_run == ["run.claimed", "run.failed"]
 
 
-async def test_a_pause_by_an_operator_and_an_ordinary_failure_call_nobody(url: str) -> None:
+async def test_a_pause_by_an_operator_and_an_ordinary_failure_do_not_call_on_attention(
+    url: str,
+) -> None:
     @workflow(name="disappoints")
     async def disappoints() -> None:
         raise LookupError("no such thing")
@@ -179,7 +181,7 @@ def _is_cancelled(kept: list[str]) -> Callable[[Attention], object]:
 
 
 @pytest.mark.parametrize("failing", [_raises, _raises_async, _is_cancelled])
-async def test_a_callback_that_fails_harms_nobody_and_is_told_of_the_next(
+async def test_a_callback_that_fails_harms_no_run_and_is_called_again(
     url: str, failing: Callable[[list[str]], Callable[[Attention], object]]
 ) -> None:
     kept: list[str] = []

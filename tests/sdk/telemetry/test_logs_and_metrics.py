@@ -1,4 +1,4 @@
-"""Logs and metrics of real runs: what is told, in which order, and what is never told."""
+"""Logs and metrics of real runs: what they contain, in which order, and what they never contain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 shop_log = logging.getLogger("shop")
 word = Signal("word", str)
 ONCE = Retry(attempts=1)
-# Long enough that the run leaves its worker's hands between two attempts, unless that is very slow.
+# Long enough that the run leaves its worker between two attempts, unless that is very slow.
 APART = Retry(attempts=2, delay="60ms", jitter=0)
 
 
@@ -147,7 +147,7 @@ async def too_long() -> None:
 
 
 def shown(records: list[logging.LogRecord]) -> str:
-    """Return all that anybody could read in records."""
+    """Return all text in records."""
     formatter = logging.Formatter()
     return "\n".join(f"{vars(each)} {formatter.format(each)}" for each in records)
 
@@ -163,7 +163,7 @@ def of_runs(counted: Counted) -> list[tuple[object, ...]]:
 
 
 def without(told: list[T], between: list[T]) -> list[T]:
-    """Return what was told of two attempts without what was told between them, however often."""
+    """Return the events of two attempts without those between them."""
     size = len(between)
     while told[2 : 2 + size] == between:  # a run that is woken as it parks is read back early
         told = told[:2] + told[2 + size :]
@@ -289,7 +289,7 @@ async def test_a_line_from_a_step_names_the_step_and_the_attempt(app: App, lines
 # --- a worker that leaves -------------------------------------------------------------------------
 
 
-async def test_a_run_that_a_leaving_worker_gives_back_is_told(url: str) -> None:
+async def test_a_run_that_a_leaving_worker_gives_back_is_logged(url: str) -> None:
     counted, Tries.go_on = Counted(), asyncio.Event()
     app = App(url, metrics=counted)
     with a_log() as log:
@@ -340,10 +340,10 @@ async def test_a_worker_that_is_torn_down_says_so_of_what_it_held(url: str) -> N
         ("run_started", "two_gates"),
         ("step_ended", "two_gates", "gated", "cancelled", False),
     ]
-    assert log.events[-1] == "worker.left"  # it was told to, and has not failed
+    assert log.events[-1] == "worker.left"  # it was stopped, and has not failed
 
 
-async def test_a_run_that_is_ended_by_force_is_told_as_lost(url: str) -> None:
+async def test_a_run_that_is_ended_by_force_is_logged_as_lost(url: str) -> None:
     counted, Tries.go_on = Counted(), asyncio.Event()
     app = App(url, metrics=counted)
     async with working(app, workflows=[waits_then_works]):
@@ -353,10 +353,10 @@ async def test_a_run_that_is_ended_by_force_is_told_as_lost(url: str) -> None:
         await until(_is_gated)
         await run.cancel(force=True)
 
-        async def is_told() -> bool:
+        async def is_logged() -> bool:
             return of_runs(counted)[-1][0] == "step_ended"
 
-        await until(is_told)
+        await until(is_logged)
 
     left = [each for each in of_runs(counted) if each[0] not in ("run_started", "run_claimed")]
     assert sorted(left) == [
@@ -369,7 +369,7 @@ async def test_a_run_that_is_ended_by_force_is_told_as_lost(url: str) -> None:
 # --- metrics --------------------------------------------------------------------------------------
 
 
-async def test_metrics_are_told_of_a_run_with_a_retried_step_in_order(url: str) -> None:
+async def test_metrics_of_a_run_with_a_retried_step_arrive_in_order(url: str) -> None:
     counted = Counted()
     app = App(url, metrics=counted)
     async with working(app, workflows=[tells_twice]) as worker:
@@ -388,7 +388,7 @@ async def test_metrics_are_told_of_a_run_with_a_retried_step_in_order(url: str) 
         ("step_ended", "tells_twice", "tried_twice", "succeeded", False),
         ("run_ended", "tells_twice", "succeeded", None),
     ]
-    assert counted.names.count("queue_lag") == 1  # of the second claim nobody knows it
+    assert counted.names.count("queue_lag") == 1  # unknown for the second claim
     [ended] = [facts["seconds"] for name, facts in counted.calls if name == "run_ended"]
     assert isinstance(ended, float)
     assert 0.06 <= ended < 60
@@ -399,7 +399,7 @@ async def test_metrics_are_told_of_a_run_with_a_retried_step_in_order(url: str) 
     assert sum(int(str(facts.get("commits", 0))) for facts in took) >= 2 + claims
 
 
-async def test_an_attempt_that_takes_too_long_is_told_as_timed_out(url: str) -> None:
+async def test_an_attempt_that_takes_too_long_is_logged_as_timed_out(url: str) -> None:
     counted = Counted()
     app = App(url, metrics=counted)
     async with working(app, workflows=[too_long]):
@@ -410,7 +410,7 @@ async def test_an_attempt_that_takes_too_long_is_told_as_timed_out(url: str) -> 
     assert of_runs(counted)[-1] == ("run_ended", "too_long", "failed", "logic")
 
 
-async def test_metrics_that_fail_harm_nobody(url: str) -> None:
+async def test_metrics_that_fail_harm_no_run(url: str) -> None:
     faulty = Faulty()
     app = App(url, metrics=faulty)
     with a_log(logging.ERROR) as log:
@@ -445,7 +445,7 @@ def test_metrics_that_lack_a_method_are_refused_at_once() -> None:
         App(":memory:", metrics=object())  # type: ignore[arg-type]  # that is the point
 
 
-async def test_a_lease_that_is_renewed_or_lost_is_told() -> None:
+async def test_a_lease_that_is_renewed_or_lost_is_logged() -> None:
     counted, clock = Counted(), VirtualClock()
     failures: list[Exception] = []
     reporter = Reporter(clock, metrics=counted)

@@ -238,10 +238,10 @@ async def test_every_stay_with_a_worker_is_a_span_that_says_how_it_ended(
         await run.signal(word, "hello")
         await run.result(timeout="10s")
 
-        async def both_told() -> bool:
+        async def both_reported() -> bool:
             return len(traced.spans) >= 3
 
-        await until(both_told)
+        await until(both_reported)
 
     stays = [facts(span) for span in traced.spans if span.name == "onward.run"]
     assert [stay["onward.state"] for stay in stays] == ["waiting", "succeeded"]

@@ -58,7 +58,7 @@ async def _seconds_listened() -> float:
 
 @step
 async def real_seconds() -> float:
-    """Return the time of a clock that nobody sets: that of the loop."""
+    """Return the time of a clock that is never set: that of the loop."""
     return asyncio.get_running_loop().time()
 
 

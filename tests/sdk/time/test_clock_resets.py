@@ -181,7 +181,7 @@ async def nothing(_app: App, _run: Run[Any]) -> None:
 
 
 async def retimed(app: App, _run: Run[Any]) -> None:
-    """Do as an operator is told to."""
+    """Reset the clock as the command does."""
     assert await retime(app._store) == ["r"]
     assert await retime(app._store) == []
 

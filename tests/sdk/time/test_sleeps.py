@@ -158,7 +158,7 @@ async def test_a_sleep_goes_on_from_where_it_began_when_its_worker_is_gone(app: 
         await check_database(app)
 
 
-def test_a_run_that_slept_while_nobody_worked_is_awake_at_once() -> None:
+def test_a_run_that_slept_while_no_worker_ran_is_awake_at_once() -> None:
     async def play(app: App, clock: VirtualClock) -> int:
         run = await app.start(sleeper, "1d")
         async with app.worker(workflows=[sleeper]):
@@ -216,7 +216,7 @@ async def listen() -> int:
     return await number.wait()
 
 
-def test_in_virtual_time_a_wait_that_nothing_can_end_is_told() -> None:
+def test_in_virtual_time_a_wait_that_nothing_can_end_raises() -> None:
     async def play(app: App, _: VirtualClock) -> None:
         async with app.worker(workflows=[listen]):
             await app.run(listen)
@@ -340,7 +340,7 @@ def test_a_step_is_tried_for_days_and_given_up_in_time() -> None:
     assert 6 * DAY < took < 7 * DAY
 
 
-def test_the_time_for_all_attempts_counts_while_nobody_works() -> None:
+def test_the_time_for_all_attempts_counts_while_no_worker_runs() -> None:
     async def play(app: App, clock: VirtualClock) -> int:
         run = await app.start(goes_on_trying)
         async with app.worker(workflows=[goes_on_trying]):

@@ -1,4 +1,4 @@
-"""A transaction that a user keeps open delays nobody on Postgres."""
+"""A transaction that a user keeps open delays no run on Postgres."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def everything_goes_on(app: App, url: str) -> None:
 
 
 @pytest.mark.parametrize("driver", POSTGRES)
-async def test_a_transaction_held_open_delays_nobody(driver: str, postgres_url: str) -> None:
+async def test_a_transaction_held_open_delays_no_run(driver: str, postgres_url: str) -> None:
     async with App(postgres_url) as app, app.worker(workflows=[listen, double]):
         for name in ("busy", "patient"):
             await app.start(listen.options(id=name), 2 if name == "busy" else 1)
@@ -71,7 +71,7 @@ async def hold(app: App, theirs: Theirs) -> Run[int]:
     return run
 
 
-async def test_two_open_transactions_of_one_id_are_told_by_the_first_commit(
+async def test_of_two_open_transactions_of_one_id_the_first_commit_decides(
     postgres_url: str,
 ) -> None:
     async with App(postgres_url) as app:
@@ -89,7 +89,7 @@ async def test_two_open_transactions_of_one_id_are_told_by_the_first_commit(
 
 
 async def waiting(url: str) -> None:
-    """Wait until somebody waits for a lock."""
+    """Wait until a connection waits for a lock."""
     locks = "SELECT pg_sleep(0.002) FROM pg_locks WHERE NOT granted"
     async with asyncio.timeout(LONG), asyncpg_connection(url, commit=False) as eyes:
         while not await eyes.connection.fetch(locks):

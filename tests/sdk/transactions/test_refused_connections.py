@@ -274,7 +274,7 @@ from onward.errors import StoreUnusable
 async def main(place, connection):
     async with App(place) as app:
         try:
-            await app.within(connection).signal("nobody", "hello")
+            await app.within(connection).signal("missing", "hello")
         except (LookupError, StoreUnusable):
             pass
 

@@ -65,7 +65,7 @@ async def test_a_signal_in_an_explicit_transaction_succeeds_while_a_worker_commi
         assert [await run.result(timeout="20s") for run in runs] == list(range(10))
 
 
-async def test_a_transaction_that_has_read_too_early_is_told_to_begin_as_a_writer(
+async def test_a_transaction_that_has_read_too_early_must_begin_as_a_writer(
     path: Path,
 ) -> None:
     async with App(path) as app:
@@ -88,7 +88,9 @@ async def test_a_transaction_that_has_read_too_early_is_told_to_begin_as_a_write
             connection.execute("COMMIT")
 
 
-async def test_a_connection_that_waits_too_short_for_another_is_told_so(path: Path) -> None:
+async def test_a_connection_with_a_short_busy_timeout_gets_an_error_that_says_so(
+    path: Path,
+) -> None:
     async with App(path) as app:
         run = await app.start(collect)
         with (
@@ -101,9 +103,9 @@ async def test_a_connection_that_waits_too_short_for_another_is_told_so(path: Pa
                 await app.within(connection).signal(run.id, hello, 1)
 
 
-async def test_a_signal_to_nobody_begins_no_transaction(path: Path) -> None:
+async def test_a_signal_to_a_missing_run_begins_no_transaction(path: Path) -> None:
     async with App(path) as app:
         with closing(sqlite3.connect(path)) as connection:
             with pytest.raises(NotFound):
-                await app.within(connection).signal("nobody", hello, 1)
+                await app.within(connection).signal("missing", hello, 1)
             assert not connection.in_transaction

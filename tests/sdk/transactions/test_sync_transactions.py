@@ -82,7 +82,7 @@ def test_what_is_rolled_back_leaves_nothing(place: str, transaction: SyncTransac
             run.state()
 
 
-def test_a_conflict_is_told_and_the_transaction_goes_on(
+def test_a_conflict_is_an_error_and_the_transaction_continues(
     place: str, transaction: SyncTransaction
 ) -> None:
     with App(place).sync() as app:

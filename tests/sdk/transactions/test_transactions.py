@@ -130,7 +130,7 @@ async def test_what_the_user_writes_and_what_we_write_is_one_commit(
         assert [info.id for info in await app.runs()] == ["for-ada"]
 
 
-async def test_a_conflict_is_told_and_the_transaction_goes_on(
+async def test_a_conflict_is_an_error_and_the_transaction_continues(
     place: str, transaction: AsyncTransaction
 ) -> None:
     async with App(place) as app:
@@ -147,8 +147,8 @@ async def test_a_conflict_is_told_and_the_transaction_goes_on(
                 await within.start(serve.options(id="table-1", on_conflict="reject"), 1)
             with pytest.raises(BadInput, match="only inserts"):
                 await within.start(serve.options(id="table-1", on_conflict="replace"), 1)
-            with pytest.raises(NotFound, match="'nobody'"):
-                await within.signal("nobody", order, "soup")
+            with pytest.raises(NotFound, match="'missing'"):
+                await within.signal("missing", order, "soup")
             with pytest.raises(NotFound):
                 await within.signal("no\0body", order, "soup")
             with pytest.raises(RunOver):

@@ -1,4 +1,4 @@
-"""Code that blocks in a body is told, with its line, while it still blocks."""
+"""Code that blocks in a body is logged, with its line, while it still blocks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Noticing(logging.Handler):
             noticed.set()
 
 
-async def test_a_body_that_blocks_is_told_while_it_does(
+async def test_a_body_that_blocks_is_logged_while_it_does(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noticed.clear()
@@ -57,7 +57,7 @@ async def test_a_body_that_blocks_is_told_while_it_does(
         assert await app.run(block.options(id="b-1"))
 
     [record] = handler.records
-    with open(__file__, encoding="utf-8") as source:  # noqa: ASYNC230 - nobody else waits
+    with open(__file__, encoding="utf-8") as source:  # noqa: ASYNC230 - no other task waits
         line = next(n for n, text in enumerate(source, 1) if text.endswith("# this line\n"))
     text = record.getMessage()
     assert text.startswith("run b-1 of block blocked its worker for ")

@@ -111,7 +111,7 @@ async def test_a_worker_that_is_cancelled_as_it_leaves_leaves_at_once(app: App) 
 
 
 async def test_an_effect_that_was_cut_short_is_uncertain(app: App) -> None:
-    async def waits_for_somebody() -> bool:
+    async def waits_for_a_verdict() -> bool:
         return [row.state for row in await app.effects.pending()] == ["indeterminate"]
 
     async with app:
@@ -120,12 +120,12 @@ async def test_an_effect_that_was_cut_short_is_uncertain(app: App) -> None:
             await work_until(app, partial(have_begun, 2))
         assert await stands(app, run) == ("ready", 0)
         with pytest.raises(LookupError):
-            await work_until(app, waits_for_somebody)
+            await work_until(app, waits_for_a_verdict)
         assert begun.count("order_soil") == 1
 
 
 async def begin_and_leave(url: str, *, first: bool) -> None:
-    """Start a run, if it is the first time, and end with a worker in a task that nobody awaits."""
+    """Start a run, if it is the first time, and end with a worker in a task that is not awaited."""
 
     async def serve() -> None:
         app = App(url)

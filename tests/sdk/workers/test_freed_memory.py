@@ -32,7 +32,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def hold() -> None:
-    """Keep an eye on the body of this run, and on who has it in hand."""
+    """Watch the body of this run and its execution."""
     body = body_now.get()
     assert body is not None
     held.extend((weakref.ref(body), weakref.ref(body._owner)))

@@ -1,4 +1,4 @@
-"""A signal that arrives in user code stops the process; the run it arrived in is not to blame."""
+"""A signal that arrives in user code stops the process; it does not count as a crash of the run."""
 
 from __future__ import annotations
 

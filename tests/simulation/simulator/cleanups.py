@@ -1,6 +1,6 @@
 """Runs that are stopped wherever they are, and must be able to clean up.
 
-What they wait for never comes: an approval, a verdict, a signal. Somebody cancels them, or their
+What they wait for never comes: an approval, a verdict, a signal. They are cancelled, or their
 deadline passes. Whatever had begun must have cleaned up before it is over.
 """
 
@@ -13,13 +13,13 @@ from onward.core.retry import Retry
 from onward.engine.starting import StartOptions
 from onward.sdk.effect import effect, effect_key
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import fetch, use
 from tests.simulation.simulator.purchases import (
     SETTLE_SECONDS,
     START_SECONDS,
     TIMEOUT_SECONDS,
     shop,
 )
+from tests.simulation.simulator.sample_workflows import fetch, use
 from tests.simulation.simulator.samplers import silence
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def _windows() -> dict[str, Any]:
 
 @effect(name="simulated proposal", approve=True, **_windows())
 async def proposal(what: str) -> str:
-    """Wait for an approval that nobody gives."""
+    """Wait for an approval that never comes."""
     return await shop().send(what, effect_key())
 
 
 @effect(name="simulated riddle", retry=Retry(attempts=1), **_windows())
 async def riddle(what: str) -> str:
-    """Wait for a verdict that nobody gives."""
+    """Wait for a verdict that never comes."""
     effect_key()
     raise ConnectionError("no reply")
 
@@ -95,7 +95,7 @@ OPTIONS = {
     for each in (late_proposer, late_riddler)
 }
 CANCELLED = frozenset(each.name for each in (proposer, riddler, idler))
-"""What somebody cancels; the others have a deadline."""
+"""Those that are cancelled; the others have a deadline."""
 
 
 def is_right_cleanup(_: str, result: list[str] | None) -> bool:

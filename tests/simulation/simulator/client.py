@@ -19,15 +19,6 @@ from onward.system.clock import SystemClock
 from tests.simulation.simulator import conversations
 from tests.simulation.simulator.cleanups import CANCELLED, CLEANUPS, has_cleaned_up
 from tests.simulation.simulator.conversations import CONVERSATIONS, victim
-from tests.simulation.simulator.errands import (
-    WORDS,
-    farewell,
-    is_tidy,
-    outside,
-    patience,
-    race,
-    talk,
-)
 from tests.simulation.simulator.exits import EXITS, FAILED
 from tests.simulation.simulator.families import COUNTERS, clan, doom, doomed_founder
 from tests.simulation.simulator.kinds import KINDS, OPTIONS, is_right
@@ -36,6 +27,15 @@ from tests.simulation.simulator.meddler import Meddler
 from tests.simulation.simulator.operator import Operator
 from tests.simulation.simulator.purchases import purchases
 from tests.simulation.simulator.repairs import REPAIRS
+from tests.simulation.simulator.sample_workflows import (
+    WORDS,
+    farewell,
+    is_tidy,
+    outside,
+    patience,
+    race,
+    talk,
+)
 from tests.simulation.simulator.speaker import Speaker
 from tests.simulation.simulator.stubborn import swallower
 
@@ -66,7 +66,7 @@ class World(NamedTuple):
 
 
 class Client:
-    """Sends errands, all at once, and waits for every one."""
+    """Starts runs, all at once, and waits for every one."""
 
     def __init__(self, process: Process, store: Store, world: World, draw: Draw) -> None:
         self._process = process
@@ -77,14 +77,14 @@ class Client:
         self._draw = draw
         self._speaker = Speaker(process, store, world.memory, draw, self._insist, self._tell)
 
-    async def send_all(self, errands: Sequence[str]) -> None:
-        """Send errands and see all of them through."""
+    async def start_all(self, workflows: Sequence[str]) -> None:
+        """Start a run of each workflow and wait for all of them."""
         async with self._engine:
             self._meddler = Meddler(self._engine, self._witness, self._draw, self._insist)
-            runs = [self._errand(f"errand-{n}", name) for n, name in enumerate(errands)]
+            runs = [self._follow(f"errand-{n}", name) for n, name in enumerate(workflows)]
             await asyncio.gather(*runs)
 
-    async def _errand(self, run_id: str, name: str) -> None:
+    async def _follow(self, run_id: str, name: str) -> None:
         await asyncio.sleep(self._draw.upto(10))
         options = OPTIONS.get(name, StartOptions())
         meddles = self._draw.happens(self._world.plan.meddling)

@@ -54,7 +54,7 @@ class Control:
 
     @property
     def has_trouble(self) -> bool:
-        """Whether anybody ever stood still, or died."""
+        """Whether any process ever stood still, or died."""
         return self._disturbed >= 0 or any(each.is_dead for each in self._workers.values())
 
     def step_begins(self, process: Process, step: Attempt, view: View, now: int) -> Iterator[str]:
@@ -80,7 +80,7 @@ class Control:
                 yield f"{process.name} began a step of {run.id} {seconds} s after {each.id} paused"
 
     def transaction(self, process: Process, before: View, after: View) -> Iterator[str]:
-        """Yield the crashes that were counted though nobody crashed."""
+        """Yield the crashes that were counted though no process crashed."""
         for worker in after.leases.keys() - before.leases.keys():
             self._workers[worker] = process
         for uid, old in before.runs.items():
@@ -92,7 +92,7 @@ class Control:
                 self._claimed_to_stop[uid] = new.fence
 
     def _is_well(self, process: Process) -> bool:
-        """Say whether nobody could take a process for dead, and it has not left."""
+        """Say whether no process could consider this one dead, and it has not left."""
         is_out = process.is_dead or process.has_stood_still or process.has_left
         return not (is_out or self.is_time_torn)
 
@@ -108,5 +108,5 @@ def _ancestors(run: RunSeen, view: View) -> Iterator[RunSeen]:
 
 
 def _is_stopping(run: RunSeen, view: View) -> bool:
-    """Say whether somebody wanted a run to stop: then it cleans up, paused or not."""
+    """Say whether a run was to stop: then it cleans up, paused or not."""
     return any(uid == run.uid and row[1] == "cancel" for (uid, _), row in view.inbox.items())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.sdk.inside import continue_as_new
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import fetch, word
+from tests.simulation.simulator.sample_workflows import fetch, word
 
 if TYPE_CHECKING:
     from onward.sdk.workflow import Workflow

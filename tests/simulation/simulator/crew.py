@@ -39,7 +39,7 @@ FREEZE_SENDS = 40
 """After how many sends at most."""
 
 BACK_SECONDS = 0.5
-"""How soon somebody takes the seat of a worker that gave up by itself."""
+"""How soon another worker replaces one that gave up by itself."""
 
 
 class Crew:
@@ -49,7 +49,7 @@ class Crew:
         seed: The seed of the world.
         plan: What befalls the workers.
         memory: The database.
-        witness: Is told what befalls them.
+        witness: Sees what happens to them.
         world: The process that takes note of a death, where one does.
     """
 

@@ -9,7 +9,7 @@ from onward.core.retry import Retry
 from onward.sdk.inside import random
 from onward.sdk.step import step
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import fetch, outside
+from tests.simulation.simulator.sample_workflows import fetch, outside
 
 if TYPE_CHECKING:
     from onward.sdk.workflow import Workflow

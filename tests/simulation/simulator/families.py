@@ -18,7 +18,7 @@ from onward.sdk.inside import continue_as_new, now, random, start, uuid
 from onward.sdk.step import step
 from onward.sdk.waits import sleep
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import count, fetch, haste, outside, trial, use
+from tests.simulation.simulator.sample_workflows import count, fetch, haste, outside, trial, use
 
 if TYPE_CHECKING:
     from onward.sdk.step import Step
@@ -154,14 +154,14 @@ async def stumble() -> list[str]:
 
 @workflow(name="simulated clan")
 async def clan() -> list[str]:
-    """Wait for children until somebody cancels it, and them with it."""
+    """Wait for children until it is cancelled, and they with it."""
     await asyncio.gather(lingerer("l"), lingerer("r"))
     return ["never cancelled"]
 
 
 @workflow(name="simulated doom")
 async def doom() -> list[str]:
-    """Wait for a child until somebody ends it by force."""
+    """Wait for a child until it is ended by force."""
     await lingerer("d")
     await sleep("1m")
     return ["never cancelled"]
@@ -191,7 +191,7 @@ async def founder() -> list[str]:
 
 @workflow(name="simulated doomed founder")
 async def doomed_founder() -> list[str]:
-    """Start runs under ids of their own until somebody ends it by force."""
+    """Start runs under ids of their own until it is ended by force."""
     for number in range(DOOMED):
         await start(quick.options(id=f"started {number} of {current().id}"), "s")
         await quick.options(id=f"child {number} of {current().id}")("c")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.simulator import (
     cleanups,
     conversations,
-    errands,
     exits,
     families,
     measured,
     purchases,
     repairs,
+    sample_workflows,
     samplers,
     stubborn,
 )
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onward.sdk.workflow import Workflow
 
 _SORTS: tuple[tuple[dict[str, Workflow[..., list[str]]], Callable[..., bool]], ...] = (
-    (errands.ERRANDS, errands.is_right),
+    (sample_workflows.SAMPLES, sample_workflows.is_right),
     (families.FAMILIES, families.is_right_family),
     (purchases.PURCHASES, purchases.is_right_purchase),
     (samplers.SAMPLERS, samplers.is_right_sampler),

@@ -83,7 +83,7 @@ def _moved(old: EffectSeen, new: EffectSeen) -> Iterator[str]:
 
 
 def _is_too_early(old: EffectSeen, new: EffectSeen, now: Instant) -> bool:
-    """Say whether somebody who did not make the call says that it was not applied, too early."""
+    """Say whether a process that did not make the call judged it as not applied too early."""
     judged = old.state in ("needs_reconcile", "indeterminate") and new.state == "failed"
     return judged and old.settle_until is not None and now < old.settle_until
 
@@ -127,7 +127,7 @@ def broken_outside(
 ) -> Iterator[str]:
     """Yield where the ledger and the outside do not agree, once all runs are over.
 
-    Of what a run left behind that was `stopped`, nobody may know what became.
+    Of what a run left behind that was `stopped`, the outcome may stay unknown.
     """
     for key, effect in ledger.items():
         outcomes = {"applied": {1}, "failed": {0}, "skipped": {0, 1}, "withdrawn": {0}}

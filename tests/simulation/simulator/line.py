@@ -55,7 +55,7 @@ class Memory:
         clock: The time of the database.
         weather: How good the lines are.
         draw: Decides how long each thing takes.
-        witness: Is told after every transaction whose it was, before anything else happens.
+        witness: Sees the owner of every transaction, before anything else happens.
         is_server: Whether its time goes back when the clock is put back.
     """
 
@@ -70,7 +70,7 @@ class Memory:
     ) -> None:
         self.file = _Server(clock) if is_server else File(None, clock, None)
         self.is_away = False
-        """Whether the database cannot be reached by anybody."""
+        """Whether the database cannot be reached by any process."""
         self.is_refusing = False
         """Whether the database turns everybody away."""
         self._weather = weather
@@ -127,7 +127,7 @@ class Memory:
 
 
 class _Server(File):
-    """A database with a clock of its own, which goes back when somebody puts it back."""
+    """A database with a clock of its own, which goes back when it is set back."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._server_time = ServerTime(clock)

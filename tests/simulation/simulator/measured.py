@@ -14,7 +14,7 @@ from onward.sdk.current import current
 from onward.sdk.step import step
 from onward.sdk.waits import sleep
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import fetch, outside
+from tests.simulation.simulator.sample_workflows import fetch, outside
 from tests.simulation.simulator.samplers import silence
 
 if TYPE_CHECKING:

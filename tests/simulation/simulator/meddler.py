@@ -27,7 +27,7 @@ class Meddler:
 
     Args:
         engine: The engine of the client.
-        witness: Is told of what is wrong.
+        witness: Records what is wrong.
         draw: Decides what is done when.
         insist: Asks again while the database is away.
     """

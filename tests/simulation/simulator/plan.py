@@ -55,7 +55,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Somebody puts the clock forward, or back; for good, or for a moment only."""
+    """The clock is set forward, or back; for good, or for a moment only."""
 
     begin: float
     seconds: float
@@ -67,7 +67,7 @@ class Jump:
 class Plan:
     """What happens in a world, as far as it is decided beforehand."""
 
-    errands: tuple[str, ...]
+    workflows: tuple[str, ...]
     slots: int
     warm: int
     weather: Weather
@@ -76,7 +76,7 @@ class Plan:
     outages: tuple[Outage, ...] = ()
     jumps: tuple[Jump, ...] = ()
     pauses: float = 0.0
-    """How many of the runs somebody pauses for a while."""
+    """How many of the runs are paused for a while."""
     meddling: float = 0.0
     """How often clients start runs again, send messages again, or fork and retry runs."""
     freezes: float = 0.0
@@ -92,7 +92,7 @@ def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
     draw = Draw(seed, "plan")
     is_server = draw.happens(0.5)
     return Plan(
-        errands=tuple(draw.one_of(kinds) for _ in range(1 + draw.below(4))),
+        workflows=tuple(draw.one_of(kinds) for _ in range(1 + draw.below(4))),
         slots=draw.one_of((1, 2, 100)),
         warm=draw.one_of((0, 0, 1, 1000)),
         weather=Weather(

@@ -98,7 +98,7 @@ _hung: list[bool] = []
 
 
 def hang() -> None:
-    """Let the thread that the calling code seems to run in hang: nobody hears of its end."""
+    """Let the thread that the calling code seems to run in hang: its end is never reported."""
     _hung.append(True)
 
 

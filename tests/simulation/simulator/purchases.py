@@ -41,9 +41,9 @@ class Shop:
     """What is outside of a world.
 
     Args:
-        witness: Is told of every send.
+        witness: Sees every send.
         draw: Decides what goes wrong.
-        world: The process in which late things happen, whoever has died meanwhile.
+        world: The process in which late things happen, whichever processes have died meanwhile.
         clears: After how many seconds nothing goes wrong any more.
     """
 

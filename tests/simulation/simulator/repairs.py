@@ -14,7 +14,7 @@ from onward.engine.starting import StartOptions
 from onward.sdk.current import current
 from onward.sdk.step import step
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import outside
+from tests.simulation.simulator.sample_workflows import outside
 
 if TYPE_CHECKING:
     from onward.sdk.workflow import Workflow

@@ -25,7 +25,7 @@ WORLD = "world"
 
 
 class RunSeen(NamedTuple):
-    """A run's row, with what came of it."""
+    """A run's row, with its outcome."""
 
     uid: str
     id: str
@@ -66,7 +66,7 @@ class View:
 
     Args:
         now: The database's time.
-        steady: What it would be had nobody ever put a clock back.
+        steady: What it would be had no clock ever been set back.
     """
 
     def __init__(self, now: Instant, steady: Instant) -> None:
@@ -173,7 +173,7 @@ def _moved(
 
 
 def _raised(process: Process, after: View, old: RunSeen, new: RunSeen) -> Iterator[str]:
-    """Yield what is wrong with a rise of the fence: the owner, whoever it is, finds itself lost."""
+    """Yield what is wrong with a rise of the fence: the owner, if there is one, loses the run."""
     if new.state in TERMINAL:
         return  # it was ended from outside, at once
     if new.state == "ready":
@@ -265,9 +265,9 @@ def _disagree(view: View, child: RunSeen, last: RunSeen) -> Iterator[str]:
         if view.runs[child.parent].state == "succeeded" and told.kind != "step":
             yield f"{child.parent} succeeded, but waits for {child.id}"
     elif told.state != last.state:
-        yield f"{last.id} is {last.state}, but its parent was told {told.state}"
+        yield f"{last.id} is {last.state}, but its parent got {told.state}"
     elif told.state == "succeeded" and told.payload != last.result:
-        yield f"{last.id} has another result than its parent was told"
+        yield f"{last.id} has another result than its parent got"
 
 
 def _not_owner(process: Process, before: View, run: RunSeen, did: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from onward.sdk.inside import as_completed, continue_as_new, now, random, uuid
 from onward.sdk.step import step
 from onward.sdk.waits import Signal, sleep
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import outside
+from tests.simulation.simulator.sample_workflows import outside
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ ATTEMPTS = 3
 ROUNDS = 3
 
 silence = Signal("silence", str)
-"""A signal that nobody sends."""
+"""A signal that is never sent."""
 
 
 def sample() -> str:

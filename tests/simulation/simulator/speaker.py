@@ -11,7 +11,7 @@ from onward.codec import encode
 from onward.engine import sending
 from onward.engine.within import CallerTransaction
 from onward.errors import RunOver
-from tests.simulation.simulator.errands import word
+from tests.simulation.simulator.sample_workflows import word
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -38,7 +38,7 @@ class Speaker:
         memory: The database.
         draw: Decides how a word is sent.
         insist: Asks again while the database is away.
-        tell: Is told of what was sent.
+        tell: Is called with what was sent.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class Spoiler:
 
     Args:
         memory: The database.
-        witness: Is told, as such a run may come to anything.
+        witness: Learns of it, as such a run may end in any way.
         world: The process that does it.
         draw: Decides in which way.
     """

@@ -36,7 +36,7 @@ class Stopwatch:
     Args:
         clock: Tells how much time has really passed.
         forward: Tells by how much clocks were put forward so far: a wait may be that much shorter.
-        accuse: Is told of a wait that was too short.
+        accuse: Is called with a wait that was too short.
     """
 
     def __init__(

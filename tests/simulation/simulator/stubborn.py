@@ -1,4 +1,4 @@
-"""Runs whose code does not let go: it swallows being cancelled, or hangs in a thread for ever."""
+"""Runs whose code does not let go: it swallows being cancelled, or hangs in a thread forever."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from onward.core.retry import Retry
 from onward.errors import TimedOut
 from onward.sdk.step import step
 from onward.sdk.workflow import workflow
-from tests.simulation.simulator.errands import fetch, outside
 from tests.simulation.simulator.process import hang
+from tests.simulation.simulator.sample_workflows import fetch, outside
 
 if TYPE_CHECKING:
     from onward.sdk.workflow import Workflow

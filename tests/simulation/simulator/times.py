@@ -32,7 +32,7 @@ class Skewed:
 
 
 class ServerTime(FileClock):
-    """The time of a database server: its own clock, which goes back when somebody puts it back."""
+    """The time of a database server: its own clock, which goes back when it is set back."""
 
     def now(self) -> Instant:
         """Return the instant now."""
@@ -70,5 +70,5 @@ class Steps:
 
     @property
     def steady(self) -> Instant:
-        """The time, had nobody ever put the clock back."""
+        """The time, had the clock never been set back."""
         return EPOCH + self._clock.monotonic() + self.forward

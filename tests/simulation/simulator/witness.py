@@ -190,7 +190,7 @@ class Witness:
     def step_begins(self, process: Process, step: Attempt) -> None:
         """Take note that the code of a step begins to run.
 
-        A worker that lost its run without knowing may begin what is done already; nobody can keep
+        A worker that lost its run without knowing may begin what is done already; no one can keep
         it from that. One that still has its run may not.
         """
         self.tell(process, "step", step.run.uid, step.identity, step.number)

@@ -18,7 +18,6 @@ from onward.testing.clock import VirtualClock
 from tests.simulation.simulator.client import Client, World
 from tests.simulation.simulator.crew import Crew
 from tests.simulation.simulator.draw import Draw
-from tests.simulation.simulator.errands import Outside, enter
 from tests.simulation.simulator.exits import RAISED_BY_A_RUN
 from tests.simulation.simulator.kinds import KINDS
 from tests.simulation.simulator.line import Memory
@@ -26,6 +25,7 @@ from tests.simulation.simulator.plan import TROUBLE_SECONDS, draw_plan
 from tests.simulation.simulator.process import Process, SeededLoop
 from tests.simulation.simulator.purchases import Shop, open_shop
 from tests.simulation.simulator.rules import WORLD
+from tests.simulation.simulator.sample_workflows import Outside, enter
 from tests.simulation.simulator.spoiling import Spoiler
 from tests.simulation.simulator.stopwatch import Stopwatch
 from tests.simulation.simulator.times import Skewed
@@ -112,7 +112,7 @@ class Simulation:
 
     def _unheard(self, _: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
         what = told.get("exception") or told["message"]
-        self.witness.accuse(f"an error that nobody heard: {what!r}")
+        self.witness.accuse(f"an unhandled error: {what!r}")
 
     async def _live(self) -> None:
         over = asyncio.Event()
@@ -125,7 +125,7 @@ class Simulation:
         self._end()
 
     def _end(self) -> None:
-        """Let nobody reach anything any more: what is left, dead or alive, is taken apart."""
+        """Cut every process off from the database, and tear down what is left."""
         self.witness.tell(self._world, "end", self._loop.turns.taken)
         self._memory.is_away = self._loop.turns.is_over = self.witness.is_over = True
 
@@ -142,14 +142,14 @@ class Simulation:
         spoiler = Spoiler(self._memory, self.witness, self._world, Draw(self.seed, "spoiler"))
         world = World(self.witness, self._memory, spoiler, self.plan)
         client = Client(process, store, world, wishes)
-        errands = self._loop.task_of(process, client.send_all(self.plan.errands), name="client")
+        runs = self._loop.task_of(process, client.start_all(self.plan.workflows), name="client")
         patience = self._patience()
-        await asyncio.wait([errands], timeout=patience)
-        if not errands.done():
+        await asyncio.wait([runs], timeout=patience)
+        if not runs.done():
             stuck = ", ".join(map(str, self.witness.open_runs()))
             self.witness.accuse(f"not over after {patience} s: {stuck}")
             return
-        await errands
+        await runs
         await self._all_over()
         await trouble
         leaving.set()
@@ -165,7 +165,7 @@ class Simulation:
         return PATIENCE_SECONDS + (back if self.plan.is_server else SLOWDOWN * back)
 
     async def _all_over(self) -> None:
-        """Wait for runs that nobody waits for."""
+        """Wait for runs that no client waits for."""
         end = self._loop.time() + self._patience()
         while left := self.witness.open_runs():
             if self._loop.time() > end:

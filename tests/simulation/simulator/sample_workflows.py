@@ -1,7 +1,7 @@
 """What the runs of a simulated world do, and what their clients expect of them.
 
 Results of steps are drawn anew each time a step runs, on purpose: if one were computed twice, or
-handed out before it was recorded, the two would differ, and somebody here would see it.
+handed out before it was recorded, the two would differ, and a rule here would see it.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ async def _until_cancelled(what: str) -> None:
 
 @workflow(name="simulated farewell")
 async def farewell() -> list[str]:
-    """Work in two branches until somebody cancels it, and tidy up in both then."""
+    """Work in two branches until it is cancelled, and clean up in both then."""
     async with asyncio.TaskGroup() as group:
         group.create_task(_until_cancelled("left"))
         group.create_task(_until_cancelled("right"))
@@ -231,7 +231,7 @@ def is_tidy(recorded: Collection[str]) -> bool:
     return all(f"{text}+" in recorded for text in begun)
 
 
-ERRANDS: dict[str, Workflow[[], list[str]]] = {
+SAMPLES: dict[str, Workflow[[], list[str]]] = {
     each.name: each for each in (branches, talk, patience, trials, race, farewell)
 }
 
