@@ -10,7 +10,14 @@ import pytest
 import onward
 from onward import Retry, Signal, step, workflow
 from onward.errors import RunCancelled
-from tests.kit.watching import until, until_idle, until_open, until_started, until_state
+from tests.kit.watching import (
+    children_of,
+    until,
+    until_idle,
+    until_open,
+    until_started,
+    until_state,
+)
 
 if TYPE_CHECKING:
     from onward import App, Run
@@ -190,7 +197,7 @@ async def test_a_child_that_is_given_up_before_it_was_started_does_no_harm(app: 
 
         assert await run.result(timeout="10s") == "went on"
         await until_idle(app)
-        assert {row.state for row in await app._store.children(run.uid)} <= {"cancelled"}
+        assert {row.state for row in await children_of(app, run)} <= {"cancelled"}
 
 
 @workflow
@@ -306,7 +313,7 @@ async def test_a_child_that_waits_to_be_retried_is_still_cancelled_with_its_pare
         await until_started(app, "retried")
 
         async def is_to_be_retried() -> bool:
-            return (await app._engine.store.newest("retried")).attempt == 2
+            return (await (await app.get("retried")).info()).attempt == 2
 
         await until(is_to_be_retried)
         await run.cancel()

@@ -95,12 +95,17 @@ async def parent_of(value: Any) -> list[Any]:
     return [await say(value)]
 
 
+async def ended(app: App, run: Run[Any]) -> list[tuple[str, str]]:
+    """Return name and state of every child, in order."""
+    return [(child.name, child.state) for child in await children_of(app, run)]
+
+
 async def test_a_child_gives_its_result_to_the_run_that_awaits_it(app: App) -> None:
     async with app, app.worker():
         run = await app.start(parent_of, {"a": 1})
 
         assert await run.result(timeout="10s") == [{"a": 1}]
-        [child] = await app._store.children(run.uid)
+        [child] = await children_of(app, run)
         assert (child.parent, child.root, child.state) == (run.uid, run.uid, "succeeded")
         await until_idle(app)
 
@@ -270,7 +275,7 @@ async def test_a_child_that_goes_on_as_a_new_run_reports_once_at_its_end(app: Ap
         run = await app.start(count_rounds, 3)
 
         assert await run.result(timeout="10s") == 5
-        assert await children_of(app, run) == [("go_round", "succeeded")] * 4
+        assert await ended(app, run) == [("go_round", "succeeded")] * 4
         assert len(await app._store.look([run.uid])) == 1
         await until_idle(app)
 
@@ -285,7 +290,7 @@ async def test_a_child_that_is_retried_reports_once_and_repeats_nothing(app: App
         run = await app.start(wait_for_recovery, "pear")
 
         assert await run.result(timeout="10s") == "pear"
-        assert await children_of(app, run) == [("recover", "failed"), ("recover", "succeeded")]
+        assert await ended(app, run) == [("recover", "failed"), ("recover", "succeeded")]
         assert tried == {"before pear": 1, "pear": 2}
         messages = (await app._store.look([run.uid]))[run.uid]
         assert [message.kind for message in messages] == ["child"]
@@ -306,7 +311,7 @@ async def test_a_child_that_fails_at_every_attempt_reports_the_last_error(app: A
         run = await app.start(wait_in_vain)
 
         assert "KeyError" in await run.result(timeout="10s")
-        assert await children_of(app, run) == [("go_wrong", "failed")] * 3
+        assert await ended(app, run) == [("go_wrong", "failed")] * 3
         await until_idle(app)
 
 
@@ -355,14 +360,14 @@ async def test_a_retried_parent_may_use_the_id_of_a_child_again_that_ended_with_
         await until_started(app, "child of pear")
 
         async def is_replaced() -> bool:
-            child = await app._engine.store.newest("child of pear")
+            child = await (await app.get("child of pear")).info()
             return child.parent != run.uid and child.state == "waiting"
 
         await until(is_replaced)
         await app.signal("child of pear", answer, 4)
 
         assert await run.result(timeout="10s") == [5, "pear"]
-        assert await children_of(app, run) == [("ask", "cancelled")]
+        assert await ended(app, run) == [("ask", "cancelled")]
         await until_idle(app)
 
 
@@ -396,7 +401,7 @@ async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_w
             await app.signal(elder.uid, farewell, 1)
 
             async def is_replaced() -> bool:
-                child = await app._engine.store.newest("hanging on")
+                child = await (await app.get("hanging on")).info()
                 return child.uid != elder.uid and child.state == "waiting"
 
             await until(is_replaced)
@@ -452,8 +457,8 @@ async def test_a_child_goes_to_its_own_queue_with_its_own_priority_and_tags(app:
     async with app, app.worker():
         run = await app.start(send_child, "elsewhere")
         await until_state(run, "waiting")
-        [child] = await app._store.children(run.uid)
-        assert (child.queue, child.priority, child.tags) == ("elsewhere", 7, "big")
+        [child] = await children_of(app, run)
+        assert (child.queue, child.priority, child.tags) == ("elsewhere", 7, ("big",))
         assert child.state == "ready"
 
         async with app.worker(queues=["elsewhere"], tags=["big"]):

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward import step, workflow
-from tests.kit.watching import until, working
+from tests.kit.watching import children_of, until, working
 
 if TYPE_CHECKING:
     from onward import App
@@ -46,14 +46,14 @@ async def test_steps_sent_elsewhere_and_parts_of_maps_have_the_priority_of_their
             return len(await app.runs()) == 6  # itself, and five for which it waits
 
         await until(all_there)
-        rows = [row for row in await app._store.list_runs(limit=10) if row.uid != run.uid]
+        rows = await children_of(app, run)
         await run.cancel(force=True)
 
     assert {row.priority for row in rows} == {7}
-    assert sorted((row.name, row.queue, row.tags) for row in rows) == [
-        ("map cut", "default", "blade"),
-        ("map cut_apart", "default", ""),
-        ("step cut", "default", "blade"),
-        ("step cut", "default", "saw"),
-        ("step cut", "far", ""),
+    assert sorted((row.kind, row.name, row.queue, row.tags) for row in rows) == [
+        ("map", "cut", "default", ("blade",)),
+        ("map", "cut_apart", "default", ()),
+        ("step", "cut", "default", ("blade",)),
+        ("step", "cut", "default", ("saw",)),
+        ("step", "cut", "far", ()),
     ]

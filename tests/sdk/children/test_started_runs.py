@@ -12,6 +12,7 @@ from onward import Retry, Signal, step, workflow
 from onward.errors import BadInput, Conflict, NotInBody, RunCancelled, RunFailed
 from tests.kit.watching import (
     children_of,
+    info_of,
     until,
     until_idle,
     until_open,
@@ -262,7 +263,7 @@ async def test_a_run_that_is_replaced_needs_no_slot_of_the_one_that_waits_for_it
         run = await app.start(replace_nodder)
 
         assert await run.result(timeout="10s") == "new"
-        assert (await app._store.run(old.uid)).state == "cancelled"
+        assert (await info_of(app, old.uid)).state == "cancelled"
         await until_idle(app)
 
 
@@ -288,7 +289,6 @@ async def test_a_worker_may_leave_while_a_run_waits_to_replace_another(app: App)
             run = await app.start(replace_stubborn)
             await until_state(run, "waiting")
         async with app.worker():
-            await app._store.run(old.uid)
             await app.signal(old.uid, proceed, 1)
             assert await run.result(timeout="10s") == "new"
             await until_idle(app)

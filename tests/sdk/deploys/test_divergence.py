@@ -12,7 +12,7 @@ from onward import App, Signal, step, workflow
 from onward.errors import RunPaused
 from onward.sdk import step as steps
 from tests.kit.deploys import SECONDS, all_of, deployed, shipped, waits_for
-from tests.kit.watching import check_database, until, until_state
+from tests.kit.watching import check_database, info_of, until, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -318,7 +318,7 @@ async def test_a_fork_from_before_the_change_runs_under_the_new_code(app: App) -
             forked = await app.fork("run", "pack_up")
             assert await forked.result(timeout=SECONDS) == ["a!", "[x]", "now"]
         assert (await run.info()).uid == forked.uid
-        assert (await app._store.run(run.uid)).state == "failed"
+        assert (await info_of(app, run.uid)).state == "failed"
         await check_database(app)
 
 

@@ -10,7 +10,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import BadInput, Conflict, NotFound, RunOver, Unencodable
-from tests.kit.watching import FALSY, steps_of, until, until_state, working
+from tests.kit.watching import FALSY, info_of, steps_of, until, until_state, working
 
 made: Counter[str] = Counter()
 letter = Signal("letter", str)
@@ -188,7 +188,7 @@ async def test_a_run_that_goes_on_is_not_forked_in_its_place(app: App) -> None:
         await fork.signal(letter, "a")
         await fork.signal(letter, "b")
         assert await fork.result(timeout="10s") == ["a", "b"]
-        assert (await app._store.run(run.uid)).state == "failed"
+        assert (await info_of(app, run.uid)).state == "failed"
 
 
 async def test_a_fork_from_a_signal_puts_it_and_all_later_ones_back(app: App) -> None:

@@ -11,7 +11,7 @@ import pytest
 from onward import Retry, Signal, register_error, step, workflow
 from onward.core.digest import digest
 from onward.errors import BadInput, RunFailed
-from tests.kit.watching import until, until_idle, until_open
+from tests.kit.watching import children_of, until, until_idle, until_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ async def work(app: App, code: Workflow[[], list[str]]) -> None:
 
 async def has_recorded(app: App, run: Run[Any], count: int) -> bool:
     """Say whether so many items of a map are done, and known to be."""
-    chunks = [chunk.uid for chunk in await app._store.children(run.uid)]
+    chunks = [chunk.uid for chunk in await children_of(app, run)]
     rows = [row for rows in (await app._store.history(chunks)).values() for row in rows]
     return len([row for row in rows if row.seq is not None]) == count
 
@@ -206,7 +206,7 @@ async def test_no_chunk_of_a_map_by_key_is_too_large(app: App) -> None:
 
         assert await run.result(timeout="60s") == 2000
         assert set(priced.values()) == {1}
-        chunks = await app._store.children(run.uid)
+        chunks = await children_of(app, run)
         sizes = [len(await (await app.get(chunk.id)).history()) for chunk in chunks]
         assert max(sizes) <= 500
         assert sum(sizes) == 2000

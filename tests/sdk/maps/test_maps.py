@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import Retry, Signal, register_error, step, workflow
 from onward.errors import BadInput, Unencodable
-from tests.kit.watching import until, until_idle, until_open, until_state
+from tests.kit.watching import children_of, until, until_idle, until_open, until_state
 
 if TYPE_CHECKING:
     from onward import App
@@ -141,7 +141,7 @@ async def test_an_item_costs_the_run_nothing_but_a_share_of_its_chunk(app: App) 
         run = await app.start(map_steps, list(range(1200)), 100)
 
         assert await run.result(timeout="60s") == [n * n for n in range(1200)]
-        chunks = await app._store.children(run.uid)
+        chunks = await children_of(app, run)
         sizes = [len(await (await app.get(chunk.id)).history()) for chunk in chunks]
         assert sizes == [300] * 4
         assert len(await run.history()) == 4
@@ -218,7 +218,7 @@ async def test_the_first_error_in_order_is_raised_and_the_rest_is_not_begun(app:
         assert await run.result(timeout="60s") == "51 is spoiled"
         await until_idle(app)
         assert len(gauge.done) < 3000
-        chunks = {row.state for row in await app._store.children(run.uid)}
+        chunks = {row.state for row in await children_of(app, run)}
         assert chunks <= {"succeeded", "cancelled"}
 
 
@@ -314,7 +314,7 @@ async def test_results_and_items_may_be_larger_together_than_one_may_be(app: App
         assert await app.run(map_large) == [700_000] * 8
         run = await app.start(map_large_items)
         assert await run.result(timeout="60s") == 16 * 700_001
-        for chunk in await app._store.children(run.uid):
+        for chunk in await children_of(app, run):
             assert len((await app._store.end(chunk.uid)).input) < 5_000_000
 
 
@@ -352,12 +352,12 @@ async def test_who_stops_half_way_has_the_rest_cancelled(app: App) -> None:
         async def is_quiet() -> bool:
             return not [
                 row
-                for row in await app._store.children(run.uid)
+                for row in await children_of(app, run)
                 if row.state in ("ready", "running", "waiting")
             ]
 
         await until(is_quiet)
-        assert len(await app._store.children(run.uid)) < 8, "more was begun than was wanted"
+        assert len(await children_of(app, run)) < 8, "more was begun than was wanted"
         await run.signal(let_go, 1)
         assert await run.result(timeout="10s") == [0, 1, 4]
         await until_idle(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -11,7 +12,7 @@ import onward
 from onward import App, Fatal, Retry, Signal, step, workflow
 from onward.errors import RunFailed, RunOver
 from onward.model.ends import to_overdue
-from tests.kit.watching import lasting, steps_of, until_state, working
+from tests.kit.watching import info_of, lasting, steps_of, until_state, working
 
 done: Counter[str] = Counter()
 broken: set[str] = set()
@@ -166,7 +167,7 @@ async def test_a_paused_run_that_is_retried_goes_on_and_repeats_nothing(app: App
 
         assert await again.result(timeout="10s") == 1
         assert done == {"bad": 1, "good": 1}
-        old = await app._store.run(run.uid)
+        old = await info_of(app, run.uid)
         assert (old.state, old.reason) == ("failed", "operator")
 
 
@@ -286,10 +287,10 @@ async def test_the_wait_before_a_retry_grows(app: App) -> None:
     async with working(app):
         run = await app.start(shaky.options(retry=policy), 2)
         await run.result(timeout="10s")
-        rows = [row for row in await app._store.list_runs() if row.link == "retry_of"]
+        retries = [info for info in await app.runs() if info.link == "retry_of"]
 
-        waits = sorted(row.scheduled_at - row.created_at for row in rows)
-        assert waits == [30_000, 90_000]
+        waits = sorted(info.scheduled_at - info.created_at for info in retries if info.scheduled_at)
+        assert waits == [timedelta(milliseconds=30), timedelta(milliseconds=90)]
 
 
 async def test_a_run_that_waits_for_its_retry_can_be_cancelled(app: App) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from onward import App, Signal, step, workflow
 from onward.errors import BadInput, Conflict, RunCancelled
-from tests.kit.watching import until, until_state, working
+from tests.kit.watching import info_of, until, until_state, working
 
 kept: Counter[str] = Counter()
 leave = Signal("leave", str)
@@ -112,7 +112,7 @@ async def test_a_delayed_run_is_replaced_before_it_ever_starts(app: App) -> None
         assert await first.result(timeout="10s") == "eve"
         assert kept == {"eve": 1}
         assert await app.counts() == {"cancelled": 2, "succeeded": 1}
-        rows = [await app._store.run(info.uid) for info in await app.runs()]
+        rows = await app.runs()
         assert [row.reason for row in rows] == [None, "replaced", "replaced"]
         assert (rows[0].link, rows[0].follows) == ("replaces", rows[1].uid)
 
@@ -125,12 +125,13 @@ async def test_a_running_run_cleans_up_before_it_is_replaced(app: App) -> None:
         second = await app.start(guest.options(id="g", on_conflict="replace"), "bob")
 
         assert kept == {"ada left": 1}
-        old = await app._store.run(first.uid)
+        old = await info_of(app, first.uid)
         assert (old.state, old.reason) == ("cancelled", "replaced")
         await second.signal(leave, "bye")
         assert await first.result(timeout="10s") == "bob bye"
-        new = await app._store.run(second.uid)
-        assert (new.created_at >= (old.finished_at or 0), new.attempt) == (True, 1)
+        new = await info_of(app, second.uid)
+        assert old.finished_at is not None
+        assert (new.created_at >= old.finished_at, new.attempt) == (True, 1)
 
 
 async def test_a_paused_run_is_replaced(app: App) -> None:
@@ -155,12 +156,12 @@ async def test_a_run_that_is_over_is_replaced_at_once(app: App, how: str) -> Non
         else:
             await first.cancel()
         await until_state(first, "succeeded", "cancelled")
-        before = await app._store.run(first.uid)
+        before = await info_of(app, first.uid)
 
         second = await app.start(visit.options(id="g", on_conflict="replace"), "ada")
 
         assert await second.result(timeout="10s") == "ada"
-        after = await app._store.run(first.uid)
+        after = await info_of(app, first.uid)
         assert (after.state, after.reason) == (before.state, before.reason)
 
 
@@ -226,6 +227,6 @@ async def test_a_run_that_no_worker_has_is_replaced_all_the_same(
             await until_state(first, "waiting")
         last = await app.start(visit.options(id="g", on_conflict="replace"), "bob")
 
-        assert (await app._store.run(first.uid)).state == "cancelled"
+        assert (await info_of(app, first.uid)).state == "cancelled"
         async with app.worker():
             assert await last.result(timeout="10s") == "bob"

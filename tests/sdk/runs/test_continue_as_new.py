@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import App, Signal, step, workflow
 from onward.errors import Conflict, RunCancelled, RunFailed
-from tests.kit.watching import FALSY, ends, until, until_state, working
+from tests.kit.watching import FALSY, ends, info_of, until, until_state, working
 
 item = Signal("item", int)
 rounds: Counter[str] = Counter()
@@ -41,7 +41,7 @@ async def test_the_first_handle_gives_the_last_result(app: App) -> None:
         assert await run.result(timeout="10s") == 3
         info = await run.info()
         assert (info.state, info.link, info.attempt) == ("succeeded", "continued_from", 1)
-        first = await app._store.run(run.uid)
+        first = await info_of(app, run.uid)
         assert (first.state, first.reason) == ("succeeded", "continued")
         assert len(await app.runs()) == 4
 
@@ -178,8 +178,8 @@ async def test_attributes_and_the_deadline_go_over(app: App) -> None:
         assert list(info.attributes) == ["left 2", "left 1", "left 0"]
         assert info.counters == {"rounds": 1}
         assert info.deadline is not None
-        first = await app._store.run(run.uid)
-        assert first.deadline == (await app._store.run(info.uid)).deadline
+        first = await info_of(app, run.uid)
+        assert first.deadline == info.deadline
 
 
 @workflow

@@ -236,7 +236,7 @@ async def test_runs_that_no_worker_can_take_are_listed_with_the_reason(app: App)
         await until_state(fine, "waiting")
 
         assert {each.run.id: each.why for each in await app.unserved()} == {
-            "queue": 'no worker serves queue "unserved"',
+            "queue": "no worker serves queue 'unserved'",
             "unknown": "no worker knows workflow 'in_line'",
             "tags": "no worker has one of the tags 'us', 'gpu'",
         }

@@ -11,7 +11,7 @@ import pytest
 import onward
 from onward import Retry, Signal, step, workflow
 from onward.errors import RunFailed
-from tests.kit.watching import until_idle, until_open
+from tests.kit.watching import children_of, until_idle, until_open
 
 if TYPE_CHECKING:
     from onward import App
@@ -153,7 +153,7 @@ async def test_the_first_may_be_all_that_is_wanted(app: App) -> None:
 
         assert await run.result(timeout="10s") in (2, 4, 6, 8)
         await until_idle(app)
-        states = [child.state for child in await app._store.children(run.uid)]
+        states = [child.state for child in await children_of(app, run)]
         assert set(states) <= {"succeeded", "cancelled"}
 
 
