@@ -100,7 +100,8 @@ async def check_database(app: App) -> None:
 
 async def children_of(app: App, run: Run[Any]) -> list[RunInfo]:
     """Return the runs that a run has started, in order."""
-    return (await app.runs(parent=run.uid, limit=10_000))[::-1]
+    found = await app.runs(parent=run.uid, limit=10_000)
+    return [info for info in reversed(found) if info.parent == run.uid]  # not of earlier attempts
 
 
 async def info_of(app: App, uid: str) -> RunInfo:

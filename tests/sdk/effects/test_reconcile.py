@@ -191,7 +191,7 @@ async def test_a_reconciler_that_fails_is_logged_without_data(
     [record] = [each for each in log.records if vars(each).get("event") == "effect.unanswered"]
     assert (record.name, record.levelname) == ("onward.effect", "WARNING")
     assert record.getMessage() == (
-        f"the reconciler of effect brisk of run {run.id} failed: {error}, {info.id}"
+        f"the reconciler of effect brisk of run {run.id} failed: error={error} key={info.id}"
     )
     assert SECRET not in "\n".join(log.lines)
 

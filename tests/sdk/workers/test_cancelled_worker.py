@@ -63,8 +63,8 @@ async def work_until(app: App, is_so: Callable[[], bool | Awaitable[bool]]) -> N
 
 
 async def stands(app: App, run: Run[Any]) -> tuple[str, int]:
-    row = await app._store.run(run.uid)
-    return row.state, row.crashes
+    info = await run.info()
+    return info.state, info.crashes
 
 
 async def test_an_error_around_a_worker_is_no_crash_of_its_runs(app: App) -> None:
@@ -142,8 +142,8 @@ async def begin_and_leave(url: str, *, first: bool) -> None:
 
 async def state_of(url: str) -> tuple[str, int]:
     async with App(url) as app:
-        row = await app._store.newest("garden")
-        return row.state, row.crashes
+        info = await (await app.get("garden")).info()
+        return info.state, info.crashes
 
 
 def test_a_loop_that_ends_with_a_worker_in_it_is_no_crash_of_its_runs(tmp_path: Path) -> None:

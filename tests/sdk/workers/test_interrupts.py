@@ -63,5 +63,5 @@ def test_a_signal_in_user_code_stops_the_worker_and_is_no_crash(
 
     assert process.returncode == status
     with App(url).sync() as app:
-        row = app._call(app._target._store.newest("s"))
+        row = app.get("s").info()
         assert (row.state, row.crashes) == ("ready", 0)
