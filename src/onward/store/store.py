@@ -177,9 +177,7 @@ class Store(Reads):
         if not is_storable(target):
             return Stopped(None, "absent")
         how = ForcedEnd(state, reason, error, unstarted_only)
-        stopped, subjects = await self.write(lambda tx: stop(tx, target, how, by_uid=by_uid))
-        self.database.publish(subjects)
-        return stopped
+        return await self._write_and_publish(lambda tx: stop(tx, target, how, by_uid=by_uid))
 
     async def pause(self, target: str) -> PauseAnswer:
         """Pause a run, by its uid or the newest of an id, and all runs that work for it."""
@@ -197,16 +195,12 @@ class Store(Reads):
         if not is_storable(target):
             return PauseAnswer(None, "absent")
         message = self.new_uid()  # made once, so that a repeated transaction sends it once
-        answer, subjects = await self.write(lambda tx: change(tx, target, message))
-        self.database.publish(subjects)
-        return answer
+        return await self._write_and_publish(lambda tx: change(tx, target, message))
 
     async def follow(self, following: Following) -> Followed:
         """Start a run that follows another: a retry, continuation, fork or replacement."""
         check_following(following)
-        followed, subjects = await self.write(lambda tx: follow(tx, following))
-        self.database.publish(subjects)
-        return followed
+        return await self._write_and_publish(lambda tx: follow(tx, following))
 
     async def set_limit(self, key: str, max_running: int, owner: RunOwner | None = None) -> None:
         """Let at most `max_running` runs of a flow key be running at a time.
@@ -253,9 +247,7 @@ class Store(Reads):
 
     async def give_up(self, worker: str, run: ClaimedRun, move: Move) -> bool:
         """End a run that its worker has claimed and cannot begin; return whether it owned it."""
-        ended, subjects = await self.write(lambda tx: give_up(tx, worker, run, move))
-        self.database.publish(subjects)
-        return ended
+        return await self._write_and_publish(lambda tx: give_up(tx, worker, run, move))
 
     def writer(self, worker: str) -> Writer:
         """Return the group commit of a worker."""
@@ -287,9 +279,7 @@ class Store(Reads):
         has adopted meanwhile. The worker must not write any more.
         """
         await self.database.drop_lease(worker)
-        released, subjects = await self.write(lambda tx: resign(tx, worker, held))
-        self.database.publish(subjects)
-        return released
+        return await self._write_and_publish(lambda tx: resign(tx, worker, held))
 
     async def register(self, worker: dict[str, object]) -> None:
         """Add the row of a worker that operators see."""
@@ -317,9 +307,7 @@ class Store(Reads):
 
     async def overdue(self, limit: int = 100) -> int:
         """End runs past their deadline that never began, notify the others; return how many."""
-        count, subjects = await self.write(lambda tx: overdue(tx, limit))
-        self.database.publish(subjects)
-        return count
+        return await self._write_and_publish(lambda tx: overdue(tx, limit))
 
     async def unpark(self, codes: Mapping[str, str], server: WorkerOffer | None = None) -> int:
         """Make runs ready that other code has parked; `codes` has the code of each workflow.
@@ -328,9 +316,7 @@ class Store(Reads):
         """
         if not await self.read(lambda tx: parked(tx, codes, server)):
             return 0
-        count, subjects = await self.write(lambda tx: unpark(tx, codes, server))
-        self.database.publish(subjects)
-        return count
+        return await self._write_and_publish(lambda tx: unpark(tx, codes, server))
 
     async def keep_progress(self, worker: str, uid: str, fence: int, value: bytes) -> bool:
         """Store the progress of a run; return whether the worker still owns it."""
@@ -341,6 +327,14 @@ class Store(Reads):
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run `work` in a transaction; it may be run again, whole, so it may only use its `Tx`."""
         return await self.database.write(work)
+
+    async def _write_and_publish(
+        self, work: Callable[[Tx], Coroutine[Any, Any, tuple[T, set[str]]]]
+    ) -> T:
+        """Run `work`, which returns its result and the hints to publish once it has committed."""
+        result, subjects = await self.write(work)
+        self.database.publish(subjects)
+        return result
 
     def within(self, connection: object, *, waits: bool = True) -> CallerWrites:
         """Return the store as seen from a caller's open transaction: its writes join the caller's.
@@ -369,9 +363,7 @@ class Store(Reads):
 
     async def retime(self) -> list[str]:
         """Restart the waits that were set while the clock was ahead; return their runs."""
-        retimed, subjects = await self.write(retime)
-        self.database.publish(subjects)
-        return retimed
+        return await self._write_and_publish(retime)
 
     async def locate(self) -> None:
         """Learn which server this is, for callers' connections that cannot await that."""

@@ -97,7 +97,7 @@ class SqliteDatabase:
             raise
 
     async def close(self) -> None:
-        """Let go of the file; the last one closes it."""
+        """Release the file; the last store that uses it closes it."""
         file, self._file = self._file, None
         if file is None or self._pid != os.getpid() or not release(file):
             return
@@ -118,7 +118,7 @@ class SqliteDatabase:
         return await self._do(work, file.readers[self._next_reader])
 
     async def view(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` in a reader's transaction, which sees one moment."""
+        """Run `work` in a reader's transaction, which sees one snapshot."""
         return await self.read(work)
 
     async def commit(self, worker: str, writes: Batch) -> Written:
@@ -144,7 +144,7 @@ class SqliteDatabase:
         wanted: Wanted,
         repeated: Callable[[], None],  # noqa: ARG002 - no reply is lost here
     ) -> list[ClaimedRun]:
-        """Make runs the worker's own. A worker whose process died loses its lease here, at once."""
+        """Assign runs to a worker. A worker whose process died loses its lease here, at once."""
         locks = self._opened().locks
         dead = locks.dead(self._namespace) if locks is not None else []
         claimed = await self._do(lambda tx: claim(tx, wanted, dead))
@@ -194,7 +194,7 @@ class SqliteDatabase:
         """Do nothing: a file is known by its path."""
 
     def publish(self, subjects: Iterable[str]) -> None:
-        """Ring hints in this process; others see the file change."""
+        """Publish hints in this process; other processes notice that the file changed."""
         changed = frozenset(subjects)
         if self._file is not None:
             self._file.hints.publish(changed)
