@@ -42,7 +42,7 @@ class SqliteAddress:
 
 @dataclass(frozen=True, slots=True)
 class PostgresAddress:
-    """A Postgres server. `pooled` says that a transaction pooler stands in between."""
+    """A Postgres server. `pooled` means that a transaction pooler is in between."""
 
     url: str = field(repr=False)
     pooled: bool = False
@@ -103,7 +103,7 @@ def split_server(url: str) -> SplitResult:
     """Return the parts of the URL of a server.
 
     Raises:
-        BadServerUrl: user, password, host and port cannot be told apart for certain.
+        BadServerUrl: user, password, host and port cannot be distinguished for certain.
     """
     fact = None
     try:

@@ -1,4 +1,4 @@
-"""What must hold in every database at every moment, as statements that return what breaks it."""
+"""Invariants of every database, as statements that return what violates them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def invariants() -> dict[str, str]:
 
 
 async def check(store: Store) -> list[Violation]:
-    """Return every invariant that does not hold in the store's namespace; none is good news.
+    """Return every invariant that does not hold in the store's namespace.
 
     All are checked in one consistent view, so a busy database gives no false alarm.
     """

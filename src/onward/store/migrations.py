@@ -1,4 +1,4 @@
-"""Bringing a database to the schema that this code knows: numbered steps, forward only.
+"""Migrations to the schema of this code: numbered steps, forward only.
 
 The schema's number is a row of `onward_meta`. Each migration and its number are one transaction,
 under a lock that keeps two processes from migrating at once.

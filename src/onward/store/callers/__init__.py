@@ -1,1 +1,1 @@
-"""Connections that callers bring: one file a driver, none imported before its connection comes."""
+"""Connections of callers. A driver is imported only for a connection of its own."""

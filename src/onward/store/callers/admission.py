@@ -1,4 +1,4 @@
-"""Which connections of callers may carry writes: looked at before each use, refused with advice."""
+"""Which connections of callers may carry writes: checked before each use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Admission(ABC):
-    """Looks at a caller's connection; each database has its own rules.
+    """Checks a caller's connection; each database has its own rules.
 
     Args:
         connection: What the caller gave.
@@ -24,10 +24,10 @@ class Admission(ABC):
     """
 
     known: ClassVar[frozenset[str]]
-    """The packages whose connections may be taken."""
+    """The packages whose connections are supported."""
 
     channel: str | None = None
-    """Where a hint may be sent with the caller's commit; known once it was looked at."""
+    """Where a hint may be sent with the caller's commit; known once the connection was checked."""
 
     def __init__(self, connection: object, where: str, *, waits: bool) -> None:
         self._connection = connection
@@ -63,7 +63,7 @@ class Admission(ABC):
 
     @abstractmethod
     def _drivers(self) -> str:
-        """Say in words what may be passed."""
+        """Name the supported drivers, for an error message."""
 
     def _refusal(self) -> StoreUnusable:
         return StoreUnusable(

@@ -1,4 +1,4 @@
-"""A connection that a caller brings, whatever its driver: what the store needs of it."""
+"""What the store needs of a caller's connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Caller(Protocol):
-    """A caller's connection. With a driver that is not async, nothing here really waits."""
+    """A caller's connection. With a driver that is not async, nothing here suspends."""
 
     async def fetch(self, sql: str, values: Sequence[object] = ()) -> Sequence[Sequence[Any]]:
         """Run one statement in the caller's transaction and return its rows."""
@@ -20,5 +20,5 @@ class Caller(Protocol):
         ...
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write would wait for the caller's commit."""
+        """Return whether a write would wait for the caller's commit."""
         ...

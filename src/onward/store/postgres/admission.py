@@ -36,7 +36,7 @@ class Home(NamedTuple):
 
 
 class PostgresAdmission(Admission):
-    """Takes connections to the database that the store is in, if they wait as we need it."""
+    """Accepts connections to the database of the store."""
 
     known = frozenset({"asyncpg", "psycopg", "sqlalchemy"})
 

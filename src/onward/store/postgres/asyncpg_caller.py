@@ -28,7 +28,7 @@ class AsyncpgCaller:
         """Do nothing: a Postgres transaction may read first."""
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write would wait for the caller's commit."""
+        """Return whether a write would wait for the caller's commit."""
         return bool(self._connection.is_in_transaction())
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Told:
-    """What both kinds of connection tell alike."""
+    """What both kinds of connection share."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -30,13 +30,13 @@ class _Told:
         """Do nothing: a Postgres transaction may read first."""
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write would wait for the caller's commit."""
+        """Return whether a write would wait for the caller's commit."""
         is_open = self._connection.info.transaction_status == TransactionStatus.INTRANS
         return is_open or not self._connection.autocommit
 
 
 class PsycopgCaller(_Told):
-    """A connection that blocks; its `fetch` never really waits."""
+    """A connection that blocks; its `fetch` never suspends."""
 
     async def fetch(self, sql: str, values: Sequence[object] = ()) -> Sequence[Sequence[Any]]:
         """Run one statement in the caller's transaction and return its rows."""

@@ -1,4 +1,4 @@
-"""A server that has not answered may be slow, or gone: another connection finds out which."""
+"""Whether a server that does not answer is slow or unreachable: another connection probes it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SILENT_SECONDS = 1.0
-"""How long a server may be silent before another connection asks whether it is there."""
+"""How long a server may be silent before another connection probes it."""
 
 
 class Silence:
-    """Looks now and then whether a server is there that has not answered, and else ends the wait.
+    """Probes a server that does not answer, and ends the wait if it is unreachable.
 
     Args:
         clock: Limits the wait.
@@ -30,7 +30,7 @@ class Silence:
         """Whether the wait was ended because the server is silent."""
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop probing."""
         self._is_over = True
         self._look.cancel()
 

@@ -43,7 +43,7 @@ class SqliteAdmission(Admission):
 
 
 async def _reaches(caller: Caller, path: Path | None) -> bool:
-    """Say whether a caller's connection is one to the database at `path`."""
+    """Return whether a caller's connection is one to the database at `path`."""
     [_, _, name] = (await caller.fetch("PRAGMA database_list"))[0]
     if path is not None:
         return bool(name) and _is_same(name, path)

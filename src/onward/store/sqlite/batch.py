@@ -114,7 +114,7 @@ def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
 
 
 def _fits(row: EffectRow | None, effect: EffectWrite, run: str) -> bool:
-    """Say whether a row of the ledger is as a write expects it, or as that very write left it."""
+    """Return whether a row of the ledger is as a write expects it, or as that write left it."""
     if row is None:
         return effect.version == 1
     if row.version == effect.version - 1:

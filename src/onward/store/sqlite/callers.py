@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from onward.store.callers.caller import Caller
 
 _NO_CHANGE = "DELETE FROM onward_outbox WHERE 0"
-"""Takes the lock for writing, and begins a transaction if the connection does that by itself."""
+"""Takes the write lock, and begins a transaction if the connection does that implicitly."""
 
 
 class SqliteCaller:
-    """A connection of the `sqlite3` module; its `fetch` never really waits."""
+    """A connection of the `sqlite3` module; its `fetch` never suspends."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class SqliteCaller:
             await self.fetch(_NO_CHANGE)
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write would wait for the caller's commit."""
+        """Return whether a write would wait for the caller's commit."""
         await self.fetch(_NO_CHANGE)
         return self._connection.in_transaction
 
@@ -70,14 +70,14 @@ class AiosqliteCaller:
             await self.fetch(_NO_CHANGE)
 
     async def is_in_transaction(self) -> bool:
-        """Say whether a write would wait for the caller's commit."""
+        """Return whether a write would wait for the caller's commit."""
         await self.fetch(_NO_CHANGE)
         return bool(self._connection.in_transaction)
 
 
 @contextmanager
 def _locks_explained() -> Iterator[None]:
-    """Raise what "database is locked" means: there are two causes, and each has its own remedy."""
+    """Translate "database is locked", which has two causes and a remedy for each."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -17,14 +17,14 @@ WARN_EVERY: Duration = 10 * MINUTE
 
 
 class SavedTime(NamedTuple):
-    """What the file says of its time: the latest that was kept, and how often it was reset."""
+    """The time stored in the file: the latest that was saved, and how often it was reset."""
 
     at: Instant
     resets: int
 
 
 class FileClock:
-    """Tells the time of one file. All threads of a process share it."""
+    """The clock of one file. All threads of a process share it."""
 
     def __init__(self, clock: Clock, where: str = ":memory:") -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class FileClock:
         return now
 
     def wall(self) -> Instant:
-        """Return the file's time, to callers that only know a clock."""
+        """Return the file's time, as a `Clock` does."""
         return self.now()
 
     def monotonic(self) -> int:
@@ -64,7 +64,7 @@ class FileClock:
         return self._clock.monotonic()
 
     def learn(self, found: SavedTime) -> None:
-        """Take over what the file says: another process may be ahead, or have reset the time."""
+        """Adopt the time in the file: another process may be ahead, or have reset it."""
         with self._lock:
             if found.resets < self._kept.resets:
                 return  # a reader's snapshot from before the reset
@@ -83,7 +83,7 @@ class FileClock:
         return SavedTime(now, self._kept.resets) if is_due else None
 
     def keep(self, kept: SavedTime) -> None:
-        """Take note of what a commit has written."""
+        """Note the time that a commit has written."""
         with self._lock:
             self._kept = max(self._kept, kept, key=_age)
 

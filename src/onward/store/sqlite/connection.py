@@ -1,4 +1,4 @@
-"""Connections to a SQLite database: how they are opened and set, and brought to today's schema."""
+"""Connections to a SQLite database: how they are opened, configured and migrated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Non
 
 
 def connect(path: Path | None, *, writes: bool = True) -> sqlite3.Connection:
-    """Open a connection, set as the store needs it."""
+    """Open a connection with the settings of the store."""
     name = (
         ":memory:"
         if path is None
@@ -90,7 +90,7 @@ def migrate(connection: sqlite3.Connection, where: str) -> None:
 
 
 def kept_time(connection: sqlite3.Connection) -> SavedTime:
-    """Return what the file says of its time."""
+    """Return the time that the file stores."""
     return SavedTime._make(connection.execute(DIALECT.statements()["read_time"].sql).fetchone())
 
 

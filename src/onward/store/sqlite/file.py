@@ -1,4 +1,4 @@
-"""One SQLite file, or database in memory, as everything in this process shares it."""
+"""A SQLite file or database in memory, shared by all stores of this process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READERS = 2
 
 
 class File:
-    """One database file, shared by everything in this process that uses it.
+    """A database file, shared by all stores of this process.
 
     All writing and checkpointing is done by one connection in one thread; readers only read.
     """
@@ -76,7 +76,7 @@ class File:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close what no worker has taken over, and give the locks back."""
+        """Close what no thread has taken over, and release the locks."""
         with ExitStack() as held:
             if self._connections:
                 with suppress(Unavailable):  # then another process has it open: nothing is removed
@@ -90,7 +90,7 @@ class File:
         return nullcontext() if self.locks is None else self.locks.writing(wait)
 
     def _open(self) -> sqlite3.Connection:
-        """Return a connection to the file, which has today's schema."""
+        """Return a connection to the file, with its schema up to date."""
         wait = None if self.locks is None else LockWait(self.locks.patience)
         while True:
             try:
@@ -174,7 +174,7 @@ def share(path: Path, make: Callable[[], File]) -> File:
 
 
 def release(file: File) -> bool:
-    """Give a share of a file back; say whether it was the last, so that it is to be closed."""
+    """Release a share of a file; return whether it was the last, so that it is to be closed."""
     with _files_lock:
         file.users -= 1
         if file.users:

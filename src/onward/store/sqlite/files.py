@@ -1,4 +1,4 @@
-"""The files of a SQLite database: whether a place is fit for them, and whether they are there."""
+"""The files of a SQLite database: whether a folder is fit for them, and whether they exist."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
 
 
 class Presence:
-    """Sees whether the files that a process has open are still the ones at their paths.
+    """Checks whether the files that a process has open are still the ones at their paths.
 
     A file that was deleted or replaced stays open and takes commits, which the next process to open
     the path will not find. The newest commits are in `-wal`, so that one counts as well.

@@ -1,4 +1,4 @@
-"""The SQLite library in use, and what its errors mean.
+"""The SQLite library in use, and the translation of its errors.
 
 The `[sqlite]` extra brings a newer SQLite than the interpreter's; it is taken when it is there.
 """
@@ -46,7 +46,7 @@ _AWAY = {
 
 
 def has_wal_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
-    """Say whether a checkpoint may damage the file when another connection commits meanwhile.
+    """Return whether a checkpoint may damage the file when another connection commits meanwhile.
 
     It was in all releases up to 3.51.2 and was also mended in 3.44.6 and 3.50.7.
     """
@@ -56,12 +56,12 @@ def has_wal_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) ->
 
 
 def is_busy(error: Exception) -> bool:
-    """Say whether another connection has the file locked, which may pass."""
+    """Return whether another connection has the file locked, which may pass."""
     return _code(error) & 0xFF == _BUSY and not is_stale_snapshot(error)
 
 
 def is_stale_snapshot(error: Exception) -> bool:
-    """Say whether a transaction cannot write any more, as others committed since it has read."""
+    """Return whether a transaction cannot write any more, as others committed since it has read."""
     return _code(error) == _BUSY_SNAPSHOT
 
 
@@ -70,7 +70,7 @@ def _code(error: Exception) -> int:
 
 
 def translate_error(error: Exception, where: str) -> OnwardError | None:
-    """Return what an error of the library means to us, or `None` if it is not one of its own."""
+    """Translate an error of the library, or return `None` for any other."""
     if isinstance(error, UnicodeError | OverflowError):
         return Rejected(f"a value that SQLite cannot store ({type(error).__name__})")
     if not isinstance(error, sqlite3.Error):

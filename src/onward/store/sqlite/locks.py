@@ -1,4 +1,4 @@
-"""Locks between the processes that use one SQLite file: who writes, and which workers are alive.
+"""Locks between the processes that use one SQLite file: for writing, and for live workers.
 
 Next to `onward.db` is the folder `onward.db-onward` with lock files. They hold nothing; what counts
 is the lock that the system keeps on them for as long as a process lives.
@@ -50,7 +50,7 @@ class Locks:
         self._share()
 
     def close(self) -> None:
-        """Release everything. A worker that did not give its lease up counts as dead now."""
+        """Release everything. A worker that still has its lease counts as dead now."""
         for descriptor in (self._write, self._users, *self._held.values()):
             _close(descriptor)
         self._held.clear()
@@ -75,7 +75,7 @@ class Locks:
             fcntl.flock(self._write, fcntl.LOCK_UN)
 
     def alone(self) -> bool:
-        """Say whether no other process has this database open."""
+        """Return whether no other process has this database open."""
         if sys.platform == "win32":
             return False
         try:
@@ -107,7 +107,7 @@ class Locks:
     # --- workers ---------------------------------------------------------------------------------
 
     def hold(self, namespace: str, worker: str) -> None:
-        """Show that a worker lives, for as long as this process does."""
+        """Show other processes that a worker is alive, for as long as this process is."""
         if sys.platform == "win32" or (namespace, worker) in self._held:
             return
         # Other processes must not see it before it is locked: the worker would seem dead.

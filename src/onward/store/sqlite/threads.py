@@ -28,7 +28,7 @@ MAX_JOBS = 256
 
 
 class SqliteJob:
-    """Something to be done in a transaction, and the future of its answer."""
+    """Work to be done in a transaction, and the future of its result."""
 
     __slots__ = ("answer", "error", "namespace", "result", "work")
 
@@ -41,7 +41,7 @@ class SqliteJob:
         self.error: Exception | None = None
 
     def run(self, tx: SqliteTx) -> None:
-        """Do it, and keep the result until the commit."""
+        """Do the work, and keep its result until the commit."""
         self.result = self.error = None
         tx.namespace = self.namespace
         try:
@@ -59,19 +59,19 @@ class SqliteJob:
 
 
 class JobRunner(Protocol):
-    """What takes jobs."""
+    """Runs jobs on a connection."""
 
     def submit(self, work: Work, namespace: str) -> Future[Any]:
         """Queue a job and return the future of its answer."""
         ...
 
     def close(self) -> None:
-        """Do what is queued, then let go of the connection."""
+        """Do what is queued, then close the connection."""
         ...
 
 
 class Threaded:
-    """Takes jobs in a thread of its own, as many at a time as have gathered.
+    """Runs jobs in a thread, as many in one transaction as have gathered.
 
     Args:
         session: Connects.
@@ -99,16 +99,16 @@ class Threaded:
         return job.answer
 
     def start_watching(self) -> None:
-        """End the wait for a job, to see how often to look from now on."""
+        """End the wait for a job, to apply a new polling interval."""
         self._jobs.put(SqliteJob(_do_nothing, ""))
 
     def close(self) -> None:
-        """Do what is queued, then let go of the connection."""
+        """Do what is queued, then close the connection."""
         self._jobs.put(None)
         self._thread.join()
 
     def _next(self, session: Session | None) -> SqliteJob | None:
-        """Wait for a job, and look for others' commits meanwhile."""
+        """Wait for a job, and poll for commits of other connections meanwhile."""
         while True:
             interval = None if self._watch is None or session is None else self._watch.interval
             with suppress(queue.Empty):
@@ -150,13 +150,13 @@ async def _do_nothing(_: SqliteTx) -> None:
 
 
 class Inline:
-    """Takes each job at once, in the caller's thread: for simulations, and for `:memory:` there."""
+    """Runs each job at once, in the caller's thread: for simulations."""
 
     def __init__(self, session: Callable[[], Session]) -> None:
         self._session = session()
 
     def submit(self, work: Work, namespace: str) -> Future[Any]:
-        """Do a job and return the future of its answer, which is there."""
+        """Do a job and return the future of its result, which is done."""
         job = SqliteJob(work, namespace)
         try:
             self._session.run([job])
@@ -166,5 +166,5 @@ class Inline:
         return job.answer
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._session.close()

@@ -1,4 +1,4 @@
-"""A SQLite connection in the hands of its thread: transactions, savepoints, statements."""
+"""A SQLite connection in its thread: transactions, savepoints, statements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _as_json = msgspec.json.Encoder().encode
 
 
 class SqliteTx:
-    """An open transaction. Its methods are coroutines that never wait."""
+    """An open transaction. Its methods are coroutines that never suspend."""
 
     def __init__(
         self, connection: sqlite3.Connection, statements: dict[str, Statement], where: str
@@ -53,7 +53,7 @@ class SqliteTx:
         return self.rows(name, **given)
 
     def rows(self, name: str, /, **given: object) -> list[Any]:
-        """Run a named statement and return its rows, without the pretence of waiting."""
+        """Run a named statement and return its rows, without a coroutine."""
         statement = self._statements[name]
         given["now"] = self.now
         given["namespace"] = self.namespace
@@ -70,14 +70,14 @@ class SqliteTx:
             self._connection.text_factory = str
 
     def write_rows(self, name: str, rows: Iterable[tuple[object, ...]]) -> int:
-        """Run a named statement once a row, and say how many rows of a table that changed.
+        """Run a named statement once per row, and return how many rows it changed.
 
         A row gives its parameters in the declared order.
         """
         return self._connection.executemany(self._statements[name].sql, rows).rowcount
 
     def write_row(self, name: str, row: tuple[object, ...]) -> bool:
-        """Run a named statement that returns what it wrote, and say whether it wrote."""
+        """Run a named statement that returns what it wrote, and return whether it wrote."""
         return bool(self._connection.execute(self._statements[name].sql, row).fetchall())
 
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
@@ -103,7 +103,7 @@ def _lenient(text: bytes) -> str:
 
 
 class Sharing(NamedTuple):
-    """What the sessions of a file look at because other processes may use it too."""
+    """What the sessions of a file check because other processes may use it too."""
 
     path: Path
     locks: Locks
@@ -183,7 +183,7 @@ class Session:
             held.enter_context(self._sharing.locks.writing(wait))
 
     def _check_worth_a_retry(self, error: Exception, left: int, wait: LockWait | None) -> None:
-        """Raise what an error means, unless the transaction is to be tried again."""
+        """Raise the translated error, unless the transaction is to be tried again."""
         if wait is not None and self._sharing is not None and is_busy(error):
             wait.check(self._sharing.path, writer)
             return

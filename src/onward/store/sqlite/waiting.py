@@ -1,4 +1,4 @@
-"""Bounded waits for the locks of a SQLite file: a warning first, an error in the end."""
+"""Bounded waits for the locks of a SQLite file: first a warning, finally an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WARN_EVERY: Duration = MINUTE
 WAIT_LIMIT: Duration = MINUTE
 
 SHORT_LIMIT: Duration = 5 * SECOND
-"""The limit after a wait in vain, and on closing: what is queued must not wait a minute each."""
+"""The limit after a failed wait, and on closing: queued work must not wait a minute each."""
 
 
 class Patience:
@@ -38,13 +38,13 @@ class Patience:
         self.limit = min(self.limit, SHORT_LIMIT)
 
     def succeed(self) -> None:
-        """Take note that a lock was obtained."""
+        """Note that a lock was obtained."""
         self._quiet_until = None
         if not self._is_closing:
             self.limit = WAIT_LIMIT
 
     def may_warn(self) -> bool:
-        """Say whether a long wait is to be reported: once a minute, however many calls wait."""
+        """Return whether a long wait is to be reported: once a minute for all calls."""
         now = self.clock.monotonic()
         if self._quiet_until is not None and now < self._quiet_until:
             return False
@@ -52,7 +52,7 @@ class Patience:
         return True
 
     def fail(self) -> None:
-        """Take note that a wait was in vain."""
+        """Note that a wait has failed."""
         self.limit = min(self.limit, SHORT_LIMIT)
 
 

@@ -29,7 +29,7 @@ ACTIVE_FOR: Duration = 100 * MILLISECOND
 
 
 class FileWatch:
-    """What the writer of a file has seen of other connections' commits."""
+    """Notices commits of other connections to a file."""
 
     def __init__(self, hints: HintBus, clock: Clock, version: int) -> None:
         self._hints = hints
@@ -40,14 +40,14 @@ class FileWatch:
 
     @property
     def interval(self) -> float | None:
-        """Seconds until the next look; `None` while nothing waits for hints."""
+        """Seconds until the next check; `None` while nothing waits for hints."""
         if not self._hints.has_subscriptions:
             return None
         is_active = self._is_unpublished or self._since_published() < ACTIVE_FOR
         return (LOOK_EVERY_WHILE_ACTIVE if is_active else LOOK_EVERY) / SECOND
 
     def see(self, version: int) -> None:
-        """Publish a hint if another connection has committed since the last look."""
+        """Publish a hint if another connection has committed since the last check."""
         if version != self._version:
             self._version = version
             self._is_unpublished = True
