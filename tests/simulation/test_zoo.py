@@ -109,12 +109,12 @@ def test_a_wake_that_is_lost_because_the_inbox_is_not_read_is_seen(
 
 
 def test_a_timer_that_goes_off_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    punctually = Waits.come
+    punctually = Waits.ready
 
     def early(self: Waits, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         return punctually(self, mail, now + 4 * SECOND)
 
-    monkeypatch.setattr(Waits, "come", early)
+    monkeypatch.setattr(Waits, "ready", early)
     failure = caught(lambda seed: quiet(seed, limits.name, patience.name, warm=0), MAX_SEEDS)
     assert "before it was due" in failure or "s took" in failure
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STEP_TIMEOUT: Duration = 10 * MINUTE
 
 
-class Shape(Protocol):
+class ProgramShape(Protocol):
     """How what a run is given and what it gives are stored."""
 
     def decode(self, payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -86,7 +86,7 @@ class Program:
     """
 
     fn: Callable[..., Any]
-    shape: Shape
+    shape: ProgramShape
     retry: Retry | None = None
     strict: bool = False
 

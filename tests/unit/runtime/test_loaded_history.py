@@ -13,7 +13,7 @@ from onward.core.replay import Record, RecordKind, RecordState
 from onward.engine.payloads import pack
 from onward.model.records import RecordRow
 from onward.runtime.body.calls import StepCall
-from onward.runtime.body.failure_origin import Blame
+from onward.runtime.body.failure_origin import FailureOrigins
 from onward.runtime.body.runloop import RunLoop
 from onward.runtime.execution.journal import Kept
 from onward.runtime.execution.loaded_history import NO_PAST, read_past
@@ -66,10 +66,10 @@ def test_a_call_that_was_read_out_of_its_turn_can_be_to_blame(call: StepCall) ->
     record = Record(
         ":weigh#1", 1, 1, RecordKind.STEP, "weigh", RecordState.FAILED, payload=Kept(None, None, 0)
     )
-    blame = Blame()
-    blame.note(call, record)
+    failures = FailureOrigins()
+    failures.note(call, record)
 
-    kept = read_failed_call(blame.failed_call(RuntimeError("an error of its own"), ()))
+    kept = read_failed_call(failures.failed_call(RuntimeError("an error of its own"), ()))
 
     assert kept is not None
     assert kept.identity == ":weigh#1"

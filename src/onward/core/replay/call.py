@@ -27,7 +27,7 @@ class Standing(StrEnum):
     DELIVERED = "delivered"
 
 
-class Call:
+class TrackedCall:
     """One identity: the last record of it, and what the code asked."""
 
     __slots__ = ("asked", "identity", "is_given_up", "record", "standing")
@@ -61,22 +61,22 @@ class Call:
         return seq is None, seq or 0, self.identity
 
 
-def laid_out(history: Iterable[Record]) -> tuple[dict[str, Call], list[Call]]:
+def laid_out(history: Iterable[Record]) -> tuple[dict[str, TrackedCall], list[TrackedCall]]:
     """Return the calls of a history by identity, and the closed ones in order.
 
     Raises:
         InvariantBroken: two calls share a position, or one goes on after its end.
     """
-    calls: dict[str, Call] = {}
+    calls: dict[str, TrackedCall] = {}
     for record in sorted(history, key=lambda record: record.attempt):
         call = calls.get(record.identity)
         if call is None:
-            calls[record.identity] = Call(record.identity, record=record)
+            calls[record.identity] = TrackedCall(record.identity, record=record)
         elif call.written.seq is None:
             call.record = record
         else:
             raise InvariantBroken(f"call {record.identity} goes on after its end")
-    closed = sorted((c for c in calls.values() if c.written.seq is not None), key=Call.place)
+    closed = sorted((c for c in calls.values() if c.written.seq is not None), key=TrackedCall.place)
     last = 0
     for call in closed:
         if call.position <= last:
@@ -85,13 +85,13 @@ def laid_out(history: Iterable[Record]) -> tuple[dict[str, Call], list[Call]]:
     return calls, closed
 
 
-def unread_grave(calls: dict[str, Call]) -> dict[str | None, dict[str, Call]]:
+def unread_grave(calls: dict[str, TrackedCall]) -> dict[str | None, dict[str, TrackedCall]]:
     """Return the calls that reached others, by branch (None: with a key), oldest first.
 
     A wait for a signal that did not come yet is none of them: something may be done before it.
     """
-    unread: dict[str | None, dict[str, Call]] = {}
-    for call in sorted(calls.values(), key=Call.place):
+    unread: dict[str | None, dict[str, TrackedCall]] = {}
+    for call in sorted(calls.values(), key=TrackedCall.place):
         is_awaited = call.written.kind is RecordKind.SIGNAL and call.written.seq is None
         if call.written.kind in GRAVE and not is_awaited:
             unread.setdefault(branch_of(call.identity), {})[call.identity] = call

@@ -31,7 +31,7 @@ from onward.core.replay.answers import (
     Turn,
     Wait,
 )
-from onward.core.replay.call import Call, Standing, laid_out, unread_grave
+from onward.core.replay.call import Standing, TrackedCall, laid_out, unread_grave
 from onward.core.replay.identity import Naming, branch_of, keyed, patch_identity
 from onward.core.replay.record import GRAVE, Record, RecordKind
 from onward.errors import InvariantBroken
@@ -76,7 +76,7 @@ class Replay:
         self._calls, closed = laid_out(history)
         self._order = deque(closed)
         self._late: list[tuple[int, str]] = []
-        self._held: list[Call] = []
+        self._held: list[TrackedCall] = []
         self._patches: dict[str, bool] = {}
         self._unread = unread_grave(self._calls)
         self._last = closed[-1].position if closed else 0
@@ -124,7 +124,7 @@ class Replay:
             call.is_given_up = True
 
     def _ask_new(self, identity: str, ask: Ask) -> Answer:
-        call = self._calls[identity] = Call(identity, asked=ask)
+        call = self._calls[identity] = TrackedCall(identity, asked=ask)
         if not self.live:
             call.standing = Standing.HELD
             self._held.append(call)
@@ -135,7 +135,7 @@ class Replay:
         call.standing = Standing.UNDER_WAY
         return Fresh(identity)
 
-    def _ask_recorded(self, call: Call, ask: Ask) -> Answer:
+    def _ask_recorded(self, call: TrackedCall, ask: Ask) -> Answer:
         record = call.written
         difference = _difference(record, ask)
         if difference is not None:
@@ -179,7 +179,7 @@ class Replay:
         )
 
     def _mark_patch(self, patch: str) -> Patched:
-        call = Call(patch_identity(patch), asked=Ask("", RecordKind.PATCH, patch))
+        call = TrackedCall(patch_identity(patch), asked=Ask("", RecordKind.PATCH, patch))
         call.standing = Standing.UNDER_WAY
         self._calls[call.identity] = call
         return Patched(new=True, identity=call.identity)
@@ -202,7 +202,7 @@ class Replay:
         """
         call = self._calls.get(record.identity)
         if call is None and record.kind in _OWN:
-            call = self._calls[record.identity] = Call(record.identity)
+            call = self._calls[record.identity] = TrackedCall(record.identity)
             call.standing = Standing.UNDER_WAY
         is_early = not self.live and record.kind not in _OWN
         if call is None or call.standing is not Standing.UNDER_WAY or is_early:
@@ -236,7 +236,7 @@ class Replay:
             call.standing = Standing.DELIVERED
         return _WAIT if self.live else self._reach_frontier()
 
-    def _deliver(self, call: Call) -> Deliver:
+    def _deliver(self, call: TrackedCall) -> Deliver:
         call.standing = Standing.DELIVERED
         record = call.record
         assert record is not None
@@ -246,7 +246,7 @@ class Replay:
             del self._calls[call.identity]  # it cannot be asked for again
         return Deliver(record)
 
-    def _pass_over(self, call: Call) -> Passed | Diverged:
+    def _pass_over(self, call: TrackedCall) -> Passed | Diverged:
         if self._policy is Policy.STRICT:
             return Diverged(Difference.ORDER, call.written, self._asked_instead())
         self._order.popleft()
@@ -256,7 +256,7 @@ class Replay:
     def _asked_instead(self) -> Ask | None:
         """Return what the code waits for while history has something else to hand over."""
         read = [call for call in self._calls.values() if call.standing is Standing.READ]
-        waiting = self._held or sorted(read, key=Call.place)
+        waiting = self._held or sorted(read, key=TrackedCall.place)
         return waiting[0].asked if waiting else None
 
     def _reach_frontier(self) -> Frontier | Diverged:
@@ -276,7 +276,7 @@ class Replay:
     def end(self) -> Ended | Diverged:
         """Return whether the run may end, now that its body has."""
         calls = [call for call in self._calls.values() if call.asked is None]
-        left = [call.written for call in sorted(calls, key=Call.place)]
+        left = [call.written for call in sorted(calls, key=TrackedCall.place)]
         unread = tuple(record for record in left if record.kind not in _OWN)
         stops = (record for record in left if record.kind is RecordKind.CANCEL)
         for record in unread:
@@ -303,7 +303,7 @@ class Replay:
             del self._unread[group]
 
 
-def _asked_again(call: Call, ask: Ask) -> Answer:
+def _asked_again(call: TrackedCall, ask: Ask) -> Answer:
     first = call.asked
     assert first is not None
     same = first.kind is ask.kind and (first.args_hash == ask.args_hash or not ask.compare)

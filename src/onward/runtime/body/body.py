@@ -32,11 +32,11 @@ from onward.core.replay import (
 from onward.errors import BadInput
 from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimedCall, TimerCall
 from onward.runtime.body.children import PatchCall, still_elsewhere
-from onward.runtime.body.clock import Clock
+from onward.runtime.body.clock import BodyClock
 from onward.runtime.body.divergence import Place, hand_over, place_now, place_of_wait
 from onward.runtime.body.draws import Draws, beginning_of_body
 from onward.runtime.body.effects import EffectCall
-from onward.runtime.body.failure_origin import Blame
+from onward.runtime.body.failure_origin import FailureOrigins
 from onward.runtime.body.history_limit import HistoryLimit
 from onward.runtime.body.runloop import Exited, RunLoop, Stuck, branch_now
 from onward.runtime.body.waits import Strays
@@ -104,7 +104,7 @@ class Body:
         self.unheard: dict[str, int] = {}
         """The numbers of signals that it was not handed yet, by the waits that have them."""
         self.is_evicted = self._is_begun = False
-        self.blame = Blame()
+        self.failures = FailureOrigins()
         self._limit = HistoryLimit(scope)
         self._replay = replay
         self._owner = owner
@@ -115,7 +115,7 @@ class Body:
         begun = beginning_of_body(run)
         self._loop.set_time(begun.started_at)
         self._draws = Draws(begun)
-        self.clock = Clock(owner, is_replayed=run.fence > 1 or run.beginning is not None)
+        self.clock = BodyClock(owner, is_replayed=run.fence > 1 or run.beginning is not None)
         self._marks: list[PatchCall] = []
         self._moved: list[Record] = []
         self._held: dict[int, tuple[Ask, Place | None]] = {}
@@ -145,7 +145,7 @@ class Body:
     def part(self) -> None:
         """Let go of what knows this body in turn, now that it is unwound."""
         self._loop.part(_no_timer)
-        self.blame.forget()
+        self.failures.forget()
         if hasattr(self, "main"):  # one that does not fit its arguments never began
             del self.main
 
@@ -222,7 +222,7 @@ class Body:
         if self.calls.get(call.identity) is call:  # one with a key may have been asked for again
             del self.calls[call.identity]
             self._replay.give_up(call.identity)
-        self.blame.note_abandoned(call)
+        self.failures.note_abandoned(call)
         self._owner.abandoned(call)
 
     def _ask(self, call: Call, key: str | None = None) -> Call:
@@ -289,7 +289,7 @@ class Body:
         if record is not None:
             call.identity = identity
             self.diverged = hand_over(call, record, self.run.id) or self.diverged
-            self.blame.note_again(call)
+            self.failures.note_again(call)
             return
         first = self.calls[identity]
         if isinstance(first, Awaited) and isinstance(call, Awaited):
@@ -364,7 +364,7 @@ class Body:
         self.notes.come(record)
         if record.kind is RecordKind.CANCEL:
             self.cancelled, self.clock.absent = record, 0
-            self.blame.note_stopped(self.calls.values(), record.seq or 0)
+            self.failures.note_stopped(self.calls.values(), record.seq or 0)
             self._loop.cancel_all()
             return
         if record.kind is RecordKind.CLOCK:
@@ -386,7 +386,7 @@ class Body:
         if misfit is not None:
             self.diverged = misfit
         elif self.diverged is None:
-            self.blame.note(call, record)
+            self.failures.note(call, record)
 
     def out_of_turn(self) -> list[Record]:
         """Return what history has and the code asked for in another order, or not at all."""

@@ -40,7 +40,7 @@ class ClockCall(Call):
         """Do nothing: it changes the time of the body, which takes it itself."""
 
 
-class Clock:
+class BodyClock:
     """Lets the waits of a body begin, once it is certain from when they count.
 
     Args:

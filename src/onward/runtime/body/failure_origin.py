@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KEPT = frozenset({RecordKind.STEP, RecordKind.CHILD, RecordKind.START, RecordKind.EFFECT})
 
 
-class Blame:
+class FailureOrigins:
     """How the calls of a body ended, as far as that matters when the body fails."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Blame:
 
         What is under way when the body ends may be finished before the run is.
         """
-        failed_call = failed_call_of(self._known(under_way), self._blamed(error, set()))
+        failed_call = failed_call_of(self._known(under_way), self._origins_of(error, set()))
         return None if failed_call is None else failed_call.kept()
 
     def stopped_call(self, under_way: Iterable[Call]) -> str | None:
@@ -110,7 +110,7 @@ class Blame:
         unheard = {call.identity: _unheard(call) for call in calls}
         return list({**unheard, **self._outcomes}.values())
 
-    def _blamed(self, error: BaseException | None, seen: set[int]) -> list[CallOutcome]:
+    def _origins_of(self, error: BaseException | None, seen: set[int]) -> list[CallOutcome]:
         while error is not None and id(error) not in seen:
             seen.add(id(error))
             if id(error) in self._errors:
@@ -118,7 +118,7 @@ class Blame:
             if self._limit is not None and type(error) is TimeoutError:
                 return [self._limit]  # set anew in a retry, or it would be over at once
             if isinstance(error, BaseExceptionGroup):
-                found = [self._blamed(each, seen) for each in error.exceptions]
+                found = [self._origins_of(each, seen) for each in error.exceptions]
                 if any(found):
                     return [outcome for some in found for outcome in some]
             error = error.__cause__ or error.__context__

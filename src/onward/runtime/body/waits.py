@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.effect import EffectState
 from onward.core.hold import CHANGES, read_sources, sources_after
 from onward.core.inbox import Arrived, InboxWait, MessageKind, settle
-from onward.core.inbox import Message as Letter
+from onward.core.inbox import Message as Arrival
 from onward.core.replay import RecordKind, RecordState, put_off_after
 from onward.core.run import Reason
 from onward.errors import UnreadableRow
@@ -201,7 +201,7 @@ class Waits:
                 if isinstance(call, TimerCall) and call.is_limit and not call.is_kept:
                     call.put_off(held)
 
-    def come(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+    def ready(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         """Yield the calls whose message or time has come, with the message.
 
         A message that is here wins over a time that has passed. Times come in their order: if a run
@@ -211,11 +211,11 @@ class Waits:
             if mail.is_ready(mail.ends[started_by]):
                 yield self._children[started_by], mail.ends.pop(started_by)
         over = [call for call in self if not isinstance(call, SignalCall) and _is_over(call, now)]
-        for call, letter in self._signals(mail, now):
-            if letter is None:
+        for call, message in self._signals(mail, now):
+            if message is None:
                 over.append(call)
             else:
-                yield call, letter
+                yield call, message
         if not mail.wanted:  # what is still to be read may be for one of them
             yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
 
@@ -223,9 +223,9 @@ class Waits:
         signals = [call for call in self.calls.values() if isinstance(call, SignalCall)]
         if not signals:
             return
-        letters = [Letter(row.seq, row.message, row.name) for row in mail.signals.values()]
+        arrivals = [Arrival(row.seq, row.message, row.name) for row in mail.signals.values()]
         waits = [InboxWait(call.identity, call.name, call.due) for call in signals]
-        for outcome in settle(waits, letters, now=now):
+        for outcome in settle(waits, arrivals, now=now):
             call = self.calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):
                 is_ready = mail.is_ready(mail.signals[outcome.message.seq])

@@ -57,12 +57,12 @@ class Dispatch:
         elif isinstance(call, EffectCall):
             execution.later(partial(execution.ledger.take, call))
         elif isinstance(call, StartCall):
-            execution.later(partial(execution.kin.start, call))
+            execution.later(partial(execution.children.start, call))
         elif isinstance(call, ChildCall) and not (call.is_begun and call.is_told):
-            execution.later(partial(execution.kin.start_child, call))
+            execution.later(partial(execution.children.start_child, call))
         else:
             if isinstance(call, ChildCall):
-                execution.kin.keep(call)
+                execution.children.keep(call)
             execution.waits.add(call)
 
     def abandoned(self, call: Call) -> None:
@@ -71,7 +71,7 @@ class Dispatch:
         if isinstance(call, StepCall) and call.running is not None:
             call.running.stop()
         elif isinstance(call, ChildCall):
-            self._execution.kin.abandon(call)
+            self._execution.children.abandon(call)
 
     def on_ready(self, call: Call, message: InboxRow | None) -> None:
         """Go on with a call whose message has arrived, or whose time has come."""
@@ -81,9 +81,9 @@ class Dispatch:
         elif isinstance(call, EffectCall):
             execution.ledger.wake(call)
         elif isinstance(call, ChildCall) and message is not None:
-            execution.kin.on_message(call, message)
+            execution.children.on_message(call, message)
         elif isinstance(call, ChildCall | StartCall):
-            execution.kin.look_again(call)
+            execution.children.look_again(call)
         elif message is not None:
             execution.body.unheard[call.identity] = message.seq
             state, payload = RecordState.SUCCEEDED, message.payload

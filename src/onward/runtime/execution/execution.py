@@ -114,17 +114,17 @@ class Execution:
         self._pumping = self._reported = self.is_loading = False
         self._is_stopping = past.is_stopping
         self._is_new = not history
-        self._kin: Children | None = None
+        self._children: Children | None = None
         self._ledger: Ledger | None = None
         self._leaving: Leaving | None = None
 
     # --- parts that not every run needs ----------------------------------------------------------
 
     @property
-    def kin(self) -> Children:
-        if self._kin is None:
-            self._kin = Children(self, self.journal, self._host, self._past.bound)
-        return self._kin
+    def children(self) -> Children:
+        if self._children is None:
+            self._children = Children(self, self.journal, self._host, self._past.bound)
+        return self._children
 
     @property
     def ledger(self) -> Ledger:
@@ -144,8 +144,8 @@ class Execution:
         return bool(self.asking or (self._ledger is not None and self._ledger.busy))
 
     def children_left(self) -> list[str]:
-        has_any = self._kin is not None or self._past.bound
-        return self.kin.left(self.body) if has_any else []
+        has_any = self._children is not None or self._past.bound
+        return self.children.left(self.body) if has_any else []
 
     def leaves_plans(self) -> bool:
         return leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
@@ -257,7 +257,7 @@ class Execution:
         """
         self.body.part()
         del self.body, self.calls, self.journal, self.replay, self.notes
-        self._kin = self._leaving = None
+        self._children = self._leaving = None
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Execution:
             else:
                 self.leaving.end(end_by_force(body))
         else:
-            if self._kin is not None or self._ledger is not None or self.mail.orders:
+            if self._children is not None or self._ledger is not None or self.mail.orders:
                 self._serve_others()
             if self.waits.calls:
                 self._end_waits()
@@ -349,8 +349,8 @@ class Execution:
 
     def _serve_others(self) -> None:
         """Stop children that are not awaited; take up what operators want; one stop is enough."""
-        if self._kin is not None and self.replay.live:
-            self._kin.dismiss()
+        if self._children is not None and self.replay.live:
+            self._children.dismiss()
         if self.mail.orders:
             self.mail.take_cancel()
             verdicts = self.mail.take_verdicts()
@@ -361,7 +361,7 @@ class Execution:
 
     def _end_waits(self) -> None:
         if not (self._is_barred or self.is_loading):
-            for call, message in self.waits.come(self.mail, self._host.now()):
+            for call, message in self.waits.ready(self.mail, self._host.now()):
                 self.waits.discard(call)
                 self.calls.on_ready(call, message)
             if self.mail.wanted:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onward.runtime.body.body import Body
     from onward.runtime.body.calls import Call
     from onward.runtime.body.waits import Mailbox
-    from onward.runtime.definition import Shape
+    from onward.runtime.definition import ProgramShape
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
@@ -82,12 +82,12 @@ class Stop(NamedTuple):
 TIME_IS_UP = Stop(Reason.DEADLINE, GRACE)
 
 
-def read_stop(letter: InboxRow) -> Stop:
+def read_stop(message: InboxRow) -> Stop:
     """Return what a message says that wants a run to stop."""
     # Whatever else a newer sender says, it wants the run to stop.
-    why = Reason(letter.name) if letter.name in _REASONS else Reason.OPERATOR
+    why = Reason(message.name) if message.name in _REASONS else Reason.OPERATOR
     try:
-        grace = GRACE if letter.payload is None else decode(unpack(letter.payload), int)
+        grace = GRACE if message.payload is None else decode(unpack(message.payload), int)
     except Undecodable:
         grace = GRACE
     return Stop(why, grace)
@@ -136,10 +136,10 @@ def end_by_force(body: Body) -> Move:
 
 
 def _stopped(body: Body, stop: Stop) -> Move:
-    return stop.move._replace(failed_call=body.blame.stopped_call(body.calls.values()))
+    return stop.move._replace(failed_call=body.failures.stopped_call(body.calls.values()))
 
 
-def end_of(body: Body, shape: Shape) -> Move:
+def end_of(body: Body, shape: ProgramShape) -> Move:
     """Return what a body that has ended means for its run.
 
     One that was told to stop is cancelled whatever it returns, but an error in its cleanup counts.
@@ -166,7 +166,7 @@ def failure(body: Body, error: BaseException) -> Move:
         RunState.FAILED,
         Reason.LOGIC,
         error=pack(encode_error(error)),
-        failed_call=body.blame.failed_call(error, body.calls.values()),
+        failed_call=body.failures.failed_call(error, body.calls.values()),
     )
 
 
@@ -345,9 +345,9 @@ class Leaving:
             end = partial(self._journal.when_written, withdraw)
         children = self._execution.children_left()
         if self._execution.claimed.link == Link.CONTINUE:
-            self._execution.kin.end_all(children, end)
+            self._execution.children.end_all(children, end)
         elif children:
-            self._execution.kin.end(children, end)
+            self._execution.children.end(children, end)
         else:
             end()
 
