@@ -77,7 +77,7 @@ def test_a_result_that_is_handed_out_before_it_is_written_is_seen(
 
 def standing_still(seed: int) -> Plan:
     """Return a plan in which a worker stands still for so long that another takes its runs."""
-    stop = Stop(seed % SEATS, 40 + seed, 40)
+    stop = Stop(seed % SEATS, 150 + seed, 40)
     return replace(a_plan(seed), crashes=(), stops=(stop,), outages=(), jumps=())
 
 
