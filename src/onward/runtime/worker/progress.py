@@ -24,6 +24,7 @@ class ProgressBoard:
         self._context = copy_context()  # not that of the first run
         self._values: dict[str, tuple[int, bytes]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()
 
     def put(self, uid: str, fence: int, value: bytes) -> None:
         """Note the progress of a run; from any thread."""
@@ -38,9 +39,11 @@ class ProgressBoard:
 
     async def _write(self) -> None:
         try:
-            while self._values:
+            while self._values and not self._closed.is_set():
                 await self.tick()
-                await asyncio.sleep(EVERY_SECONDS)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(EVERY_SECONDS):
+                        await self._closed.wait()
         finally:
             self._task = None
 
@@ -53,8 +56,7 @@ class ProgressBoard:
 
     async def close(self) -> None:
         """Write what is new, and stop."""
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        self._closed.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])  # a write under way must not overtake the last one
         await self.tick()

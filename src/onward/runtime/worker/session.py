@@ -218,7 +218,9 @@ class WorkerSession:
             await self._leave()
 
     async def _join(self) -> None:
-        await self._engine.join(self._registration(), self._lease, self._before)
+        names = self._registry.names
+        await self._engine.join(self._registration(names), self._lease, self._before)
+        self._registered = names
         self._is_joined = True
 
     def stop(self) -> None:
@@ -325,12 +327,14 @@ class WorkerSession:
 
     async def register_names(self) -> tuple[str, ...]:
         """Register again if there are other names to take by now, and return the names."""
-        if self._registered is not self._registry.names:
-            await self._engine.register(self._registration())
-        return self._registered
+        names = self._registry.names
+        if self._registered is not names:
+            await self._engine.register(self._registration(names))
+            self._registered = names
+        return names
 
-    def _registration(self) -> Registration:
-        options, self._registered = self._options, self._registry.names
+    def _registration(self, names: tuple[str, ...]) -> Registration:
+        options = self._options
         return Registration(
             self.id,
             self._ports.host,
@@ -338,7 +342,7 @@ class WorkerSession:
             options.version,
             options.queues,
             options.tags,
-            self._registered,
+            names,
             self.programs.codes,
             self._registry.limits,
         )
