@@ -279,7 +279,7 @@ class LocalWorker:
         await self._store.set_limit(key, maximum, by)
 
     async def reserve_rate(self, by: RunOwner, key: str, interval: Duration) -> Duration:
-        return await limits.take_turn(self._store, by, key, interval)
+        return await self._store.write(lambda tx: limits.take_turn(tx, by, key, interval))
 
     async def effect(self, key: str) -> EffectRow | None:
         return await ledger.effect(self._store, key)

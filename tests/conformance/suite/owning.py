@@ -39,7 +39,7 @@ WRITES: dict[str, Callable[[Store, RunOwner], Awaitable[Any]]] = {
     "dismiss all": lambda store, owner: dismiss_all(store, owner, []),
     "stop": lambda store, owner: stop_or_cancel(store, "uid-child", UNBEGUN, CANCEL, owner),
     "limit": lambda store, owner: store.set_limit("k", 3, owner),
-    "turn": lambda store, owner: take_turn(store, owner, "k", MINUTE),
+    "turn": lambda store, owner: store.write(lambda tx: take_turn(tx, owner, "k", MINUTE)),
 }
 FORCED = "ended by force"
 LOSSES = ("fence", "lease", "parked", "over", FORCED)

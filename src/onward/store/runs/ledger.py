@@ -11,7 +11,7 @@ from onward.model.effects import EffectRow, Ruling
 from onward.model.messages import NewMessage, wakes_for
 from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
-from onward.store.runs.owning import check_owner
+from onward.store.runs.fencing import check_owner
 from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:

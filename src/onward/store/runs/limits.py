@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.lease import MAX_AHEAD
 from onward.core.run import MAX_CRASHES
-from onward.store.runs.owning import check_owner
+from onward.store.runs.fencing import check_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from onward.core.run import Rooms
     from onward.model.runs import RunOwner
     from onward.store.database import Tx
-    from onward.store.store import Store
 
 MAX_DUE = 500
 """How many due runs with a flow key are made ready at a time."""
@@ -44,19 +43,15 @@ async def has_limit(tx: Tx, key: str, max_running: int) -> bool:
     return bool(rows) and bool(rows[0][0] == max_running)
 
 
-async def take_turn(store: Store, owner: RunOwner, key: str, interval: Duration) -> Duration:
+async def take_turn(tx: Tx, owner: RunOwner, key: str, interval: Duration) -> Duration:
     """Reserve the next call under a rate for a run; return how long to wait before making it.
 
     Raises:
         LeaseLost: the run is not the owner's any more.
     """
-
-    async def work(tx: Tx) -> int:
-        await check_owner(tx, owner)
-        rows = await tx.fetch("take_turn", key=key, interval=interval, ahead=MAX_AHEAD)
-        return int(rows[0][0])
-
-    return max(0, await store.write(work))
+    await check_owner(tx, owner)
+    rows = await tx.fetch("take_turn", key=key, interval=interval, ahead=MAX_AHEAD)
+    return max(0, int(rows[0][0]))
 
 
 class Candidate(NamedTuple):

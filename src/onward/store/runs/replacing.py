@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.chain import Link
 from onward.model.runs import Started
 from onward.store.hints import queue_subject
-from onward.store.runs.owning import check_owner
+from onward.store.runs.fencing import check_owner
 from onward.store.writing.text_limits import check_run
 
 if TYPE_CHECKING:
