@@ -86,9 +86,9 @@ def test_show_says_how_often_it_was_sent_and_when_it_is_again(ask: Ask) -> None:
 
 
 def test_show_says_why_it_is_not_sent_again_by_itself(ask: Ask) -> None:
-    assert facts(ask, "used up")["next"] == "not sent again by itself: no attempt is left"
+    assert facts(ask, "used up")["next"] == "not sent again automatically: no attempt is left"
     assert facts(ask, "too late")["next"] == (
-        "not sent again by itself: it might arrive when its key is forgotten"
+        "not sent again automatically: the key may expire before the call arrives"
     )
     assert "next" not in facts(ask, "unlimited")
 
@@ -105,7 +105,7 @@ def test_asking_again_is_offered_as_a_send_and_counts(run: str, ask: Ask) -> Non
     [one] = ask("effects", "list", "--run", run, "--json").things
     shown = ask("effects", "show", one["id"], "--json").thing
     [again] = [choice for choice in shown["choices"] if choice["verdict"] == "ask_again"]
-    assert again["meaning"] == "send it again: its receiver knows the key"
+    assert again["meaning"] == "send it again: its receiver deduplicates by key"
 
     answer = ask("effects", "resolve", one["id"], "ask_again", "--reason", "it is back")
 

@@ -122,3 +122,12 @@ def test_no_file_names_somebodys_machine() -> None:
     texts += files("src", suffix=".sql") + files("docs", "changes", suffix=".md")
     named = [shown(path) for path in texts if path.is_file() and place.search(path.read_text())]
     assert named == []
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in files("src"):
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{shown(path)}:{node.lineno}")
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}

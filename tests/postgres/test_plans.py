@@ -17,7 +17,7 @@ from tests.postgres.hand import STATEMENTS, Hand
 
 # Statements of both databases that a busy worker or client sends all the time.
 SHARED = {
-    "all_notes", "be_followed", "bound_below", "bound_children", "chores", "copy_messages",
+    "all_notes", "be_followed", "bound_below", "bound_children", "maintenance_due", "copy_messages",
     "copy_records", "disown", "diverged_runs", "drop_lease", "drop_outbox_rows", "edit_record",
     "end_followed", "failed_children", "follow_data", "follow_run", "free_runs", "history",
     "hold_runs", "insert_outbox", "insert_run", "insert_run_data", "is_dropped", "keep_aside",
@@ -36,8 +36,8 @@ SHORT = {
     ("claim", "onward_run_running"): "only its first row is read, to find the first worker in it",
     ("claim", "onward_lease_pkey"): "there are as many leases as workers",
     ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
-    ("chores", "onward_outbox_target"): "one is enough",
-    ("chores", "onward_run_flow"): "one is enough",
+    ("maintenance_due", "onward_outbox_target"): "one is enough",
+    ("maintenance_due", "onward_run_flow"): "one is enough",
     ("limited_candidates", "onward_run_suspect"): "it holds suspects alone, and there are few",
 }
 
@@ -187,7 +187,7 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
             "names": "ARRAY['hello']", "tags": "ARRAY[]::text[]", "limit": "10", **SUSPECTS,
             "keys": "ARRAY['free']", "max_running": "ARRAY[5]",
         }  # fmt: skip
-        names = ("claim", "make_due_ready", "limited_keys", "limited_candidates", "chores")
+        names = ("claim", "make_due_ready", "limited_keys", "limited_candidates", "maintenance_due")
         for name in names:
             await prepare(hand, name)
             await plan(hand, name, **given)
@@ -201,9 +201,8 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
         assert {name: pages(found) < 100 for name, found in touched.items()} == dict.fromkeys(
             names, True
         )
-        assert [touched[name]["Actual Rows"] for name in ("claim", "limited_keys", "chores")] == [
-            0, 1, 1,
-        ]  # fmt: skip
+        searched = ("claim", "limited_keys", "maintenance_due")
+        assert [touched[name]["Actual Rows"] for name in searched] == [0, 1, 1]
         assert touched["limited_candidates"]["Actual Rows"] == 5
 
 

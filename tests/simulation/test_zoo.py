@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onward.model.records import RecordRow
     from onward.model.runs import Move
     from onward.runtime.body.calls import Call
-    from onward.runtime.body.waits import Mailbox
+    from onward.runtime.body.waits import RunInbox
 
 MAX_SEEDS = 60
 KINDS = (*SAMPLES, *FAMILIES)
@@ -111,7 +111,7 @@ def test_a_wake_that_is_lost_because_the_inbox_is_not_read_is_seen(
 def test_a_timer_that_goes_off_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     punctually = Waits.ready
 
-    def early(self: Waits, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+    def early(self: Waits, mail: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         return punctually(self, mail, now + 4 * SECOND)
 
     monkeypatch.setattr(Waits, "ready", early)

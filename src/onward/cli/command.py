@@ -44,9 +44,7 @@ DONE, NO, NOT_ASKED = 0, 1, 2
 INTERRUPTED = 130
 
 _ANSWERS = (NotFound, RunOver, Undone, VerdictRefused, WouldResend, Unclear)
-_ADVICE = (
-    "Name the database by --db, ONWARD_DB or onward.toml; an App that is opened there makes it"
-)
+_ADVICE = "Name the database by --db, ONWARD_DB or onward.toml; an App creates it when it is opened"
 
 
 class CommandContext(NamedTuple):

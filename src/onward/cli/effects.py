@@ -34,7 +34,7 @@ _MEANINGS = {
     "skip": "continue without it",
     "ask_again": "ask the reconciler",
 }
-_SEND_AGAIN = "send it again: its receiver knows the key"
+_SEND_AGAIN = "send it again: its receiver deduplicates by key"
 
 
 def _word(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -42,7 +42,7 @@ def _word(context: click.Context, parameter: click.Parameter, given: str) -> str
     word = given.replace("-", "_")
     if word not in {verdict.value for verdict in Verdict}:
         raise click.BadParameter(
-            f"{given!r} is no verdict. See --help for what they mean.", context, parameter
+            f"{given!r} is not a verdict. See --help for the verdicts.", context, parameter
         )
     return word
 
@@ -56,7 +56,9 @@ _reason = click.option("--reason", required=True, metavar="TEXT", help="Why; oth
 _version = click.option(
     "--version", type=int, metavar="N", help="The version that you saw: refused if it changed."
 )
-_by = click.option("--by", metavar="NAME", help="Who you are; by default the user.")
+_by = click.option(
+    "--by", metavar="NAME", help="Author of the decision; by default the current user."
+)
 
 
 # --- looking --------------------------------------------------------------------------------------
@@ -267,8 +269,8 @@ def _next(info: EffectInfo) -> str | None:
     if info.state != "indeterminate" or info.known_until is None or info.can_be_asked:
         return None
     if info.tries is not None and info.attempt >= info.tries:
-        return "not sent again by itself: no attempt is left"
-    return "not sent again by itself: it might arrive when its key is forgotten"
+        return "not sent again automatically: no attempt is left"
+    return "not sent again automatically: the key may expire before the call arrives"
 
 
 def _verdict(info: EffectInfo) -> str | None:

@@ -109,8 +109,10 @@ def shown(value: Any, *, lines: bool = False) -> str:
         case _:
             text = str(value)
     return "".join(
-        letter if letter.isprintable() or (lines and letter == "\n") else ascii(letter)[1:-1]
-        for letter in text
+        character
+        if character.isprintable() or (lines and character == "\n")
+        else ascii(character)[1:-1]
+        for character in text
     )
 
 

@@ -60,7 +60,7 @@ _id = click.argument("run_id", metavar="ID")
     help="Filter by attribute (scans; slow on large stores).",
 )
 @click.option("--root", metavar="ID", help="This run and all below it.")
-@click.option("--parent", metavar="ID", help="Those that this run has started itself.")
+@click.option("--parent", metavar="ID", help="Only runs that this run started directly.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option("--before", metavar="ID", help="Continue after the last one of a page.")
 async def list_runs(  # noqa: PLR0913 - each is an option of the command
@@ -219,7 +219,7 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
 
 @command(runs, "retry", example="onward runs retry order-7")
 @_ids
-@click.option("--force", is_flag=True, help="Also if effects may have undone what was done.")
+@click.option("--force", is_flag=True, help="Retry even if effects may have undone work.")
 async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -> int:
     """Run again what failed.
 
@@ -238,10 +238,12 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -
 
 @command(runs, "fork", example="onward runs fork order-7 --step charge --result '\"ch_7\"'")
 @_id
-@click.option("--step", metavar="NAME", help="From which step on; else all history is kept.")
-@click.option("--result", metavar="JSON", help="What the step is to have returned.")
+@click.option(
+    "--step", metavar="NAME", help="Fork from this step; by default the whole history is kept."
+)
+@click.option("--result", metavar="JSON", help="Result to record for the step, as JSON.")
 @click.option("--new-id", metavar="ID", help="An id for the new run, beside the old one.")
-@click.option("--resend", is_flag=True, help="Send effects again, also such that happened.")
+@click.option("--resend", is_flag=True, help="Send effects again even if they may have happened.")
 async def fork(
     context: CommandContext,
     *,
@@ -272,7 +274,7 @@ async def fork(
 @click.argument("value", required=False)
 @click.option("--text", metavar="TEXT", help="A value that is text, though it looks like JSON.")
 @click.option("--json-value", metavar="JSON", help="A value that must be JSON.")
-@click.option("--message-id", metavar="ID", help="Sent again under it, it is delivered once.")
+@click.option("--message-id", metavar="ID", help="Repeated sends with one id are delivered once.")
 async def signal(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
     *,

@@ -17,7 +17,7 @@ def from_json(option: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        advice = f"""JSON is wanted; text goes in quotes of its own: {option} '"text"'."""
+        advice = f"""expected JSON; put text in double quotes: {option} '"text"'."""
         raise click.BadParameter(f"{error}. {advice}", param_hint=option) from None
 
 

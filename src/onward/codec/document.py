@@ -21,14 +21,14 @@ def read(data: bytes | str) -> Any:
     """Return the plain data in a JSON text.
 
     Raises:
-        Misfit: it is not JSON, or nested beyond reason.
+        Misfit: it is not JSON, or nested too deeply.
     """
     try:
         return _read(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Misfit("is not JSON") from None
     except RecursionError:
-        raise Misfit("is nested beyond reason") from None
+        raise Misfit("is nested too deeply") from None
 
 
 def surrogate(tree: Any) -> ValueRefused:

@@ -86,7 +86,7 @@ def lift(shape: Shape, tree: Any, name: str, path: str = "value") -> Any:
     except Misfit as wrong:
         raise Undecodable(name, f"{wrong.place(path)} {wrong.fact}") from None
     except RecursionError:
-        raise Undecodable(name, f"{path} is nested beyond reason") from None
+        raise Undecodable(name, f"{path} is nested too deeply") from None
 
 
 def decode_as(shape: Shape, payload: Payload, name: str) -> Any:

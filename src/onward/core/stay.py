@@ -19,7 +19,7 @@ class StayState(StrEnum):
     DRAINING = "draining"
     """Its worker stops: what is under way ends, and nothing new begins."""
     LEAVING = "leaving"
-    """What becomes of it is decided and is being written, or was: its body may be kept."""
+    """Its move is decided and is being written, or was: its body may be kept."""
     CLOSING = "closing"
     """The same while its worker stops."""
     GONE = "gone"
@@ -44,13 +44,13 @@ class StayFact(StrEnum):
     HELD_BACK = "held_back"
     """Nothing is being worked on, and work was asked for that was not begun."""
     DECIDED = "decided"
-    """What becomes of it is being written: it parks, pauses, ends or is released."""
+    """Its move is being written: it parks, pauses, ends or is released."""
     MESSAGE_FIRST = "message_first"
     """A message arrived before it could park."""
     CLAIMED_AGAIN = "claimed_again"
     """Its worker claimed it again while its body was kept."""
     LEFT = "left"
-    """What became of it is written, or its lease was lost."""
+    """Its move is written, or its lease was lost."""
 
 
 class StayAction(StrEnum):

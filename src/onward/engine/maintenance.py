@@ -43,7 +43,7 @@ class Maintenance:
     async def tick(self) -> MaintenanceDue:
         """Do what is due, and return what there was to do."""
         asked = self._clock.monotonic()
-        due = await self._store.chores()
+        due = await self._store.maintenance_due()
         self._on_time(due.at, asked)
         if due.outbox:
             await self._store.sweep()

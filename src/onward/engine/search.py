@@ -74,7 +74,9 @@ def _check(query: RunQuery, page: RunPage) -> None:
     if query.tag is not None:
         check_tag(query.tag)
     if page.limit < 0:
-        raise BadInput(f"limit={page.limit}", "is negative", "Ask for some, page by page")
+        raise BadInput(
+            f"limit={page.limit}", "is negative", "Pass a limit of 0 or more, and read page by page"
+        )
 
 
 async def _family(store: Store, parent: str | None, root: str | None) -> Family | None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class EffectWrite(NamedTuple):
-    """A row of the ledger as it shall be. It is written if its version was one less before."""
+    """A row of the ledger to write. It is written only if the stored version is one less."""
 
     key: str
     run: str

@@ -21,7 +21,7 @@ class Following(NamedTuple):
     its records have taken, but that its code never got: a continuation gets them. A fork
     is refused that would send effects again, but for the call `named`, unless it `resends`.
 
-    The owner of a running run gives `worker`, `fence` and `end`, what becomes of it; if that says
+    The owner of a running run gives `worker`, `fence` and `end`, its last move; if that says
     what it has `seen`, nothing may have arrived since. All that it wrote before must be written.
     """
 

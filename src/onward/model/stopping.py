@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ForcedEnd(NamedTuple):
-    """How a run shall end that does not end by itself."""
+    """How a run is ended from outside."""
 
     state: str
     reason: str | None

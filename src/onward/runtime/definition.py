@@ -75,7 +75,7 @@ class WorkflowDefinition:
 
 
 def _not_bound(*_: object) -> Arguments:
-    raise BadInput("continue_as_new", "was called in what is no workflow", "Return instead")
+    raise BadInput("continue_as_new", "was called outside a workflow", "Return instead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +111,13 @@ def run_name(kind: RunKind, name: str) -> str:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return the name of a workflow or step, if it can be told from others.
+    """Return the name of a workflow or step, if it can be distinguished from others.
 
     Raises:
         BadInput: it looks like the name of something else.
     """
     if name == "<lambda>":
-        raise BadInput(
-            what, "is that of a lambda, which all lambdas share", "Use def, or give name="
-        )
+        raise BadInput(what, "is '<lambda>', which every lambda has", "Use def, or give name=")
     if name.startswith(("step ", "map ")):
         raise BadInput(f"{what} {name!r}", 'begins with "step " or "map "', "Use another word")
     return check_id(name, what)

@@ -102,7 +102,7 @@ class App:
         spawn: Spawn | None = spawn_thread,
     ) -> None:
         if key is not None:
-            raise BadInput("key=", "is for a server, and this is a database", "Leave it out")
+            raise BadInput("key=", "applies to onward:// servers only", "Leave it out")
         self._url = fspath(url) if isinstance(url, PathLike) else url
         self._version = version
         self._clock = clock

@@ -148,7 +148,7 @@ class Background:
 
 
 class _Call(Generic[T]):
-    """A coroutine that runs in a loop, and the thread that waits for what comes of it.
+    """A coroutine that runs in a loop, and the thread that waits for its result.
 
     Ctrl-C may interrupt that thread between any two lines, also of a lock that is written in
     Python, which would then never be released. So it holds none: it only waits at a queue.

@@ -150,7 +150,7 @@ class Current:
         A step in a thread can be stopped in no other way: call this in its loop.
 
         Raises:
-            asyncio.CancelledError: the step timed out, or nobody waits for it any more.
+            asyncio.CancelledError: the step timed out, or is no longer awaited.
         """
         if self._attempt is None:
             raise NotInBody("heartbeat() in a workflow body", "says nothing", "Call it in a step")

@@ -102,7 +102,7 @@ class Effect(Generic[P, R]):
         return Effect(definition, key=own_key)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do it, or read what became of it.
+        """Send the effect, or read its outcome.
 
         Raises:
             NotApplied: it did not happen, and is not tried again.
@@ -151,7 +151,7 @@ class Effect(Generic[P, R]):
 
 
 async def _settled(asked: asyncio.Future[Any]) -> Any:
-    """Wait until the ledger has settled, whoever wants this branch to stop meanwhile."""
+    """Wait until the effect is settled, even if this branch is cancelled meanwhile."""
     stopped: asyncio.CancelledError | None = None
     while not asked.done():
         try:
@@ -206,8 +206,8 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
 
     Args:
         fn: The function, when used without options.
-        name: The stored name; the function's own by default. It is kept for ever.
-        reconcile: Finds out what became of a call. It gets the same arguments and `key=`, and
+        name: The stored name; the function's own by default. It must never change.
+        reconcile: Finds out the outcome of a call. It gets the same arguments and `key=`, and
             returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
             function, and is not given `self`.
         retry: How often to send it at most; by default three times. After a `NotApplied` that was
@@ -246,7 +246,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     if not is_async and timeout is None:
         raise BadInput(
             f"effect {own_name!r}",
-            "is not async, so nobody but its own code can end it in time",
+            "is not async, so Onward cannot stop it after a timeout",
             "State the timeout that its client library enforces: @effect(timeout=...)",
         )
     definition = EffectDefinition(
@@ -294,7 +294,7 @@ def _check_memory(definition: EffectDefinition) -> None:
     if definition.reconcile is not None:
         raise BadInput(
             what,
-            "has both reconcile= and idempotency_window=: asked about, or sent again?",
+            "has both reconcile= and idempotency_window=, which exclude each other",
             "Keep idempotency_window= if its receiver applies nothing twice under one key, or"
             " reconcile= if it does",
         )

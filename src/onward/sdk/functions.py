@@ -35,7 +35,9 @@ def stored_name(fn: object, name: str | None, kind: str) -> str:
         )
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadInput(
-            f"{kind} {own!r}", "yields, but what is kept is one result", "Return a list instead"
+            f"{kind} {own!r}",
+            "is a generator, but a durable function returns one result",
+            "Return a list instead",
         )
     return check_name(own, f"the name of {a_kind}")
 

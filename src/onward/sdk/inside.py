@@ -52,7 +52,7 @@ def refuse_in_body(what: str) -> None:
         raise NotInBody(
             f"{what} in a workflow body",
             "would be done again in every replay",
-            "Use onward.start and its like there, or put the call into a step",
+            "Use onward.start in a body, or put the call in a step",
         )
 
 
@@ -123,7 +123,7 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
     """End this run here and go on as a new one under the same id, with an empty history.
 
     Signals that were not read, attributes and the deadline go over to it. For workflows that would
-    otherwise go on for ever.
+    otherwise continue endlessly.
 
     Args:
         *args: The arguments of the workflow for the new run.
@@ -189,7 +189,7 @@ class ChildRun(Generic[R]):
         if self._parent is None:
             raise BadInput(
                 f"run {self.id!r}",
-                "was started by somebody else and does not tell this run when it is over",
+                "was not started by this run, so this run cannot wait for it",
                 "Wait for it outside: (await app.get(id)).result()",
             )
         if self._outcome is None:

@@ -266,11 +266,11 @@ class _Plan:
         self._limit_of_all = limit
         self._size = max(1, min(MAX_ITEMS, -(-count // self._open)))
         self._count = count
-        # No item depends on what came of another, so all of them are asked for now.
+        # No item depends on the outcome of another, so all of them are asked for now.
         self._asked = body.position
 
     async def in_order(self, items: Sequence[Item]) -> AsyncGenerator[Outcome, None]:
-        """Yield what came of each call; a few chunks are under way at a time."""
+        """Yield the outcome of each call; a few chunks are under way at a time."""
         under_way: deque[_Part] = deque()
         try:
             for items_of_part in _parts(items, self._size):
@@ -290,7 +290,7 @@ class _Plan:
                 part.chunk.cancel()
 
     async def _of_part(self, part: _Part) -> AsyncGenerator[Outcome, None]:
-        """Yield what came of the calls of a part, for which it may take several chunks."""
+        """Yield the outcomes of the calls of a part, for which it may take several chunks."""
         left = list(range(len(part.items)))
         found: dict[int, Outcome] = {}
         at = 0
@@ -333,7 +333,7 @@ class _Plan:
         return future
 
     async def by_key(self, items: dict[str, Item], *, raising: bool) -> dict[str, Outcome]:
-        """Return what came of each call, whatever else has been in the list before.
+        """Return the outcome of each call, whatever else has been in the list before.
 
         Items go to buckets by their keys alone, and how many buckets there are is settled when the
         map is first made. A bucket keeps the results of items that have left the list; those that
@@ -365,7 +365,7 @@ class _Plan:
         return found
 
     async def _fill(self, name: str, bucket: list[Item], *, raising: bool) -> dict[str, Outcome]:
-        """Return what came of the items of a bucket, and of others that were in it before."""
+        """Return the outcomes of the items of a bucket, and of others that were in it before."""
         known: dict[str, Outcome] = {}
         late = 0
         while left := [item for item in bucket if item.key not in known]:

@@ -30,9 +30,7 @@ def check_reconciler(definition: EffectDefinition) -> None:
         raise BadInput(what, fact, "Give a function: reconcile=find")
     given = _given(definition.fn)
     if any(each.name == "key" for each in given or ()):
-        fact = (
-            "has a parameter key, but that is what its reconciler is given the key of the call as"
-        )
+        fact = "has a parameter named key, but its reconciler receives the effect key as key="
         raise BadInput(what, fact, "Give the parameter another name")
     # What a decorator wraps may take something else than what is called.
     takes = _signature(reconcile, follow_wrapped=False)
@@ -48,7 +46,7 @@ def check_reconciler(definition: EffectDefinition) -> None:
 
 
 def _given(fn: Callable[..., Any]) -> list[Parameter] | None:
-    """Return the parameters of an effect, without `self`; none if it cannot be told."""
+    """Return the parameters of an effect, without `self`; none if they are unknown."""
     signature = _signature(fn)
     if signature is None:
         return None

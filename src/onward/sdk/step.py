@@ -191,7 +191,7 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
 
     Args:
         fn: The function, when used without options.
-        name: The stored name; the function's own by default. It is kept for ever.
+        name: The stored name; the function's own by default. It must never change.
         retry: How often to try; by default three times.
         timeout: How long one attempt may take; by default ten minutes.
         compare: Whether a replay compares the arguments with those recorded.

@@ -204,11 +204,11 @@ def workflow(
 
     Args:
         fn: The function, when used without options.
-        name: The stored name; the function's own by default. It is kept for ever.
+        name: The stored name; the function's own by default. It must never change.
         queue: The queue of its runs, unless they are started with another.
         retry: How often its steps are tried, unless they say otherwise.
         strict: Whether open runs tolerate no change of the code at all: not even a call that is
-            inserted, or one that is dropped and reached nobody else.
+            inserted, or one that is dropped and had no effect elsewhere.
 
     Example:
         >>> from onward import workflow

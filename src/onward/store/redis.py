@@ -107,7 +107,7 @@ class RedisCarrier:
     def _miss(self, error: Exception) -> None:
         if not self._is_missed:
             _log.warning(
-                "Redis at %s is away (%s): until it is back, changes are found by looking",
+                "redis away: address=%s error=%s; changes are found by polling until it is back",
                 self.where,
                 type(error).__name__,
             )

@@ -143,7 +143,7 @@ class Outside:
         return answer
 
     async def find(self, *_: Any, key: str, **__: Any) -> Applied[Any] | NotApplied | Unknown:
-        """Say what became of the calls under a key: a ready reconciler."""
+        """Return the outcome of the calls under a key: a ready reconciler."""
         if self.is_away:
             return Unknown()
         if key in self._answers:

@@ -92,7 +92,7 @@ class LossyProxy:
         return self._arm(Fault("reply", match, skip))
 
     def drop_request(self, match: bytes | None = None, *, skip: int = 0) -> Fault:
-        """Lose a request before the server has been told to carry it out, and cut the line.
+        """Lose a request before it reaches the server, and cut the line.
 
         Args:
             match: Bytes that the request's SQL contains; any request will do without it.

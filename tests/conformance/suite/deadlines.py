@@ -90,7 +90,7 @@ async def test_a_run_that_is_over_is_not_told(world: World) -> None:
     world.clock.advance(MINUTE)
 
     assert await worker.store.overdue() == 0
-    assert (await worker.store.chores())._replace(at=0) == NOTHING
+    assert (await worker.store.maintenance_due())._replace(at=0) == NOTHING
     assert (await worker.store.run(run.uid)).state == "succeeded"
 
 
@@ -124,13 +124,13 @@ async def test_two_who_look_at_once_tell_each_run_once(world: World) -> None:
 async def test_a_look_at_the_chores_shows_a_deadline_until_it_was_told(world: World) -> None:
     worker = await world.worker()
     await worker.given(due_in_a_minute("a"))
-    assert (await worker.store.chores())._replace(at=0) == NOTHING
+    assert (await worker.store.maintenance_due())._replace(at=0) == NOTHING
 
     world.clock.advance(MINUTE)
-    assert (await worker.store.chores())._replace(at=0) == NOTHING._replace(overdue=True)
+    assert (await worker.store.maintenance_due())._replace(at=0) == NOTHING._replace(overdue=True)
 
     await worker.store.overdue()
-    assert (await worker.store.chores())._replace(at=0) == NOTHING
+    assert (await worker.store.maintenance_due())._replace(at=0) == NOTHING
 
 
 async def test_the_next_due_time_may_be_a_deadline(world: World) -> None:

@@ -253,12 +253,12 @@ async def test_a_look_at_the_chores_shows_what_has_a_key_and_could_be_claimed(wo
     nothing = MaintenanceDue(0, outbox=False, limited=False, overdue=False)
     await worker.store.start(a_run("free"))
     await worker.store.start(keyed("late")._replace(delay_in=MINUTE))
-    assert (await worker.store.chores())._replace(at=0) == nothing
+    assert (await worker.store.maintenance_due())._replace(at=0) == nothing
 
     await worker.store.start(keyed("now"))
-    assert (await worker.store.chores())._replace(at=0) == nothing._replace(limited=True)
+    assert (await worker.store.maintenance_due())._replace(at=0) == nothing._replace(limited=True)
     await worker.claim(limited=True)
-    assert (await worker.store.chores())._replace(at=0) == nothing
+    assert (await worker.store.maintenance_due())._replace(at=0) == nothing
 
     world.clock.advance(MINUTE)
-    assert (await worker.store.chores())._replace(at=0) == nothing._replace(limited=True)
+    assert (await worker.store.maintenance_due())._replace(at=0) == nothing._replace(limited=True)

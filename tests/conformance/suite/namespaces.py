@@ -152,7 +152,7 @@ async def test_nothing_of_another_namespace_can_be_stopped_or_followed(world: Wo
     assert await store.unpark({"greet": "new"}) == 0
     assert await store.children(run.uid) == []
     assert await store.unserved() == []
-    assert not any((await store.chores())[1:])
+    assert not any((await store.maintenance_due())[1:])
     assert not await store.keep_progress(ours.name, run.uid, run.fence, b"1")
     assert await all_rows(world) == before
 

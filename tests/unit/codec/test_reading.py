@@ -116,7 +116,7 @@ def misfit(text: str | bytes, annotation: Any) -> str:
         ("{", int, "value is not JSON"),
         ("NaN", float, "value is not JSON"),
         (b'"\xff"', str, "value is not JSON"),
-        ("[" * 100_000, Any, "value is nested beyond reason"),
+        ("[" * 100_000, Any, "value is nested too deeply"),
     ],
 )
 def test_data_that_does_not_fit_is_refused_with_its_place(
@@ -163,7 +163,7 @@ class Tree:
 def test_a_typed_value_nested_beyond_reason_is_refused() -> None:
     text = '{"inner": ' * 900 + "null" + "}" * 900
 
-    assert misfit(text, Tree) == "value is nested beyond reason"
+    assert misfit(text, Tree) == "value is nested too deeply"
 
 
 # --- what older and newer code wrote ------------------------------------------------------------

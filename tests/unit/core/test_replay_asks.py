@@ -331,11 +331,11 @@ def test_a_call_without_a_key_is_forgotten_once_it_is_delivered() -> None:
     [
         (
             Diverged(Difference.ARGUMENTS, a_record(":a#1", 1), a_step("a")),
-            "history has step 'a' (:a#1) with other arguments than the code gives it now",
+            "history has step 'a' (:a#1) with different arguments than the code passes now",
         ),
         (
             Diverged(Difference.UNREAD, a_record(":a#1", 1)),
-            "history has step 'a' (:a#1), but the code ended without asking for it",
+            "history has step 'a' (:a#1), but the code ended without making this call",
         ),
         (
             Diverged(Difference.UNREAD, a_record(":a#1", 1), a_step("b")),

@@ -151,7 +151,7 @@ def no_shape(value: object) -> ValueRefused:
     """Return the refusal of something that is not data."""
     if isinstance(value, _CODE):
         return ValueRefused(
-            f"is {a_value(value)}: code and open things cannot be stored",
+            f"is {a_value(value)}: functions, classes and open resources cannot be stored",
             "Pass the data it is made from, and make it where it is used.",
         )
     return ValueRefused(

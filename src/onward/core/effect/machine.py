@@ -143,7 +143,7 @@ def _answered(
         case RaisedNotApplied():
             return Moved(_failed(effect, fact, terms, now))
         case NotStarted() | Lost() if effect.state is not EffectState.IN_FLIGHT:
-            return Ignored("that it is uncertain is known")
+            return Ignored("it is already uncertain")
         case NotStarted():
             return Moved(_not_started(effect, now))
         case Lost():

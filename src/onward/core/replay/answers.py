@@ -95,9 +95,9 @@ class Diverged(Value):
         asks = f"{self.asked.kind} {self.asked.name!r}" if self.asked else "something else"
         match self.difference:
             case Difference.ARGUMENTS:
-                return f"history has {was} with other arguments than the code gives it now"
+                return f"history has {was} with different arguments than the code passes now"
             case Difference.UNREAD if self.asked is None:
-                return f"history has {was}, but the code ended without asking for it"
+                return f"history has {was}, but the code ended without making this call"
             case Difference.UNREAD:
                 return f"history has {was}, but the code asks for {asks} instead"
             case _:

@@ -65,7 +65,7 @@ def laid_out(history: Iterable[Record]) -> tuple[dict[str, TrackedCall], list[Tr
     """Return the calls of a history by identity, and the closed ones in order.
 
     Raises:
-        InvariantBroken: two calls share a position, or one goes on after its end.
+        InvariantBroken: two calls share a position, or one has a record after its final one.
     """
     calls: dict[str, TrackedCall] = {}
     for record in sorted(history, key=lambda record: record.attempt):
@@ -75,7 +75,7 @@ def laid_out(history: Iterable[Record]) -> tuple[dict[str, TrackedCall], list[Tr
         elif call.written.seq is None:
             call.record = record
         else:
-            raise InvariantBroken(f"call {record.identity} goes on after its end")
+            raise InvariantBroken(f"call {record.identity} has a record after its final one")
     closed = sorted((c for c in calls.values() if c.written.seq is not None), key=TrackedCall.place)
     last = 0
     for call in closed:

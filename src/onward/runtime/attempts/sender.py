@@ -1,4 +1,4 @@
-"""Making the call of an effect, and asking its reconciler: what happened is told to the ledger."""
+"""Calls the handler of an effect, or its reconciler, and reports the outcome to the ledger."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Sender:
         except asyncio.CancelledError as stopped:
             if attempt.is_left or not await stopped_itself(execution, call, attempt):
                 self._ended(attempt, "cancelled")
-                raise  # the worker stops: whoever takes the run over finds it in flight
+                raise  # the worker stops: the next owner of the run finds it in flight
             self._lost(execution, call, attempt, stopped)
         except BaseException as error:
             if ends_process(error, attempt):
@@ -269,7 +269,7 @@ class Sender:
 
     def _check_start(self, window: Window) -> None:
         if self._clock.monotonic() > window.start_by:
-            # We slept through it: somebody may have judged this by now, so it is not sent.
+            # The window passed meanwhile: an operator may have decided by now, so it is not sent.
             raise _NotStarted
 
     def _thread_call(self, attempt: Attempt, work: Callable[[], Any]) -> ThreadCall:
@@ -279,7 +279,7 @@ class Sender:
     def ask(
         self, execution: EffectOwner, call: EffectCall, tell: Callable[[bytes], None]
     ) -> EffectAttempt:
-        """Ask the reconciler what became of a call."""
+        """Ask the reconciler for the outcome of a call."""
         attempt, context = self._begin(execution, call, tell)
         asking = self._ask(execution, call, attempt)
         return self._go(asking, execution, call, attempt, context, is_asking=True)

@@ -1,7 +1,8 @@
 """Threads for steps and effects that are not async; none of them keeps a process from ending.
 
 The pool of the standard library waits for its threads when the interpreter ends, so one step that
-hangs would keep a worker, told to leave, for ever. A step that is cut off is done again elsewhere.
+hangs would keep a leaving worker alive indefinitely. A step that is cut off
+runs again elsewhere.
 
 A thread cannot be stopped. If the code in it goes on after its attempt was stopped, the thread is
 left behind: another one takes its place, and it ends with its call. As many threads may be left
@@ -105,7 +106,7 @@ class StepThreads(Executor):
             return _counted(job.name for job in self._busy)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Let every thread end after the call that it is at; nobody waits for them."""
+        """Let every thread end after its current call, without waiting for them."""
         with self._changed:
             dropped = list(self._jobs) if cancel_futures else []
             if dropped:

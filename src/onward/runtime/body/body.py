@@ -39,7 +39,7 @@ from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.failure_origin import FailureOrigins
 from onward.runtime.body.history_limit import HistoryLimit
 from onward.runtime.body.runloop import Exited, RunLoop, Stuck, branch_now
-from onward.runtime.body.waits import Strays
+from onward.runtime.body.waits import UnclaimedSignals
 from onward.runtime.context import body_now
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.scope import scope_now
@@ -100,7 +100,7 @@ class Body:
         self.unread: list[Record] = []
         """What history has, and the code did not ask for in its turn."""
         self.cancelled: Record | None = None
-        """The record of the wish that the run stops, once the body was told."""
+        """The record of the cancel, once the body has received it."""
         self.unheard: dict[str, int] = {}
         """The numbers of signals that it was not handed yet, by the waits that have them."""
         self.is_evicted = self._is_begun = False
@@ -110,7 +110,7 @@ class Body:
         self._owner = owner
         self._scope = scope
         scope.silent = not replay.live
-        self._strays = Strays()
+        self._unclaimed = UnclaimedSignals()
         self._loop = RunLoop(replay.branch, self._set_timer)
         begun = beginning_of_body(run)
         self._loop.set_time(begun.started_at)
@@ -157,7 +157,7 @@ class Body:
 
     @property
     def is_over(self) -> bool:
-        """Whether the code has ended; one that was told to stop ends with the last of its tasks."""
+        """Whether the code has ended; cancelled code ends with the last of its tasks."""
         return self.main.done() and (self.cancelled is None or not self._loop.tasks)
 
     def check_wait(self) -> None:
@@ -372,7 +372,7 @@ class Body:
             return
         call = self.calls.pop(record.identity, None)
         if call is None or call.is_abandoned():
-            self._strays.add(record)
+            self._unclaimed.add(record)
             self._hand_on_stray()
         else:
             self._hand_over(call, record)
@@ -399,7 +399,7 @@ class Body:
 
     def _hand_on_stray(self) -> None:
         """Let the next wait have a signal whose own wait was given up before it was handed over."""
-        found = self._strays.take(self.calls.values())
+        found = self._unclaimed.take(self.calls.values())
         if found is not None:
             self.abandon(found[0])
             self._hand_over(*found)

@@ -1,4 +1,4 @@
-"""The seam between the body of a run and whoever does what it asks for."""
+"""The interface through which the body of a run makes its calls."""
 
 from __future__ import annotations
 

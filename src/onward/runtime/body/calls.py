@@ -58,7 +58,7 @@ class Call:
 
     @property
     def only_listens(self) -> bool:
-        """Say whether it is about a run that goes on by itself, whoever listens."""
+        """Whether it is about a run that continues without its parent."""
         return False
 
     def take_up(self, record: Record) -> None:
@@ -276,7 +276,7 @@ class TimerCall(TimedCall):
 
 
 class CancelCall(Call):
-    """The wish of somebody else that the run stops; history keeps when the body heard of it."""
+    """A cancel of the run; history keeps when the body received it."""
 
     kind = RecordKind.CANCEL
 
@@ -285,7 +285,7 @@ class CancelCall(Call):
         self.identity = identity
 
     def is_abandoned(self) -> bool:
-        """Say that nobody waits for it."""
+        """Note that the body no longer awaits it."""
         return True
 
     def hand_over(self, record: Record) -> None:

@@ -73,25 +73,25 @@ class ChildCall(Awaited):
         self.started_by = started_by
         """The identity under which that run tells its end."""
         self.is_told = is_told
-        """Whether that run tells this one; otherwise somebody must look again and again."""
+        """Whether that run reports its end to this one; otherwise it is polled."""
         self.looks = 0
-        """How often somebody has looked."""
+        """How often it was polled."""
         self.reaches_out = True
         """Whether the run may have effects."""
 
     @property
     def is_cancelled_with_parent(self) -> bool:
-        """Say whether the child is stopped when nobody waits for it any more."""
+        """Whether the child is cancelled when it is no longer awaited."""
         return self._start is not None and bool(self._start.cancel_with_parent)
 
     @property
     def is_begun(self) -> bool:
-        """Say whether history has whom it waits for."""
+        """Whether history has the uid of the awaited run."""
         return self.is_kept and bool(self.child)
 
     @property
     def only_listens(self) -> bool:
-        """Say whether it is about a run that goes on by itself, whoever listens."""
+        """Whether it is about a run that continues without its parent."""
         return self._start is None and not self.is_cancelled_with_parent
 
     @property
@@ -126,7 +126,7 @@ class ChildCall(Awaited):
             self.child, self.is_told = kept["uid"], kept["is_told"]
 
     def opening(self) -> bytes:
-        """Return what an open record of it keeps: whom it waits for."""
+        """Return the payload of its open record: the awaited run."""
         kept = {
             "uid": self.child,
             "is_told": self.is_told,
@@ -162,14 +162,14 @@ class ChildCall(Awaited):
         return self._decoder(unpack(record.payload.payload))
 
     def raised(self, record: Record) -> BaseException:
-        """Return what the body is told of a child that has no result."""
+        """Return the error that the body gets for a child without a result."""
         if record.payload.payload == REFUSED:
             return decode_error(unpack(record.payload.error))  # it was never started
         run, reason = whose(record)
         if record.state is not RecordState.FAILED:
             return RunCancelled(run, str(record.state), reason)
         error = decode_error(unpack(record.payload.error))
-        is_all = isinstance(error, RunFailed) and error.run == run  # nobody knows what it raised
+        is_all = isinstance(error, RunFailed) and error.run == run  # what it raised is unknown
         return error if is_all else failure_of(run, error, reason)
 
 
@@ -264,7 +264,7 @@ def bound_child(kept: bytes) -> str | None:
 def born(start: NewRun, parent: ClaimedRun, identity: str, asked_at: Instant) -> NewRun:
     """Return the row of a run that a body starts."""
     uid = child_uid(parent.uid, identity, asked_at)
-    # One that outlives its parent is nobody's work but its own.
+    # One that outlives its parent does not work for it.
     origin = (
         child_origin(parent.origin or parent.uid, identity) if start.cancel_with_parent else None
     )
@@ -290,7 +290,7 @@ class PatchCall(Call):
         self.identity = identity
 
     def is_abandoned(self) -> bool:
-        """Say that nobody waits for it."""
+        """Note that the body no longer awaits it."""
         return True
 
     def hand_over(self, record: Record) -> None:

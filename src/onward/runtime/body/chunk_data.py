@@ -41,7 +41,7 @@ class Item(NamedTuple):
 
 
 class StoredOutcome(msgspec.Struct, array_like=True):
-    """What came of one item: whether it succeeded, its result or error, and its key."""
+    """The outcome of one item: whether it succeeded, its result or error, and its key."""
 
     is_good: bool
     data: msgspec.Raw
@@ -57,11 +57,11 @@ class ChunkInput(msgspec.Struct, omit_defaults=True):
     is_step: bool = True
     how: CallOptions = CallOptions()
     known: list[StoredOutcome | None] | None = None
-    """What came of the items before, in the run that its parent is a retry of."""
+    """Outcomes of the items in the run that its parent retries."""
 
 
 class Outcome:
-    """What came of one item; its value is a payload in the chunk, and decoded in the parent."""
+    """The outcome of one item; its value is a payload in the chunk, and decoded in the parent."""
 
     __slots__ = ("error", "key", "value")
 
@@ -74,7 +74,7 @@ class Outcome:
 
 
 def failed_items(result: object) -> list[BaseException]:
-    """Return the errors in what came of a chunk: it ends well, whatever becomes of its items."""
+    """Return the errors in the result of a chunk, which succeeds even if its items fail."""
     items = result if isinstance(result, list) else []
     return [item.error for item in items if isinstance(item, Outcome) and item.error is not None]
 

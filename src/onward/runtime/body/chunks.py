@@ -1,7 +1,7 @@
 """Parts of a map: runs that work through up to some hundred items each.
 
 The parent keeps one record per chunk, and each chunk has a history of its own. A chunk never fails
-for an item: it returns what came of each, and the parent decides. A chunk whose results become
+for an item: it returns the outcome of each, and the parent decides. A chunk whose results become
 large returns what it has, and the parent starts another one for the rest: so neither of them, nor
 the store, ever holds more than a few megabytes of a map at once. Results pass through a chunk as
 they are stored.
@@ -115,7 +115,7 @@ class ChunkShape:
                     yield index, Payload(JSON, bytes(outcome.data))
 
     def encode_result(self, value: object) -> Payload:
-        """Return what came of all items; each was checked against the limits by itself."""
+        """Return the outcomes of all items; each was checked against the limits by itself."""
         assert isinstance(value, list)
         return Payload(JSON, msgspec.json.encode([self._kept(outcome) for outcome in value]))
 
@@ -126,7 +126,7 @@ class ChunkShape:
         return StoredOutcome(outcome.error is None, msgspec.Raw(payload.data), outcome.key)
 
     def decode_result(self, payload: Payload) -> list[Outcome | None]:
-        """Return what came of all items; None for those that the chunk has not done."""
+        """Return the outcomes of all items; None for those that the chunk has not done."""
         kept = msgspec.json.decode(payload.data, type=list[StoredOutcome | None])
         self.average = len(payload.data) // max(1, len(kept) - kept.count(None))
         return [None if each is None else self._outcome(each) for each in kept]
@@ -252,7 +252,7 @@ def how_of_workflow(options: StartOptions) -> CallOptions:
         BadInput: they name one run, or one time, and a map makes many.
     """
     if options.id is not None:
-        raise BadInput(f"id={options.id!r}", "cannot be the id of many runs", "Map without it")
+        raise BadInput(f"id={options.id!r}", "cannot be the id of several runs", "Map without it")
     if options.at is not None:
         raise BadInput(
             "at", "cannot be kept for the runs of a map", "Sleep before it, or use delay"

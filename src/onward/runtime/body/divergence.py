@@ -1,4 +1,4 @@
-"""What an operator is told when code and history do not fit: recorded, asked, and where."""
+"""The report on code that does not fit its history: what is recorded, what was called, where."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def told(
     others = [record for record in unread if record is not was]
     if others:
         names = ", ".join(f"{record.kind} {record.name!r}" for record in others[:10])
-        lines.append(f"  not asked for either: {names}")
+        lines.append(f"  also not called by the current code: {names}")
     lines.append(
         "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
         "an earlier step, or cancel it."

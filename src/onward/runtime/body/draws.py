@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def beginning_of_body(run: ClaimedRun) -> Beginning:
-    """Return how the body of a run is told that it began."""
+    """Return the beginning that the body of a run receives."""
     if run.beginning is not None:
         return read_beginning(run.beginning)
     return Beginning(run.started_at or run.created_at, run.scheduled_at, ((0, run.uid),))

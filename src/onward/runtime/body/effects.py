@@ -53,7 +53,7 @@ class Applied(Generic[T]):
 
 
 class Unknown:
-    """A reconciler's answer: nobody can tell yet.
+    """A reconciler's answer: the outcome is not known yet.
 
     Example:
         >>> from onward import Applied, Unknown
@@ -123,7 +123,7 @@ def check_key(sending: Sending) -> str:
 
 
 class Drop(StrEnum):
-    """What is known of an effect that a run which was told to stop no longer waits for."""
+    """The state of an effect that a cancelled run no longer awaits."""
 
     WITHDRAWN = "withdrawn"
     UNCERTAIN = "uncertain"
@@ -172,7 +172,7 @@ class EffectCall(Awaited):
         self.since: Instant | None = None
         """When the run first sent it."""
         self.looks = 0
-        """How often somebody has looked whether the run that has its row is over."""
+        """How often it was checked whether the run that owns its row has ended."""
         self.running: Stoppable | None = None
         self._put_off: Duration = 0
 
@@ -242,7 +242,7 @@ class EffectCall(Awaited):
         result: bytes | None = None,
         error: bytes | None = None,
     ) -> EffectWrite:
-        """Return the row of the ledger as it shall be."""
+        """Return the row of the ledger to write."""
         is_sent = effect.attempt != self.effect.attempt and effect.attempt > 0
         start, settle = effect.start_by, effect.settle_until
         known = effect.known_until if self.effect.known_until is None else None
@@ -273,7 +273,7 @@ class EffectCall(Awaited):
         )
 
     def raised(self, record: Record) -> BaseException:
-        """Return what the body is told of an effect that has no result."""
+        """Return the error that the body gets for an effect without a result."""
         if record.state is not RecordState.CANCELLED:
             return super().raised(record)
         return asyncio.CancelledError(f"effect {self.name!r}: {_DROPPED[read_drop(record)]}")

@@ -39,7 +39,7 @@ class FailureOrigins:
     def note(self, call: Call, record: Record) -> None:
         """Take note of how a call ended that the body was just handed."""
         if isinstance(call, EffectCall) and record.state is RecordState.CANCELLED:
-            return  # the run was told to stop: that is no failure of the call
+            return  # the run was cancelled: that is no failure of the call
         seq = record.seq or 0
         is_alone = seq - call.asked <= 1  # nothing else was handed over meanwhile, as nearly always
         succeeded = record.state is RecordState.SUCCEEDED
@@ -98,7 +98,7 @@ class FailureOrigins:
         return None if failed_call is None else failed_call.kept()
 
     def stopped_call(self, under_way: Iterable[Call]) -> str | None:
-        """Return where a retry begins of a run that was told to stop, if not there."""
+        """Return where the retry of a cancelled run begins, if not at the cancel."""
         if self._stopped is None:
             return None
         seq, cut_off = self._stopped
@@ -128,8 +128,8 @@ class FailureOrigins:
 def _is_kept(call: Call) -> bool:
     """Say whether a retry keeps the result of a call that was made beside a failed one.
 
-    A limit is set anew. Of effects the ledger knows; here they tell what came of a failure from
-    what was beside it (ADR 0021).
+    A limit is set anew. Of effects the ledger knows; here they separate what followed a
+    failure from what was beside it (ADR 0021).
     """
     return call.is_sleep if isinstance(call, TimerCall) else call.kind in _KEPT
 

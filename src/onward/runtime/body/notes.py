@@ -1,6 +1,6 @@
 """What a run notes of itself for others to see: attributes and counters.
 
-Notes are records without a position: nobody waits for them. What a step notes is written together
+Notes are records without a position: nothing awaits them. What a step notes is written together
 with its result, so an attempt that fails leaves nothing; what a body notes is written once, however
 often it is replayed.
 

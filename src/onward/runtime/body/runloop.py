@@ -2,10 +2,10 @@
 
 A workflow body and its tasks run here, never on the host's loop. There is no waiting in this loop:
 when its queue is empty the body is *quiet*, and everything unfinished waits for something that its
-run will be told. So nested `gather`, `TaskGroup`, `wait`, timeouts and cancellation are ordinary
+run will receive. So nested `gather`, `TaskGroup`, `wait`, timeouts and cancellation are ordinary
 asyncio, and happen in the same order in every replay.
 
-Time stands still between two things that the run is told. Timers are durable waits. Sockets,
+Time stands still between two deliveries to the run. Timers are durable waits. Sockets,
 threads and processes have no place here: they are refused at the line that asks for them.
 """
 
@@ -48,7 +48,7 @@ class Spinning(Exception):
 
 
 class Stuck(Exception):
-    """A body waits for what nobody can bring it: there is no step, timer, signal or child."""
+    """A body waits for something that no step, timer, signal or child can provide."""
 
 
 class Exited(Exception):
@@ -83,7 +83,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
 
     Args:
         name_branch: Returns the path of a new task, given its parent's path and its own name.
-        on_timer: Is told of every timer that the body sets: how long from now, and the handle to
+        on_timer: Called for every timer that the body sets: how long from now, and the handle to
             run when that time has come. Returns what to call when the timer is cancelled.
     """
 
@@ -112,7 +112,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         return self._task(body, None, context, self._number_task())
 
     def set_time(self, now: Instant) -> None:
-        """Let it be `now` for the body, until the run is told something else."""
+        """Set the time of the body, until the next delivery."""
         self.now = max(self.now, now)
 
     def drain(self) -> None:
@@ -186,7 +186,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # asyncio's switch
 
     def part(self, on_timer: Callable[[Duration, Handle], Callable[[], None]]) -> None:
-        """Let go of who was told of timers; nothing runs here any more."""
+        """Drop the timer callback; nothing runs here any more."""
         self._on_timer = on_timer
 
     def _where_it_spins(self) -> str:
@@ -362,7 +362,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         self.ready.append(handle)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Do nothing about an error that nobody sees: history has it, if a call raised it."""
+        """Ignore an error that was never retrieved: history has it, if a call raised it."""
 
     async def shutdown_asyncgens(self) -> None:
         """Do nothing: generators end with their tasks."""
@@ -429,12 +429,12 @@ def _name_given() -> str | None:
 def _lay_to_rest(task: asyncio.Task[Any]) -> None:
     """Look at the error of a task, or asyncio would complain, and let go of where it was raised.
 
-    Errors and the frames that they went through know each other, and nobody will see these.
+    Errors and their frames refer to each other, and these are never shown.
     """
     left: list[BaseException | None] = []
     try:
         task.result()  # asked for it, a task lets go of it as well
-    except BaseException as raised:  # noqa: BLE001 - whatever it is, nobody will see it
+    except BaseException as raised:  # noqa: BLE001 - it is never shown
         left.append(raised)
     while left:
         error = left.pop()

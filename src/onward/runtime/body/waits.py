@@ -32,8 +32,8 @@ MAX_LOAD = 8
 """How many payloads that a read has left out are read at a time."""
 
 
-class Mailbox:
-    """What has arrived for a run, and what of it nobody has taken."""
+class RunInbox:
+    """The messages that have arrived for a run, and which of them are not taken yet."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Mailbox:
         self.orders: list[InboxRow] = []
         """What others want of the run itself: that it stops, or looks at a verdict."""
         self.is_stopping = is_stopping
-        """Whether somebody ever wanted the run to stop."""
+        """Whether the run was ever cancelled."""
         self.wanted: list[int] = []
         """Messages that a wait is for, but whose payloads are not read yet."""
         self.own(run)
@@ -201,7 +201,7 @@ class Waits:
                 if isinstance(call, TimerCall) and call.is_limit and not call.is_kept:
                     call.put_off(held)
 
-    def ready(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+    def ready(self, mail: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         """Yield the calls whose message or time has come, with the message.
 
         A message that is here wins over a time that has passed. Times come in their order: if a run
@@ -219,7 +219,7 @@ class Waits:
         if not mail.wanted:  # what is still to be read may be for one of them
             yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
 
-    def _signals(self, mail: Mailbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+    def _signals(self, mail: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         signals = [call for call in self.calls.values() if isinstance(call, SignalCall)]
         if not signals:
             return
@@ -239,7 +239,7 @@ def _is_over(call: Call, now: Instant) -> bool:
     return call.due is not None and call.due <= now
 
 
-class Strays:
+class UnclaimedSignals:
     """Signals that were recorded for a wait which the body gave up before it was handed them.
 
     No signal is lost: the next wait of that name has it, whether it is asked already or later. This

@@ -1,1 +1,1 @@
-"""One run in the hands of a worker: what its body asked for is done, written, and waited for."""
+"""One run in a worker: the calls of its body are executed, recorded and awaited."""

@@ -202,17 +202,17 @@ class Children:
         self._journal.close(call, state, pump, payload=payload, error=error, message=seq)
 
     def abandon(self, call: ChildCall) -> None:
-        """Take note that nobody waits for a child any more."""
+        """Note that a child is no longer awaited."""
         if call.is_begun and call.is_cancelled_with_parent:
             self._dismissed.append(call.child)
 
     def keep(self, call: ChildCall) -> None:
-        """Let a child go on that was given up, and is waited for again before it was told."""
+        """Keep a child that was given up and is awaited again before it was cancelled."""
         if call.child in self._dismissed:
             self._dismissed.remove(call.child)
 
     def dismiss(self) -> None:
-        """Tell children that nobody waits for any more to stop."""
+        """Cancel children that are no longer awaited."""
         if self._dismissed:
             children, self._dismissed = self._dismissed, []
             self.end(children, self._execution.pump)

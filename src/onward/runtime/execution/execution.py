@@ -1,4 +1,4 @@
-"""One run in the hands of a worker: what its body asked for is done, written, and waited for.
+"""One run in a worker: the calls of its body are executed, recorded and awaited.
 
 Everything here happens on the host's event loop, in callbacks. `pump` lets the body run as far as
 it can. What is then unfinished is either being worked on (steps, commits) or is a durable wait; if
@@ -23,7 +23,7 @@ from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.divergence import place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.notes import Notes
-from onward.runtime.body.waits import Mailbox, Waits
+from onward.runtime.body.waits import RunInbox, Waits
 from onward.runtime.execution.alarm import Alarm
 from onward.runtime.execution.children import Children
 from onward.runtime.execution.dispatch import Dispatch
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class End(StrEnum):
-    """How a run left the hands of its worker."""
+    """How a run left its worker."""
 
     PARKED = "parked"
     PAUSED = "paused"
@@ -91,7 +91,7 @@ class Execution:
         self.journal = Journal(
             claimed, past.last, self.replay, host.commit, self.drop, self.break_off, version
         )
-        self.mail = Mailbox(claimed, inbox, past.heard, is_stopping=past.is_stopping)
+        self.mail = RunInbox(claimed, inbox, past.heard, is_stopping=past.is_stopping)
         with reading(f"the attributes of run {claimed.id}"):
             self.notes = Notes(past.notes, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
@@ -104,7 +104,7 @@ class Execution:
         self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
         self.move: Move | None = None
-        """What becomes of the run as it leaves these hands; None: others say that."""
+        """The last move of the run in this worker; None if others decide it."""
         self.asking = 0
         """How many questions about other runs are under way."""
         self._alarm = Alarm(host)
@@ -140,7 +140,7 @@ class Execution:
 
     @property
     def _is_settling(self) -> bool:
-        """Say whether it will soon be known what becomes of an effect or of another run."""
+        """Whether the outcome of an effect or of another run will soon be known."""
         return bool(self.asking or (self._ledger is not None and self._ledger.busy))
 
     def children_left(self) -> list[str]:
@@ -157,7 +157,7 @@ class Execution:
     # --- life ------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start the body, unless somebody wants the run to stop before it ever began."""
+        """Start the body, unless the run was cancelled before it began."""
         wanted = self._wanted_stop() if self._is_new else None
         if wanted is not None:
             self.leaving.end(wanted[0].move)
@@ -308,7 +308,7 @@ class Execution:
         if body.diverged is not None:
             self.leaving.pause(body.diverged)
         elif body.main.done() and body.is_over and not self._is_held:
-            # What becomes of an effect on its way, or of a child, must be known first.
+            # The outcome of an effect in flight, or of a child, must be known first.
             if not self._is_settling:
                 self.leaving.finish()
         elif body.cancelled is not None and self._is_grace_over and not self.asking:
@@ -444,7 +444,7 @@ class Execution:
         return tuple(sorted(self.body.unheard.values()))
 
     def stop(self, move: Move) -> None:
-        """Ask nothing more of the body; `move` is what becomes of the run."""
+        """Ask nothing more of the body; `move` is the last one of the run."""
         self._meet(StayFact.DECIDED)
         self._alarm.cancel()
         self.move = move

@@ -81,6 +81,6 @@ def end_by(execution: Execution, error: BaseException) -> None:
 
 
 def _give_back(execution: Execution) -> None:
-    """Release the run: the process stops, for which the run is not to blame."""
+    """Release the run: the process stops, which is no failure of the run."""
     if not execution.is_gone:
         execution.release()

@@ -28,7 +28,7 @@ class Host(Protocol):
     id: str
     """Who has the run."""
     observer: Observer
-    """Is told what happens."""
+    """Receives what happens."""
     engine_calls: EngineCalls
     """Calls of the engine that are more than a write."""
     sender: Sender
@@ -36,7 +36,7 @@ class Host(Protocol):
     names: Registry
     """Whose the names of what bodies call are."""
     turns: LoopMonitor
-    """Is told whose turn it is."""
+    """Notes which run has its turn."""
     context: Context
     """What timers run in, so that they keep nothing else in memory."""
 

@@ -1,6 +1,6 @@
 """The pen of a run: what its owner writes into history, and to the run's own row.
 
-Everything is written under the fence of the claim. What is written is told to the replay machine
+Everything is written under the fence of the claim. What is written is passed to the replay machine
 only after the commit, so that nothing is ever handed to a body that a crash could take back.
 """
 
@@ -84,7 +84,7 @@ class Journal:
     Args:
         claimed: The claim under whose fence it writes.
         last: The last position of history that is taken.
-        replay: Is told of every record, once it is written.
+        replay: Receives every record, once it is written.
         write: Commits, together with whatever else has gathered.
         lost: Is called when the run turns out to be another's, or the store is away for good.
         broken: Is called when something that cannot happen did.
@@ -184,7 +184,7 @@ class Journal:
     def keep_effect(
         self, call: Call, row: EffectWrite, then: Callable[[CommitOutcome], None]
     ) -> None:
-        """Write a row of the ledger, unless somebody has changed it; the call is open from now."""
+        """Write a row of the ledger, unless it has changed; the call is open from now."""
         opened = () if call.is_kept else (self._row(call, RecordState.OPEN, None),)
 
         def written(outcome: CommitOutcome) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.body import Body
     from onward.runtime.body.calls import Call
-    from onward.runtime.body.waits import Mailbox
+    from onward.runtime.body.waits import RunInbox
     from onward.runtime.definition import ProgramShape
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import Host
@@ -51,7 +51,7 @@ GRACE: Duration = MINUTE
 _REASONS = frozenset(map(str, Reason))
 
 CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
-"""What becomes of a run that goes on as a new one."""
+"""The move of a run that continues as a new one."""
 
 
 class ContinueAsNew(BaseException):
@@ -74,7 +74,7 @@ class Stop(NamedTuple):
 
     @property
     def move(self) -> Move:
-        """What becomes of the run."""
+        """The last move of the run."""
         state = RunState.TIMED_OUT if self.why is Reason.DEADLINE else RunState.CANCELLED
         return Move(state, self.why)
 
@@ -94,7 +94,7 @@ def read_stop(message: InboxRow) -> Stop:
 
 
 def wanted_stop(
-    mail: Mailbox, deadline: Instant | None, now: Instant
+    mail: RunInbox, deadline: Instant | None, now: Instant
 ) -> tuple[Stop, int | None] | None:
     """Return why a run is to stop, and the number of the message that says so, if it is to."""
     cancel = mail.take_cancel()
@@ -130,7 +130,7 @@ def late_cleanup(run: ClaimedRun, past: LoadedHistory) -> LateStart | None:
 
 
 def end_by_force(body: Body) -> Move:
-    """Return what becomes of a run whose cleanup took longer than it may."""
+    """Return the move of a run whose cleanup took too long."""
     assert body.cancelled is not None
     return _stopped(body, recalled(body.cancelled))
 
@@ -142,7 +142,7 @@ def _stopped(body: Body, stop: Stop) -> Move:
 def end_of(body: Body, shape: ProgramShape) -> Move:
     """Return what a body that has ended means for its run.
 
-    One that was told to stop is cancelled whatever it returns, but an error in its cleanup counts.
+    A cancelled run ends as cancelled whatever it returns, but an error in its cleanup counts.
     """
     main = body.main
     stop = None if body.cancelled is None else recalled(body.cancelled)
@@ -161,7 +161,7 @@ def end_of(body: Body, shape: ProgramShape) -> Move:
 
 
 def failure(body: Body, error: BaseException) -> Move:
-    """Return what becomes of a run whose body ends with an error."""
+    """Return the move of a run whose body ends with an error."""
     return Move(
         RunState.FAILED,
         Reason.LOGIC,
@@ -228,7 +228,7 @@ class Leaving:
     # --- it waits, or pauses ---------------------------------------------------------------------
 
     def park(self, move: Move) -> None:
-        """Let the run wait, or pause until somebody lets it go on."""
+        """Let the run wait, or pause until an operator resumes it."""
         failpoint("park.before")
         execution = self._execution
         execution.report()
@@ -249,7 +249,7 @@ class Leaving:
         self._execution.leave_parked(paused=move.state != RunState.WAITING)
 
     def pause(self, misfit: Diverged | Undecodable) -> None:
-        """Stop where code and history do not fit, until somebody brings other code."""
+        """Park the run where code and history do not fit, until other code is deployed."""
         execution, body = self._execution, self._execution.body
         stop = self._stop_of_misfit()
         body.diverged = misfit
@@ -315,7 +315,7 @@ class Leaving:
 
     def end(self, move: Move) -> None:
         """End the run, or let another follow it if it is to be retried as a whole."""
-        # One that was told to stop has stopped, even if its cleanup went wrong.
+        # A cancelled run has stopped, even if its cleanup went wrong.
         may_retry = move.state == RunState.FAILED and not self._execution.mail.is_stopping
         failpoint("finish.before")
         self._execution.stop(move)
@@ -408,7 +408,7 @@ class Leaving:
     # --- something is broken ---------------------------------------------------------------------
 
     def break_off(self, error: BaseException) -> None:
-        """End the run for an error of ours: it must neither hang nor be tried for ever."""
+        """End the run for an internal error: it must neither hang nor be retried endlessly."""
         if self._broken:
             self._execution.drop()  # even that it is broken cannot be written
             return

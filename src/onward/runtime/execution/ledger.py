@@ -2,8 +2,8 @@
 
 Nothing is sent that the ledger has not committed as `in_flight`. Whatever a handler does but return
 or raise `NotApplied` leaves its effect uncertain; then the reconciler is asked, or it is sent again
-to a receiver that knows its key, and if nobody can tell, the call waits for an operator. What
-happens is decided by `core.effect` alone.
+to a receiver that knows its key, and if its outcome stays unknown, the call waits for an
+operator. What happens is decided by `core.effect` alone.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Ledger:
             self._take_up(call, row, asked)
         elif self._is_dropped(call):
             self._close_dropped(call, Drop.UNCERTAIN)
-        else:  # it was told to end with its parent, of which this one is part of a retry
+        else:  # it was cancelled with its parent, and this one belongs to a retry of that
             call.has_news = True
             call.due = look_at(self._host.now(), call.looks)
             call.looks += 1
@@ -146,7 +146,7 @@ class Ledger:
         """Go on from a row that another stay of the run, another run or an operator has written."""
         inherits = row.run != self._execution.uid
         if call.effect.state is EffectState.IN_FLIGHT:
-            gone = InterruptedError("its worker was gone before the call had answered")
+            gone = InterruptedError("its worker died before the call returned")
             self.lost(call, pack(encode_error(gone)))
         elif inherits and call.effect.state not in FINAL:
             self._move(call, Inherited())
@@ -181,12 +181,12 @@ class Ledger:
         return needs and call.definition.reconcile is not None
 
     def _is_dropped(self, call: EffectCall) -> bool:
-        """Return whether the run was told to stop after it made a call."""
+        """Return whether the run was cancelled after it made a call."""
         stop = self._execution.body.cancelled
         return stop is not None and call.asked < (stop.seq or 0)
 
     def drop_waiting(self) -> None:
-        """Drop calls that wait for a time or a verdict, if the run was told to stop after them."""
+        """Drop calls that wait for a time or a verdict, if the run was cancelled after them."""
         for call in filter(self._is_dropped, self._execution.waits.effects()):
             self._execution.waits.discard(call)
             self.wake(call)
@@ -237,7 +237,7 @@ class Ledger:
                     self.look(call)
 
     def report_abandoned(self, calls: Iterable[Call]) -> None:
-        """Tell of effects of which nobody will ask any more what became of them."""
+        """Report effects whose outcome is unknown and no longer awaited."""
         for call in calls:
             if isinstance(call, EffectCall) and call.effect.state in ABANDONED:
                 self._tell_forsaken(call)
@@ -303,7 +303,7 @@ class Ledger:
             call.running = None
         self.busy -= 1
         error = None if done.cancelled() else done.exception()
-        if error is not None:  # nobody was told what came of it
+        if error is not None:  # its outcome was not reported
             self._unheard(call, error)
         if not self._journal.writing:
             self._execution.pump()
@@ -323,7 +323,7 @@ class Ledger:
     ) -> Duration | None:
         """Take note that a call did nothing, and return how long until it is made again."""
         fact = RaisedNotApplied(after, self._host.randomness(), names, self._elapsed(call))
-        # If a call before this one may have happened, that is why nobody knows, and not this.
+        # If an earlier send may have happened, that is why the outcome is unknown, and not this.
         return self._again_in(call, fact, None if call.effect.in_doubt else error)
 
     def not_started(self, call: EffectCall) -> None:
@@ -331,10 +331,10 @@ class Ledger:
         self._move(call, NotStarted())
 
     def lost(self, call: EffectCall, error: bytes) -> Duration | None:
-        """Take note that nobody knows whether an effect happened.
+        """Note that the outcome of an effect is unknown.
 
         Returns:
-            How long until it is sent again, if it is; not until somebody is asked.
+            How long until it is sent again, if it is; not until the reconciler is asked.
         """
         return self._again_in(call, Lost(self._host.randomness(), self._elapsed(call)), error)
 
@@ -380,7 +380,7 @@ class Ledger:
         now = self._host.now() if at is None else at
         decision = advance(call.effect, fact, call.definition.terms, now=now)
         if not isinstance(decision, Moved):
-            self.look(call)  # somebody else has settled it
+            self.look(call)  # it was settled elsewhere
             return None
         failpoint("effect.replied")
         to = decision.to

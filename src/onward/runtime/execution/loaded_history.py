@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onward.model.records import RecordRow
     from onward.runtime.body.calls import Call
 
-# Looked up, for making an enum of a word is dearer than all else that is done with a row.
+# Looked up: enum construction dominated this loop.
 _KINDS = {str(kind): kind for kind in RecordKind}
 _STATES = {str(state): state for state in RecordState}
 MEMO = "=memo."
@@ -51,7 +51,7 @@ class LoadedHistory:
         self.records: list[Record] = []
         """What the rules know of it. Notes are for others to see, and no part of that."""
         self.is_stopping = False
-        """Whether the run was told to stop."""
+        """Whether the run was cancelled."""
         self.last = 0
         """The last position that is taken."""
         self.last_at: Instant = 0
@@ -63,7 +63,7 @@ class LoadedHistory:
         self.notes: dict[str, bytes] = {}
         """What the run has noted, by identity."""
         self.memos: dict[str, RecordRow] = {}
-        """What came of calls in the run that this one is a retry of, by identity."""
+        """Outcomes of calls in the run that this one retries, by identity."""
         self.bound: list[str] = []
         """Runs that end with this one, even if its code does not ask for them any more."""
         self.tried: dict[str, Instant] = {}
@@ -77,7 +77,7 @@ class LoadedHistory:
         )
 
     def memo_of(self, call: Call) -> RecordRow | None:
-        """Return what came of this very call before, if that is of use to the code as it is now.
+        """Return the earlier outcome of this call, if the current code can use it.
 
         A part of a map in which items have failed is done again, but told of the others.
         """
@@ -113,7 +113,7 @@ def _is_of_use(call: Call, memo: RecordRow) -> bool:
 
 
 NO_PAST = LoadedHistory()
-"""The history of a run that has just begun; nobody may change it."""
+"""The history of a run that has just begun; it must not be changed."""
 
 
 def read_past(history: Iterable[RecordRow]) -> LoadedHistory:

@@ -1,4 +1,4 @@
-"""What an observer is told of the runs in a worker's hands: that they came, and how they left."""
+"""Reports to the observer: runs that a worker claims, and how they leave it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ABANDONED = frozenset({EffectState.IN_FLIGHT, EffectState.NEEDS_RECONCILE})
 """What a run leaves to people when it ends; they were called when it came to the others."""
 
 MAX_NAMED = 10
-"""How many calls that nobody asks for are named in a report."""
+"""How many calls that the code no longer makes are named in a report."""
 
 
 def scope_of(run: ClaimedRun, worker: str) -> RunScope:
@@ -34,19 +34,19 @@ def scope_of(run: ClaimedRun, worker: str) -> RunScope:
 
 
 def report_claimed(observer: Observer, scope: RunScope, run: ClaimedRun) -> None:
-    """Tell that a run came into a worker's hands."""
+    """Report that a worker claimed a run."""
     observer.run_claimed(scope, trace=run.trace, lag=_lag(run))
 
 
 def _lag(run: ClaimedRun) -> Duration | None:
-    # Of a later claim nobody knows any more when the run could have been taken.
+    # For a later claim it is unknown when the run could have been claimed.
     if run.fence > 1 or run.started_at is None:
         return None
     return max(0, run.started_at - run.scheduled_at)
 
 
 def report_left(observer: Observer, scope: RunScope, move: Move | None, at: Instant) -> None:
-    """Tell that a run left a worker's hands; no move means that others say what becomes of it."""
+    """Report that a run left its worker; without a move, others decide its state."""
     if move is None:
         observer.run_left(scope, None)
         return
@@ -65,11 +65,11 @@ def report_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
 
 
 def report_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Instant) -> None:
-    """Tell that an effect waits for somebody, whatever else its run can still do."""
+    """Report that an effect needs an operator, whatever else its run can still do."""
     if row.state == EffectState.PLANNED:
         reason, message = Reason.APPROVAL, f"effect {row.name!r} waits for approval"
     else:
-        reason, message = Reason.RECONCILIATION, f"nobody knows if effect {row.name!r} happened"
+        reason, message = Reason.RECONCILIATION, f"the outcome of effect {row.name!r} is unknown"
         if row.error is not None:
             why = read_error(unpack(row.error))
             message += f": {why.type}: {why.message}"
@@ -77,8 +77,8 @@ def report_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Ins
 
 
 def report_abandoned(observer: Observer, scope: RunScope, name: str, key: str, at: Instant) -> None:
-    """Report that the outcome of an effect is unknown and its run no longer asks for it."""
-    message = f"the outcome of effect {name!r} is unknown, and its run no longer asks for it"
+    """Report that the outcome of an effect is unknown and its run no longer waits for it."""
+    message = f"the outcome of effect {name!r} is unknown, and its run no longer waits for it"
     observer.effect_waits(scope, name, key, Reason.RECONCILIATION, at=at, message=message)
 
 
@@ -86,5 +86,5 @@ def report_crasher(observer: Observer, run: ClaimedRun, worker: str, at: Instant
     """Tell that a run was ended because workers vanish with it."""
     scope = scope_of(run, worker)
     report_claimed(observer, scope, run)
-    message = f"{run.crashes} workers in a row vanished while they had it"
+    message = f"{run.crashes} workers in a row crashed while they had it"
     observer.run_left(scope, RunState.FAILED, Reason.CRASHED, at=at, message=message)

@@ -1,1 +1,1 @@
-"""What becomes of runs, and what can be read of them: functions of one transaction."""
+"""Changes to runs, and what can be read of them: functions of one transaction."""

@@ -1,8 +1,8 @@
 """Pausing a run together with every run that works for it, and letting them go on.
 
-Both walk the tree once, top down: a run is locked before its children are read. Whoever starts,
-retries or continues a child locks its parent too, and copies from there what holds it. So there is
-no child that the walk misses and that does not know of the pause.
+Both walk the tree once, top down: a run is locked before its children are read. Every
+transaction that starts, retries or continues a child locks its parent too, and copies from there
+what holds it. So there is no child that the walk misses and that does not know of the pause.
 """
 
 from __future__ import annotations

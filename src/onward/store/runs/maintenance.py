@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from onward.store.database import Tx
 
 
-async def chores(tx: Tx) -> MaintenanceDue:
-    [[at, *there]] = await tx.fetch("chores")
+async def maintenance_due(tx: Tx) -> MaintenanceDue:
+    [[at, *there]] = await tx.fetch("maintenance_due")
     return MaintenanceDue(at, *map(bool, there))
 
 

@@ -14,7 +14,7 @@ from onward.model.run_filter import ANY_RUN
 from onward.model.runs import NotesRow, RunEnd, RunRow
 from onward.store.abbreviation import UID, bounds
 from onward.store.runs.listing import count_started_by_runs, listed
-from onward.store.runs.maintenance import chores
+from onward.store.runs.maintenance import maintenance_due
 from onward.store.runs.worker_offer import unserved, why_unserved
 from onward.store.writing.text_limits import is_storable
 
@@ -206,9 +206,9 @@ class Reads:
         rows = await self.read(lambda tx: tx.fetch("next_due", since=since))
         return min((at for at in rows[0] if at is not None), default=None)
 
-    async def chores(self) -> MaintenanceDue:
+    async def maintenance_due(self) -> MaintenanceDue:
         """Return which maintenance is due, by one cheap read."""
-        return await self.read(chores)
+        return await self.read(maintenance_due)
 
     async def served_queues(self) -> set[str]:
         """Return the queues that live workers serve."""

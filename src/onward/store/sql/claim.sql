@@ -17,7 +17,7 @@ SELECT (SELECT due FROM onward_run
           AND state IN ('ready', 'running', 'waiting', 'paused')
         ORDER BY deadline LIMIT 1);
 
--- name: chores
+-- name: maintenance_due
 -- Whether there are messages in the outbox, runs with a flow key that could be claimed, and runs past
 -- their deadline (see `overdue_runs`).
 SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),

@@ -152,15 +152,15 @@ WITH RECURSIVE line(uid, forked) AS (
     SELECT r.follows, CASE r.link WHEN 'forked_from' THEN 1 ELSE l.forked END FROM line l
     CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.uid
         AND r.link IN ('retry_of', 'forked_from')
-), kin(uid, asked, forked) AS (
+), family(uid, asked, forked) AS (
     SELECT uid, CAST(NULL AS TEXT), forked FROM line
     UNION ALL
-    SELECT c.uid, coalesce(k.asked, c.parent_identity), k.forked FROM kin k
+    SELECT c.uid, coalesce(k.asked, c.parent_identity), k.forked FROM family k
     CROSS JOIN onward_run c INDEXED BY onward_run_parent
         ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
         AND c.parent_identity IS NOT NULL
 )
-SELECT e.name, e.key FROM kin k
+SELECT e.name, e.key FROM family k
 CROSS JOIN onward_effect e INDEXED BY onward_effect_run
     ON e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL
 WHERE e.attempt > 0

@@ -1,4 +1,4 @@
--- Pausing and resuming a run with all runs that work for it. core.run decides what becomes of each:
+-- Pausing and resuming a run with all runs that work for it. core.run decides the state of each:
 -- `Held` and `Freed`. A run that is being cancelled is not paused, nor are the runs below it: they
 -- clean up. Each change is an insert that always meets its row: unlike an update it can find the row
 -- by nothing but the key, whichever plan was made.

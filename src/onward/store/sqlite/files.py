@@ -42,7 +42,7 @@ def check_place(path: Path, mounts: Path = MOUNTS) -> None:
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
-    """Return the kind of file system that holds `path`, or `None` where it cannot be told."""
+    """Return the kind of file system that holds `path`, or `None` where it is unknown."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

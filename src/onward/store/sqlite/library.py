@@ -48,11 +48,11 @@ _AWAY = {
 def has_wal_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
     """Return whether a checkpoint may damage the file when another connection commits meanwhile.
 
-    It was in all releases up to 3.51.2 and was also mended in 3.44.6 and 3.50.7.
+    It was in all releases up to 3.51.2 and was also fixed in 3.44.6 and 3.50.7.
     """
     major, minor, patch = version[:3]
-    mended = {(3, 44): 6, (3, 50): 7}.get((major, minor))
-    return version < (3, 51, 3) and (mended is None or patch < mended)
+    fixed_in = {(3, 44): 6, (3, 50): 7}.get((major, minor))
+    return version < (3, 51, 3) and (fixed_in is None or patch < fixed_in)
 
 
 def is_busy(error: Exception) -> bool:
