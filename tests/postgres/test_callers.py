@@ -117,7 +117,7 @@ async def test_a_start_of_an_id_that_a_caller_holds_for_ever_is_told_so(
 ) -> None:
     monkeypatch.setattr(lane, "APART_SECONDS", 0.3)
     async with open_store(postgres_url) as store, caller(postgres_url, store):
-        with pytest.raises(Unavailable, match="has a transaction open"):
+        with pytest.raises(Unavailable, match="has an open transaction"):
             await store.start(a_run("ours", id="id of theirs"))
         assert (await store.start(a_run("another"))).created
 

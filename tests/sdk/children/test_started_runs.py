@@ -229,7 +229,7 @@ async def test_a_run_that_another_run_started_is_found_by_its_id_but_not_awaited
     async with app, app.worker():
         await app.run(give.options(id="shared"), 1)
 
-        assert "shared: run 'shared' was started by somebody else" in await app.run(
+        assert "shared: run 'shared' was not started by this run" in await app.run(
             start_shared, "return"
         )
         assert made == {"given": 1}

@@ -34,7 +34,7 @@ KINDS = pytest.mark.parametrize("kind", [step, workflow, effect])
 @KINDS
 @pytest.mark.parametrize("fn", [count, count_plainly])
 def test_what_yields_is_refused(kind: Callable[..., Any], fn: Callable[..., Any]) -> None:
-    with pytest.raises(BadInput, match=r"'count\w*' yields.* Return a list"):
+    with pytest.raises(BadInput, match=r"'count\w*' is a generator.* Return a list"):
         kind(fn)
 
 
@@ -105,5 +105,5 @@ def test_no_time_at_all_is_no_time_limit(declare: Callable[[], object]) -> None:
 
 def test_a_key_is_refused_for_a_database() -> None:
     App(":memory:", key=None)
-    with pytest.raises(BadInput, match="key= is for a server"):
+    with pytest.raises(BadInput, match="key= applies to onward:// servers"):
         App(":memory:", key="secret")

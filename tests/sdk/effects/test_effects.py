@@ -470,7 +470,7 @@ async def test_a_worker_that_leaves_gives_an_effect_back_as_uncertain(app: App) 
         async with working(app):
             info = await effect_of(app, run, "indeterminate")
             assert info.why is not None
-            assert "its worker was gone" in info.why
+            assert "its worker died" in info.why
             assert len(sent) == 1
 
 

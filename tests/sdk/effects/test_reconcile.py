@@ -373,8 +373,8 @@ class Unreadable:
         (
             charge_by_key,
             look_up_in_a_thread,
-            "effect 'charge_by_key' has a parameter key, but that is what its reconciler is given"
-            " the key of the call as. Give the parameter another name",
+            "effect 'charge_by_key' has a parameter named key, but its reconciler receives the"
+            " effect key as key=. Give the parameter another name",
         ),
         (charge_in, find_in, None),
         (charge, find_by, None),

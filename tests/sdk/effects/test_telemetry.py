@@ -306,4 +306,4 @@ async def test_on_attention_is_called_for_effects_left_when_the_grace_is_over(
     assert [(item.run_id, item.effect, item.why) for item in bell.told] == [
         (run.id, info.id, "reconciliation")
     ]
-    assert "its run no longer asks for it" in bell.told[0].message
+    assert "its run no longer waits for it" in bell.told[0].message

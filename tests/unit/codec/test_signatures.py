@@ -366,7 +366,7 @@ def test_keyword_arguments_may_be_a_typed_dict() -> None:
 def test_parameters_that_are_passed_on_are_plain_data() -> None:
     shape = signature_of(passing)
 
-    with pytest.raises(Unencodable, match="code and open things"):
+    with pytest.raises(Unencodable, match="open resources cannot be stored"):
         shape.encode((later,), {})
 
 
