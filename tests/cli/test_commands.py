@@ -88,7 +88,7 @@ def test_looking_for_a_database_makes_none(path: tuple[str, ...], ask: Ask, tmp_
     ("url", "fact"),
     [
         (":memory:", "ends with its process"),
-        ("no/such/folder.db", "lies in a folder that does not exist"),
+        ("no/such/folder.db", "is in a folder that does not exist"),
         ("mysql://host/db", "which Onward does not know"),
     ],
 )

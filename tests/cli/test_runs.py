@@ -135,7 +135,7 @@ def test_force_ends_it_at_once(shop: str, ask: Ask) -> None:
 
 def test_cancelling_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "fail-1")
-    assert (answer.status, answer.out) == (1, "run fail-1 is failed\n")
+    assert (answer.status, answer.out) == (1, "run fail-1 has failed\n")
 
 
 def test_each_of_several_is_done_whatever_becomes_of_the_others(shop: str, ask: Ask) -> None:
@@ -152,7 +152,7 @@ def test_each_of_several_is_done_whatever_becomes_of_the_others(shop: str, ask: 
 def test_waiting_ends_with_the_run(shop: str, ask: Ask) -> None:
     with App(shop).sync() as app, app.worker():
         answer = ask("runs", "cancel", "hold-1", "--wait", "--timeout", "20s")
-    assert (answer.status, answer.out) == (0, "run hold-1 is cancelled\n")
+    assert (answer.status, answer.out) == (0, "run hold-1 was cancelled\n")
 
 
 def test_waiting_ends_with_its_time(shop: str, ask: Ask) -> None:

@@ -97,8 +97,8 @@ def test_a_database_in_a_file_lies_beside_that_file(tmp_path: Path) -> None:
     ("text", "fact"),
     [
         ("db = ", "cannot be read"),
-        ("database = 'x'", "is no setting"),
-        ("db = 7", "is no text"),
+        ("database = 'x'", "is not a known setting"),
+        ("db = 7", "is not a string"),
     ],
 )
 def test_a_file_that_cannot_be_understood_is_named(text: str, fact: str, tmp_path: Path) -> None:

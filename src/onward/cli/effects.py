@@ -146,7 +146,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     called, or, if there is none and the receiver knows the key, it is sent again.
     """
     if result is not None and verdict != Verdict.APPLIED:
-        raise click.UsageError("--result goes with the verdict applied alone.")
+        raise click.UsageError("--result is valid only with the verdict applied.")
     if result is None and verdict == Verdict.APPLIED:
         raise click.UsageError(
             "applied needs a result. Give --result JSON, or --result null if it returns nothing."

@@ -12,7 +12,7 @@ from onward.cli.command import DONE, command, for_each, group
 from onward.cli.run_report import HISTORY_HEAD, as_facts, as_json, history_rows, state_text
 from onward.cli.value import from_json, kind_of, named, read_value
 from onward.core.instant import duration
-from onward.core.run import TERMINAL, RunState
+from onward.core.run import TERMINAL, RunState, in_words
 from onward.engine.search import RunPage
 from onward.model.run_filter import RunQuery
 from onward.sdk.run import UNCHANGED
@@ -157,7 +157,7 @@ async def cancel(
     """
     seconds = None if timeout is None else duration(timeout) / 1_000_000
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout goes with --wait.")
+        raise click.UsageError("--timeout requires --wait.")
 
     async def act(given: str) -> bool:
         row = await _find(context, given)
@@ -171,7 +171,7 @@ async def cancel(
         _tell(
             context,
             row.id,
-            "is being cancelled" if waits else f"is {state}",
+            "is being cancelled" if waits else in_words(state),
             accepted=done,
             state=state,
         )
@@ -260,7 +260,7 @@ async def fork(
     happened, or may have, that needs --resend. Exits with 1 if it is refused.
     """
     if result is not None and step is None:
-        raise click.UsageError("--result goes with --step.")
+        raise click.UsageError("--result requires --step.")
     value = UNCHANGED if result is None else from_json("--result", result)
     row = await _find(context, run_id)
     new = await context.app.fork(row.id, step, result=value, new_id=new_id, resend=resend)

@@ -78,13 +78,13 @@ def _table(path: Path, table: tuple[str, ...]) -> Any:
 
 def _checked(found: Any, path: Path) -> dict[str, str]:
     if not isinstance(found, dict):
-        raise BadInput(str(path), "has a tool.onward that is no table", "Write [tool.onward]")
+        raise BadInput(str(path), "has a tool.onward that is not a table", "Write [tool.onward]")
     for name, value in found.items():
         if name not in DEFAULTS:
             known = ", ".join(DEFAULTS)
-            raise BadInput(f"{name} in {path}", "is no setting", f"Use {known}")
+            raise BadInput(f"{name} in {path}", "is not a known setting", f"Use {known}")
         if not isinstance(value, str):
-            raise BadInput(f"{name} in {path}", "is no text", f'Write {name} = "..."')
+            raise BadInput(f"{name} in {path}", "is not a string", f'Write {name} = "..."')
     settings: dict[str, str] = dict(found)
     if "db" in settings:
         settings["db"] = resolved(settings["db"], path.parent)

@@ -47,7 +47,7 @@ def readings(text: str) -> tuple[Any, ...]:
 
 
 def _no_json(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def named(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
@@ -56,6 +56,8 @@ def named(context: click.Context, parameter: click.Parameter, given: tuple[str, 
     for name, sign, _ in pairs:
         if not (name and sign):
             raise click.BadParameter(
-                f"{name!r} is no pair. Write NAME=VALUE, such as customer=42.", context, parameter
+                f"{name!r} is not a pair. Write NAME=VALUE, such as customer=42.",
+                context,
+                parameter,
             )
     return {name: readings(text) for name, _, text in pairs}

@@ -32,7 +32,7 @@ class MessageKind(StrEnum):
 
 
 # A resume leaves an uncertain effect alone: only a verdict may answer for the outside world.
-_STIRS: dict[MessageKind, frozenset[Reason]] = {
+_WAKES: dict[MessageKind, frozenset[Reason]] = {
     MessageKind.SIGNAL: frozenset(),
     MessageKind.CHILD: frozenset(),
     MessageKind.VERDICT: frozenset({Reason.RECONCILIATION, Reason.APPROVAL}),
@@ -44,7 +44,7 @@ _STIRS: dict[MessageKind, frozenset[Reason]] = {
 
 def wakes(kind: MessageKind) -> frozenset[Reason]:
     """Return the reasons for which a paused run is woken by such a message."""
-    return _STIRS[kind]
+    return _WAKES[kind]
 
 
 def wakes_unstarted(kind: MessageKind) -> bool:

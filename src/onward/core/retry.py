@@ -94,7 +94,7 @@ def check_retry(given: object) -> None:
     if given is not None and not isinstance(given, Retry):
         is_count = isinstance(given, int) and not isinstance(given, bool)
         advice = f"Write retry=Retry(attempts={given})" if is_count else "Write retry=Retry(...)"
-        raise BadInput(f"retry={given!r}", "is no Retry", advice)
+        raise BadInput(f"retry={given!r}", "is not a Retry", advice)
 
 
 def error_name(kind: ErrorName) -> str:

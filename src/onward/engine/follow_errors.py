@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onward.core.run import in_words
 from onward.errors import Conflict, RunOver, Undone, WouldResend
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str
     if followed.fate == "resends":
         raise WouldResend(run_id, followed.why)
     if followed.fate == "taken" and new_id is not None:
-        raise Conflict(new_id, f"it is {followed.state}")
-    why = followed.why or f"it is {followed.state}, or was followed before"
+        raise Conflict(new_id, f"it {in_words(followed.state)}")
+    why = followed.why or f"it {in_words(followed.state)}, or was followed before"
     fact, _, advice = why.partition("; ")
     if advice:
         raise RunOver(new_id or run_id, fact, advice[0].upper() + advice[1:])

@@ -137,4 +137,4 @@ def _print(name: str, value: Any) -> str:
 
 def _check_word(what: str, given: str | None, words: type[StrEnum]) -> None:
     if given is not None and given not in set(words):
-        raise BadInput(f"{what}={given!r}", f"is no {what}", f"Use one of {', '.join(words)}")
+        raise BadInput(f"{what}={given!r}", f"is not a {what}", f"Use one of {', '.join(words)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onward.codec import check_id
 from onward.core.ids import is_uid
 from onward.core.inbox import MessageKind
-from onward.core.run import TERMINAL, Reason, RunState
+from onward.core.run import TERMINAL, Reason, RunState, in_words
 from onward.engine.payloads import pack
 from onward.engine.policies import write_policy
 from onward.engine.sending import wakes_for
@@ -85,7 +85,7 @@ def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
         what = "different arguments" if is_same else f"a different workflow ({started.name})"
         raise Conflict(run.id, f"it was started with {what}")
     if on_conflict == "reject":
-        raise Conflict(run.id, f"it is {started.state}")
+        raise Conflict(run.id, f"it {in_words(started.state)}")
     return started
 
 
@@ -128,7 +128,7 @@ def new_run(
     if not (whole and -MAX_PRIORITY <= options.priority <= MAX_PRIORITY):
         raise BadInput(
             f"priority {options.priority!r}",
-            f"is no whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
+            f"is not a whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
             "Use small numbers; 0 is the default",
         )
     return NewRun(

@@ -56,11 +56,11 @@ class PayloadTooLarge(UserError):
     code: ClassVar[str] = "payload_too_large"
     what: str
     size_bytes: int
-    most_bytes: int
+    max_bytes: int
 
     def __str__(self) -> str:
         return (
-            f"{self.what} is {self.size_bytes:,} bytes encoded, the limit is {self.most_bytes:,}. "
+            f"{self.what} is {self.size_bytes:,} bytes encoded, the limit is {self.max_bytes:,}. "
             "Keep the data elsewhere and pass a reference to it."
         )
 
@@ -87,6 +87,6 @@ class WouldBlock(UserError, RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"{self.what} was called where an event loop runs, and would stop it. "
+            f"{self.what} would block the running event loop. "
             "Await the async App there, or make the call in a thread: asyncio.to_thread(...)."
         )

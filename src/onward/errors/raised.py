@@ -32,7 +32,7 @@ class Fatal(Exception):
         >>> @step
         ... async def take_money(card: str) -> str:
         ...     if card == "stolen":
-        ...         raise Fatal("this card will never do")
+        ...         raise Fatal("the card was reported stolen")
         ...     return "paid"
     """
 
@@ -52,7 +52,7 @@ class NotApplied(Exception):
         >>> from onward import NotApplied, effect
         >>> @effect
         ... async def open_gate(number: int) -> None:
-        ...     raise NotApplied("the gate did not answer the knock", after="10s")
+        ...     raise NotApplied("the gate is offline", after="10s")
     """
 
     def __init__(self, message: str = "", *, after: Any = None) -> None:

@@ -159,8 +159,10 @@ class RunCancelled(UserError):
     @property
     def happened(self) -> str:
         """What happened, without the advice."""
+        words = {"cancelled": "was cancelled", "timed_out": "has timed out"}
+        happened = words.get(self.state, f"is {self.state}")
         why = f" ({self.reason})" if self.reason else ""
-        return f"run {self.run} has no result: it is {self.state}{why}"
+        return f"run {self.run} has no result: it {happened}{why}"
 
     def __str__(self) -> str:
         return f"{self.happened}. Start another run if you still need the result."

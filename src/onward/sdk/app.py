@@ -168,7 +168,7 @@ class App:
             Unencodable: an argument cannot be stored.
         """
         if not isinstance(workflow, Workflow):
-            raise BadInput(f"{workflow!r}", "is no workflow", "Put @workflow above an async def")
+            raise BadInput(f"{workflow!r}", "is not a workflow", "Put @workflow above an async def")
         run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
         with self._observer.starting(run.name, run.queue) as starting:

@@ -43,7 +43,7 @@ class Attributes(MutableMapping[str, Any]):
         self._note(noted)
 
     def __delitem__(self, name: str) -> None:
-        raise BadInput(f"attribute {name!r}", "cannot be taken back", "Set it to None")
+        raise BadInput(f"attribute {name!r}", "cannot be deleted", "Set it to None")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._seen)
@@ -153,7 +153,7 @@ class Current:
             asyncio.CancelledError: the step timed out, or is no longer awaited.
         """
         if self._attempt is None:
-            raise NotInBody("heartbeat() in a workflow body", "says nothing", "Call it in a step")
+            raise NotInBody("heartbeat() in a workflow body", "has no effect", "Call it in a step")
         if progress is not None:
             self._attempt.progress(progress)
         self._attempt.heartbeat()

@@ -138,7 +138,7 @@ class Effect(Generic[P, R]):
         if step_now.get() is not None:
             raise NotInBody(
                 f"effect {self.name!r}",
-                "was called in a step, and only a workflow can have it in its ledger",
+                "was called in a step, but effects can be called only from a workflow body",
                 "Call it from the workflow, or call .fn for the plain function",
             )
         result = self.fn(*args, **kwargs)
@@ -301,7 +301,7 @@ def _check_memory(definition: EffectDefinition) -> None:
     if idempotency_window <= reach:
         raise BadInput(
             what,
-            f"is known to its receiver for {show(idempotency_window)}, but a call can take"
+            f"has idempotency_window={show(idempotency_window)}, but a call can take"
             f" {show(reach)} to arrive: it could never be sent again",
             "Raise idempotency_window=, or lower start_within=, timeout= or settle=",
         )

@@ -100,7 +100,9 @@ class Effects:
             word = Verdict(verdict)
         except ValueError:
             words = ", ".join(Verdict)
-            raise BadInput(f"verdict {verdict!r}", f"is none of {words}", "Use one") from None
+            raise BadInput(
+                f"verdict {verdict!r}", f"is not one of {words}", "Use one of them"
+            ) from None
         kept = await self._encoded(effect_id, result) if word is Verdict.APPLIED else None
         decision = Decision(reason, by or _me(), version)
         return await self._engine.resolve(effect_id, word, decision, result=kept)

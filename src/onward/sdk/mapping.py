@@ -164,7 +164,7 @@ class Mapped(Generic[R_co]):
         return_exceptions: bool,
     ) -> None:
         if limit < 1:
-            raise BadInput(f"limit={limit}", "lets nothing happen", "Use 1 or more")
+            raise BadInput(f"limit={limit}", "is too low", "Use 1 or more")
         self._mapped = mapped
         self._calls = calls
         self._limit = limit

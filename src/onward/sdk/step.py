@@ -238,7 +238,7 @@ def _route(
     if queue is None and tags is None and limit is None:
         return old
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise BadInput(f"limit={limit!r}", "is no number of steps", "Use 1 or more")
+        raise BadInput(f"limit={limit!r}", "is not a number of steps", "Use 1 or more")
     old = old or Route()
     return Route(
         old.queue if queue is None else check_id(queue, "the queue"),

@@ -123,12 +123,14 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         }
         if on_conflict is not None and on_conflict not in _CONFLICTS:
             raise BadInput(
-                f"on_conflict={on_conflict!r}", "is none of " + ", ".join(_CONFLICTS), "Use one"
+                f"on_conflict={on_conflict!r}",
+                "is not one of " + ", ".join(_CONFLICTS),
+                "Use one of them",
             )
         given = {name: value for name, value in changes.items() if value is not None}
         options = replace(self.start_options, **given)
         if options.delay and options.at is not None:
-            raise BadInput("delay= and at=", "are two times to start at", "Give one of them")
+            raise BadInput("delay= and at=", "cannot be combined", "Pass one of them")
         return Workflow(
             self.definition,
             options,

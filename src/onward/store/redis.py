@@ -98,7 +98,7 @@ class RedisCarrier:
 
     def _be_back(self) -> None:
         if self._is_missed:
-            _log.info("Redis at %s is back: hints go through it again", self.where)
+            _log.info("redis back: address=%s", self.where)
         self._is_missed = False
         self.ready.set()
         # Hints were missed while there was no connection.

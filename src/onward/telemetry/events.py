@@ -97,7 +97,8 @@ EVENTS: dict[str, Event] = {
     "step.waits_for_thread": _event(
         "step",
         logging.WARNING,
-        _STEP + "has waited %(seconds)s s for a thread: all of worker %(worker)s are held by"
+        _STEP
+        + "has waited %(seconds)s s for a thread: all threads of worker %(worker)s are used by"
         " %(held)s",
     ),
     "effect.waits": _event(
@@ -117,7 +118,7 @@ EVENTS: dict[str, Event] = {
         "worker %(worker)s takes no runs of %(workflow)s until this process starts one: %(places)s"
         " share that name; rename one of them with @workflow(name=...)",
     ),
-    "worker.left": _event("worker", logging.INFO, "worker %(worker)s has left"),
+    "worker.left": _event("worker", logging.INFO, "worker %(worker)s stopped"),
     "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),
     "lease.renewed": _event("worker", logging.DEBUG, "worker %(worker)s renewed its lease"),
     "lease.lost": _event("worker", logging.ERROR, "worker %(worker)s has lost its lease"),
@@ -145,8 +146,8 @@ EVENTS: dict[str, Event] = {
         "store",
         logging.WARNING,
         "the clock of the database was set forward by %(seconds)s s (seen by worker %(worker)s):"
-        " timers on record that are due by it fire now. If it is wrong now, put it right, and"
-        " then run: onward clock --retime",
+        " timers on record that are due by the new time fire now. If the clock is wrong, correct"
+        " it, then run: onward clock --retime",
     ),
     "clock.back": _event(
         "store",

@@ -201,7 +201,7 @@ async def test_a_body_gets_the_id_of_the_child_that_was_stopped(app: App, is_kno
         await until_state(await until_started(app, "endless"), "waiting")
         await app.cancel("endless", force=True)
         told = await run.result(timeout="10s")
-        assert told.startswith("run endless has no result: it is cancelled (")
+        assert told.startswith("run endless has no result: it was cancelled (")
 
 
 @workflow

@@ -69,7 +69,7 @@ async def test_what_is_no_workflow_is_not_started(memory: App) -> None:
         """Do nothing."""
 
     async with memory:
-        with pytest.raises(BadInput, match="is no workflow"):
+        with pytest.raises(BadInput, match="is not a workflow"):
             await memory.start(plain)  # type: ignore[arg-type] # that is what is refused
 
 
@@ -88,7 +88,7 @@ def test_a_number_is_no_policy(made: Any) -> None:
 
 
 def test_a_number_is_no_policy_for_runs_either() -> None:
-    with pytest.raises(BadInput, match="is no Retry"):
+    with pytest.raises(BadInput, match="is not a Retry"):
         child.options(retry=3)  # type: ignore[arg-type] # that is what is refused
     assert child.options(retry=Retry(attempts=3)).start_options.retry is not None
 

@@ -78,14 +78,14 @@ async def nothing() -> None: ...
 
 def test_a_run_starts_at_one_time() -> None:
     later = nothing.options(delay="1h")
-    with pytest.raises(BadInput, match="Give one of them"):
+    with pytest.raises(BadInput, match="Pass one of them"):
         later.options(at=datetime.now(UTC))
 
 
 @pytest.mark.parametrize("priority", ["high", 1.5, True])
 async def test_a_priority_is_a_whole_number(priority: Any) -> None:
     async with App(":memory:") as app:
-        with pytest.raises(BadInput, match="is no whole number"):
+        with pytest.raises(BadInput, match="is not a whole number"):
             await app.start(nothing.options(priority=priority))
 
 

@@ -53,8 +53,8 @@ async def in_a_step(call: str) -> str:
                    "workflow. Call it from a workflow."),
         ("start", "onward.start(idle) was called in a step, and works only in a workflow. Outside, "
                   "use app.start."),
-        ("effect", "effect 'ring' was called in a step, and only a workflow can have it in its "
-                   "ledger. Call it from the workflow, or call .fn for the plain function."),
+        ("effect", "effect 'ring' was called in a step, but effects can be called only from a "
+                   "workflow body. Call it from the workflow, or call .fn for the plain function."),
         ("child", "workflow 'idle' was called in a step, and only a workflow can have children. "
                   "Call it from the workflow, or call .fn for the plain function."),
     ],

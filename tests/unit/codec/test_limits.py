@@ -23,7 +23,7 @@ def test_the_default_limit_is_exact() -> None:
     with pytest.raises(PayloadTooLarge) as caught:
         encode(text + "x")
     assert caught.value.size_bytes == MAX_PAYLOAD + 1
-    assert caught.value.most_bytes == MAX_PAYLOAD
+    assert caught.value.max_bytes == MAX_PAYLOAD
 
 
 def test_a_limit_counts_bytes_and_not_characters() -> None:

@@ -45,11 +45,11 @@ class ByValue(Shape):
     def lift(self, data: Any) -> Any:
         """Return the member with that value."""
         if type(data) is not str and type(data) is not int:  # True and 1.0 would find the 1
-            raise Misfit(f"is no value of {self.name}")
+            raise Misfit(f"is not a value of {self.name}")
         try:
             return self._enum(data)
         except ValueError:
-            raise Misfit(f"is no value of {self.name}") from None
+            raise Misfit(f"is not a value of {self.name}") from None
 
 
 class ByName(Shape):
@@ -70,7 +70,7 @@ class ByName(Shape):
     def lift(self, data: Any) -> Any:
         """Return the member with that name."""
         if type(data) is not str or data not in self._enum.__members__:
-            raise Misfit(f"is no name in {self.name}")
+            raise Misfit(f"is not a name in {self.name}")
         return self._enum.__members__[data]
 
 
@@ -96,8 +96,8 @@ class Flags(Shape):
     def lift(self, data: Any) -> Any:
         """Return the flags in a number."""
         if type(data) is not int:
-            raise Misfit(f"is no value of {self.name}")
+            raise Misfit(f"is not a value of {self.name}")
         try:
             return self._enum(data)
         except ValueError:
-            raise Misfit(f"is no value of {self.name}") from None
+            raise Misfit(f"is not a value of {self.name}") from None

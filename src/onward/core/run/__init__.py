@@ -35,6 +35,7 @@ from onward.core.run.state import (
     Reason,
     RunKind,
     RunState,
+    in_words,
 )
 from onward.core.run.suspects import (
     MAX_CRASHES,
@@ -81,6 +82,7 @@ __all__ = [
     "Woken",
     "advance",
     "born",
+    "in_words",
     "rooms_after",
     "rooms_beside",
     "suspect",

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
-from onward.core.run.state import CANCELS, FAILURES, PAUSES, TERMINAL, Reason, RunState
+from onward.core.run.state import (
+    CANCELS,
+    FAILURES,
+    PAUSES,
+    TERMINAL,
+    Reason,
+    RunState,
+    in_words,
+)
 from onward.core.run.suspects import MAX_CRASHES
 from onward.core.value import Value, changed
 from onward.errors import InvariantBroken
@@ -140,7 +148,7 @@ def advance(run: RunStatus, fact: Fact, *, now: Instant) -> Decision[RunStatus]:
         InvariantBroken: the fact contradicts itself, such as a pause for a reason to fail.
     """
     if run.state in TERMINAL:
-        return Ignored(f"it has {run.state.replace('_', ' ')}")
+        return Ignored(f"it {in_words(run.state)}")
     match fact:
         case Claimed():
             return _claimed(run, fact, now)

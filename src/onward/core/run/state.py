@@ -22,6 +22,19 @@ OPEN = frozenset({RunState.READY, RunState.RUNNING, RunState.WAITING, RunState.P
 TERMINAL = frozenset(RunState) - OPEN
 
 
+_IN_WORDS = {
+    RunState.SUCCEEDED: "has succeeded",
+    RunState.FAILED: "has failed",
+    RunState.CANCELLED: "was cancelled",
+    RunState.TIMED_OUT: "has timed out",
+}
+
+
+def in_words(state: str) -> str:
+    """Return a state as the predicate of a sentence: `is running`, `has succeeded`."""
+    return _IN_WORDS.get(RunState(state), f"is {state}")
+
+
 class Reason(StrEnum):
     """Why a run is in its state."""
 

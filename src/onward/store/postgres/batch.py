@@ -95,7 +95,7 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
         left = {uid: commit for uid, commit in left.items() if uid not in answer.fates}
         if not left:
             return answer.written()
-    raise Unavailable(tx.where, "keeps changing under a batch of writes")
+    raise Unavailable(tx.where, "had conflicting writes in every attempt")
 
 
 class _Answer:
@@ -188,7 +188,7 @@ async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | Lease
         asked = [each for each in asked if each.run.uid not in answers]
         if not asked:
             return [answers[run.uid] for run, _ in starts]
-    raise Unavailable(tx.where, "keeps changing under a batch of starts")
+    raise Unavailable(tx.where, "had conflicting starts in every attempt")
 
 
 async def send(tx: PostgresTx, messages: Sequence[NewMessage]) -> list[SentMessage]:
@@ -230,7 +230,7 @@ async def _send(
         asked = [(place, message) for place, message in asked if place not in done]
         if not asked:
             return answers, frozenset(behind.values())
-    raise Unavailable(tx.where, "keeps changing under a batch of messages")
+    raise Unavailable(tx.where, "had conflicting messages in every attempt")
 
 
 def _sent(

@@ -33,7 +33,7 @@ _SET_UP = {
 }
 _NOW = {
     "08P01": "refused the connection",
-    "25006": "takes no writes, as a standby does",
+    "25006": "is read-only, as a standby is",
     "53100": "has no space left on its disk",
     "53300": "has no connection free",
     "57P01": "is shutting down",
@@ -88,7 +88,7 @@ def _from_server(
     if state in _SET_UP:
         fact, advice = _SET_UP[state]
         if (fact, advice) == _POOLER and address.pooled:
-            return Unavailable(where, f"has another session than before ({state})")
+            return Unavailable(where, f"switched to a different session ({state})")
         if is_proven:
             return Unavailable(where, f"{fact}, though it worked before ({state})", advice)
         return StoreUnusable(where, fact, advice)

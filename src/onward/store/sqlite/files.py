@@ -21,7 +21,7 @@ def check_place(path: Path, mounts: Path = MOUNTS) -> None:
     if not os.path.isdir(folder):  # unlike the method, it takes no for an answer
         raise StoreUnusable(
             str(path),
-            "lies in a folder that does not exist or cannot be entered",
+            "is in a folder that does not exist or cannot be entered",
             f"Create it: mkdir -p {folder}",
         )
     if path.is_dir():
