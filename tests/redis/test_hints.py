@@ -216,13 +216,13 @@ async def test_everything_goes_on_while_redis_is_not_there_yet(
     async with app, app.worker(workflows=[double]):
         for n in range(50):  # meanwhile it is tried often, and one line is logged
             assert await app.run(double, n) == 2 * n
-        assert [line.partition(" (")[0] for line in told(caplog)] == [
-            f"Redis at {redis.url} is away"
+        assert [line.partition(" error=")[0] for line in told(caplog)] == [
+            f"redis away: address={redis.url}"
         ]
         redis.start()
         await redis.until_heard_by(1)
         assert await app.run(double, 4) == 8
-    assert told(caplog)[1:] == [f"Redis at {redis.url} is back: hints go through it again"]
+    assert told(caplog)[1:] == [f"redis back: address={redis.url}"]
 
 
 @pytest.mark.usefixtures("quick")
@@ -243,7 +243,9 @@ async def test_nothing_is_lost_when_redis_dies_and_comes_back(
             await redis.until_heard_by(2)
         assert await waiting.result(timeout=LONG) == 6
         assert await check(client._store) == []
-    assert len([line for line in told(caplog) if "is away" in line]) == 6  # two apps, three times
+    assert (
+        len([line for line in told(caplog) if "redis away" in line]) == 6
+    )  # two apps, three times
 
 
 @pytest.mark.usefixtures("no_polls", "quick")
@@ -328,7 +330,7 @@ async def test_no_password_is_logged(caplog: pytest.LogCaptureFixture, tmp_path:
         while not told(caplog):  # noqa: ASYNC110 - it finds out by itself
             await asyncio.sleep(0.005)
     [line] = told(caplog)
-    assert f"Redis at unix://{tmp_path}/none.sock is away" in line
+    assert f"redis away: address=unix://{tmp_path}/none.sock" in line
     assert "secret" not in caplog.text
 
 

@@ -22,7 +22,7 @@ CLASSES = {
 
 
 # What keeps the place of a body in its history; all else is a value.
-MUTABLE = {"Replay", "Call", "Naming"}
+MUTABLE = {"Replay", "TrackedCall", "Naming"}
 
 
 def test_every_fact_and_decision_is_a_value() -> None:
