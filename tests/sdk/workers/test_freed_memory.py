@@ -35,7 +35,7 @@ def hold() -> None:
     """Watch the body of this run and its execution."""
     body = body_now.get()
     assert body is not None
-    held.extend((weakref.ref(body), weakref.ref(body._owner)))
+    held.extend((weakref.ref(body), weakref.ref(body._owner._execution)))  # type: ignore[attr-defined]  # the sink of a real run
 
 
 async def everything_is_free() -> bool:

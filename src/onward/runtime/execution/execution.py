@@ -256,7 +256,7 @@ class Execution:
         So everything is freed at once. The collector would come late, and keep all runs waiting.
         """
         self.body.part()
-        del self.body, self.calls, self.journal, self.replay, self.notes
+        del self.body, self.calls, self.steps, self.journal, self.replay, self.notes
         self._children = self._leaving = None
 
     # --- calls are done, or abandoned ------------------------------------------------------------
