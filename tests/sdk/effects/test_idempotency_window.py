@@ -442,7 +442,7 @@ async def look(*, key: str) -> NotApplied:
             {"idempotency_window": "1h", "reconcile": look},
             "has both reconcile= and idempotency_window=",
         ),
-        ({"idempotency_window": "55s"}, "for 55s, but a call can take 55s to arrive"),
+        ({"idempotency_window": "55s"}, "=55s, but a call can take 55s to arrive"),
         ({"idempotency_window": 0}, "it could never be sent again"),
         ({"idempotency_window": "1m", "timeout": "1m"}, "it could never be sent again"),
         ({"idempotency_window": "1m", "settle": "1m"}, "it could never be sent again"),

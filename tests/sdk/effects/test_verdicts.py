@@ -298,7 +298,7 @@ async def test_a_verdict_needs_a_reason_and_an_effect(app: App) -> None:
         info = await effect_of(app, run, "indeterminate")
         with pytest.raises(BadInput, match="Say why"):
             await app.effects.resolve(info.id, "skip", reason="  ")
-        with pytest.raises(BadInput, match="is none of"):
+        with pytest.raises(BadInput, match="is not one of"):
             await app.effects.resolve(info.id, "maybe", reason="x")  # type: ignore[arg-type]
         with pytest.raises(NotFound):
             await app.effects.resolve("no such effect", "skip", reason="x")

@@ -64,8 +64,16 @@ async def test_an_id_that_looks_like_a_uid_is_refused(app: App) -> None:
         assert (await app.start(visit.options(id=str(uuid4())), "ada")).uid != run.uid
 
 
-@pytest.mark.parametrize("state", ["waiting", "paused", "succeeded", "cancelled"])
-async def test_a_rejection_says_how_the_run_stands(app: App, state: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("waiting", "it is waiting"),
+        ("paused", "it is paused"),
+        ("succeeded", "it has succeeded"),
+        ("cancelled", "it was cancelled"),
+    ],
+)
+async def test_a_rejection_says_how_the_run_stands(app: App, state: str, words: str) -> None:
     async with working(app):
         run = await app.start(guest.options(id="g"), "ada")
         await until_state(run, "waiting")
@@ -78,7 +86,7 @@ async def test_a_rejection_says_how_the_run_stands(app: App, state: str) -> None
                 await run.cancel()
         await until_state(run, state)
 
-        with pytest.raises(Conflict, match=f"it is {state}"):
+        with pytest.raises(Conflict, match=words):
             await app.start(guest.options(id="g", on_conflict="reject"), "ada")
 
 

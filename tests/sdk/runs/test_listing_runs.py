@@ -120,8 +120,8 @@ async def test_a_family_of_a_missing_run_is_an_error(app: App) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"kind": "workflaw"}, "kind='workflaw' is no kind. Use one of workflow, step, map"),
-        ({"state": "asleep"}, "state='asleep' is no state. Use one of ready, running"),
+        ({"kind": "workflaw"}, "kind='workflaw' is not a kind. Use one of workflow, step, map"),
+        ({"state": "asleep"}, "state='asleep' is not a state. Use one of ready, running"),
         ({"limit": -1}, "limit=-1 is negative"),
         ({"tag": "two words"}, "has a space in it"),
         ({"parent": "a", "root": "b"}, "parent and root are both given"),
