@@ -86,7 +86,7 @@ async def test_a_deadline_is_a_cancel_with_cleanup(app: App, url: str, how: str)
     async with working(app):
         run = await begun(app, dawdle.options(deadline="80ms"), how)
 
-        with pytest.raises(RunCancelled, match=r"timed_out \(deadline\)"):
+        with pytest.raises(RunCancelled, match=r"timed out \(deadline\)"):
             await run.result(timeout="10s")
         await ends(app, url, run, "timed_out", "deadline")
         assert late["cleared"] == 1

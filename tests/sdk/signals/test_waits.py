@@ -251,7 +251,7 @@ async def until_its_deadline() -> None:
 async def test_a_body_that_only_its_deadline_can_wake_may_wait_for_that(app: App) -> None:
     async with app, app.worker():
         run = await app.start(until_its_deadline.options(deadline="50ms"))
-        with pytest.raises(RunCancelled, match="timed_out"):
+        with pytest.raises(RunCancelled, match="timed out"):
             await run.result(timeout="30s")
         assert (await run.info()).attributes == {"tidy": True}
 
