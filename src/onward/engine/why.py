@@ -36,7 +36,9 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
         yield Blocker("paused", f"run {holder} is paused", f"onward runs resume {quote(holder)}")
     if info.state == RunState.PAUSED and info.reason == Reason.DIVERGENCE:
         text = f"the code does not fit the history: {info.error}"
-        yield Blocker("divergence", text, f"Deploy code that fits, or: onward runs fork {info.id}")
+        yield Blocker(
+            "divergence", text, f"Deploy code that fits, or: onward runs fork {quote(info.id)}"
+        )
 
 
 def _effect(effect: EffectInfo) -> Blocker:
