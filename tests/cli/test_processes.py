@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -127,7 +128,12 @@ async def _asked_to_stop(url: str) -> None:
 def test_ctrl_c_ends_a_command_that_waits_without_a_traceback_or_an_answer(shop: str) -> None:
     command = [sys.executable, "-m", "onward", "runs", "cancel", "hold-1", "--wait"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background ignores SIGINT, and its children inherit that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as waiting:
         try:
             asyncio.run(_asked_to_stop(shop))  # no worker runs, so the command keeps waiting
