@@ -106,3 +106,35 @@ async def test_each_sender_is_heard_in_its_order_by_every_run(postgres_url: str)
                 assert in_order == sorted(in_order)
         assert await check(one) == []
     await none_happened(url)
+
+
+async def test_a_sweep_that_waits_for_another_holds_nothing_the_other_wants(
+    postgres_url: str,
+) -> None:
+    """The first message of a run is the last to be committed, so one sweep does not see it."""
+    url = postgres_url
+    async with (
+        open_store(url) as store,
+        hand(url) as late,
+        hand(url) as sender,
+        hand(url) as eyes,
+    ):
+        for run in ("a", "b"):
+            await store.start(a_run(run))
+        await send_within(store, url, ("b", "1"))
+        await late.begin()
+        await store.within(late.connection).send(a_message("id of a", "1"))
+        await send_within(store, url, ("a", "2"))
+        await sender.begin()
+        await sender.tx.fetch("outbox_of_run", target="id of a", after=0, limit=MOST)
+        await late.commit()
+
+        async with asyncio.TaskGroup() as tasks:
+            sweeping = tasks.create_task(store.sweep())
+            await until(eyes.somebody_waits)
+            await sender.tx.fetch("outbox_of_run", target="id of b", after=0, limit=MOST)
+            await sender.roll_back()
+
+        assert sweeping.result() == 3
+        assert (await inbox(store, "a"), await inbox(store, "b")) == (["1", "2"], ["1"])
+    await none_happened(url)

@@ -64,20 +64,21 @@ ORDER BY g.place;
 -- name: oldest_outbox
 -- The sweep locks the first message of each run, and with it all: no other sweep moves the later ones
 -- before this one is done. Runs whose first message is locked are left to the sweep that locked it.
+--
+-- Another sweep may have begun before the first message was committed, and hold the later ones: this
+-- one then waits for them. So runs are locked one after the other, by their ids as every sweep does,
+-- and nothing is held of a run that comes after the one waited for.
 WITH head AS MATERIALIZED (
     SELECT target, min(seq) AS seq FROM (
         SELECT target, seq FROM onward_outbox
         WHERE namespace = :namespace::text ORDER BY seq LIMIT :limit::bigint) o
-    GROUP BY target
-), held AS MATERIALIZED (
-    SELECT o.target FROM (SELECT * FROM head ORDER BY seq) h, LATERAL (
-        SELECT target FROM onward_outbox
-        WHERE namespace = :namespace::text AND target = h.target AND seq = h.seq
-        LIMIT 1 FOR UPDATE SKIP LOCKED) o
+    GROUP BY target ORDER BY target
 )
-SELECT o.* FROM held h, LATERAL (
+SELECT o.* FROM head h, LATERAL (
+    SELECT target FROM onward_outbox
+    WHERE namespace = :namespace::text AND target = h.target AND seq = h.seq
+    LIMIT 1 FOR UPDATE SKIP LOCKED) held, LATERAL (
     SELECT seq, target, message, kind, name, payload, wakes FROM onward_outbox
-    WHERE namespace = :namespace::text AND target = h.target
+    WHERE namespace = :namespace::text AND target = held.target
     ORDER BY seq LIMIT :limit::bigint FOR UPDATE) o
 ORDER BY o.seq LIMIT :limit::bigint;
-
