@@ -167,6 +167,63 @@ def test_the_error_of_a_parent_leads_to_the_child(is_registered: bool, url: str,
     assert "onward.errors.RunFailed" not in out
 
 
+@step(retry=Retry(attempts=1))
+async def price(sku: str) -> int:
+    try:
+        return {"tea": 1}[sku]
+    except KeyError as error:
+        raise ValueError(f"no price for {sku}") from error
+
+
+@workflow
+async def buy(sku: str) -> int:
+    async with asyncio.TaskGroup() as group:
+        prices = [group.create_task(price(each)) for each in ("tea", sku)]
+    return sum(each.result() for each in prices)
+
+
+@workflow
+async def order(sku: str) -> int:
+    return await price(sku)
+
+
+SOURCE = 'raise ValueError(f"no price for {sku}") from error'
+
+
+def test_a_failed_run_is_shown_with_line_traceback_and_causes(url: str, ask: Ask) -> None:
+    with App(url).sync() as app, app.worker(workflows=[order]), pytest.raises(RunFailed):
+        app.run(order.options(id="order-1"), "cup")
+    out = ask("runs", "show", "order-1", "--db", url).out
+    assert re.search(r"^error +ValueError: no price for cup$", out, re.MULTILINE)
+    assert re.search(rf"^raised at +{re.escape(__file__)}:\d+ in price\n +raise", out, re.MULTILINE)
+    told = out[out.index("\nTraceback") :]
+    assert told.index("KeyError: 'cup'") < told.index("direct cause") < told.index("in order")
+    assert told.index("return await price(sku)") < told.index(SOURCE)
+    assert told.endswith("\nValueError: no price for cup\n")
+    assert "onward/runtime" not in told
+
+
+def test_programs_get_line_traceback_and_causes(url: str, ask: Ask) -> None:
+    with App(url).sync() as app, app.worker(workflows=[buy]), pytest.raises(RunFailed):
+        app.run(buy.options(id="buy-1"), "cup")
+    shown = ask("runs", "show", "buy-1", "--db", url, "--json").thing
+    failure = shown["failure"]
+    assert shown["error"] == failure["text"] == "ValueError: no price for cup"
+    assert failure["source"] == SOURCE
+    assert failure["where"].startswith(f"{__file__}:")
+    [member] = failure["causes"]
+    assert (member["type"], member["causes"][0]["text"]) == ("ValueError", "KeyError: 'cup'")
+    assert SOURCE in shown["traceback"]
+    failed = [event["failure"] for event in shown["history"] if event["state"] == "failed"]
+    assert [each["source"] for each in failed] == [SOURCE]
+
+
+def test_a_run_that_waits_for_its_next_attempt_shows_the_last_error(db: str, ask: Ask) -> None:
+    out = ask("runs", "show", "book-1", "--db", db).out
+    assert re.search(r"^raised at +.* in knock$", out, re.MULTILINE)
+    assert out.endswith("ConnectionError: nobody is in\n")
+
+
 def test_a_run_whose_child_was_stopped_is_shown(url: str, ask: Ask) -> None:
     with App(url).sync() as app, app.worker(workflows=ALL):
         run = app.start(hear_of_a_stop.options(id="parent"))

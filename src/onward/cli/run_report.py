@@ -11,7 +11,7 @@ from onward.core.replay import RecordKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onward.engine.views import HistoryEvent, PendingCall, PendingSignal, RunReport
+    from onward.engine.views import ErrorInfo, HistoryEvent, PendingCall, PendingSignal, RunReport
 
 HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "ENDED", "ERROR")
 
@@ -29,7 +29,11 @@ def as_json(report: RunReport) -> dict[str, Any]:
         "waits_for": [asdict(call) for call in report.waits_for],
         "blocked": report.blocked,
         "unread_signals": [_some(signal, _SIGNAL) for signal in report.unread_signals],
-        "history": [_some(event, _EVENT) for event in report.history],
+        "failure": _failure(report.failure),
+        "traceback": report.traceback,
+        "history": [
+            _some(event, _EVENT) | {"failure": _failure(event.error)} for event in report.history
+        ],
         "open_effects": [_some(effect, _EFFECT) for effect in report.open_effects],
     }
 
@@ -46,6 +50,7 @@ def as_facts(report: RunReport) -> dict[str, Any]:
         "blocked": report.blocked,
         "not read": "\n".join(map(_signal_text, report.unread_signals)),
         "error": info.error,
+        "raised at": _place(report.failure),
         "arguments": report.arguments,
         "result": report.result if info.state == "succeeded" else None,
         "progress": info.progress,
@@ -89,6 +94,17 @@ def _call_text(call: PendingCall) -> str:
 
 def _signal_text(signal: PendingSignal) -> str:
     return f"signal {signal.name}, sent {time_text(signal.sent_at)}"
+
+
+def _place(failure: ErrorInfo | None) -> str | None:
+    """Return the line that raised an error, or the first of its causes that has one."""
+    if failure is None or failure.where is None:
+        return None
+    return f"{failure.where}\n{failure.source}" if failure.source else failure.where
+
+
+def _failure(failure: ErrorInfo | None) -> dict[str, Any] | None:
+    return None if failure is None else asdict(failure)
 
 
 def _some(thing: object, names: Iterable[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onward.cli.command import DONE, command, for_each, group
+from onward.cli.output import shown
 from onward.cli.run_report import HISTORY_HEAD, as_facts, as_json, history_rows, state_text
 from onward.cli.value import from_json, kind_of, named, read_value
 from onward.core.instant import duration
@@ -117,7 +118,7 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
 @command(runs, "show", example="onward runs show order-7")
 @_id
 async def show(context: CommandContext, *, run_id: str) -> int:
-    """Show a run: its state, what it waits for, what it did.
+    """Show a run: its state, what it waits for, what it did, and the traceback of its error.
 
     With the signals that were delivered and that it has not asked for.
     """
@@ -128,6 +129,8 @@ async def show(context: CommandContext, *, run_id: str) -> int:
     if calls:
         context.out.say("")
         context.out.things([], HISTORY_HEAD, calls)
+    if report.traceback:
+        context.out.say(f"\n{shown(report.traceback, lines=True)}")
     for effect in report.open_effects:
         context.out.say(f"\nSee {effect.name}: onward effects show {effect.id}{context.given}")
     return DONE

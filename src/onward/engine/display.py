@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onward.codec import decode, decode_error, read_error
 from onward.engine.notes import Noted, read_attributes, read_noted
 from onward.engine.payloads import unpack
+from onward.telemetry.tracebacks import traceback_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,8 +47,13 @@ def shown_failure(kept: bytes, text: Callable[[Failure], str]) -> str:
 
 
 def shown_error(kept: bytes | None) -> str | None:
-    """Return a stored error as users read it: its message, and the notes that were added to it."""
-    return None if kept is None else _tried(lambda: _text(kept), unreadable_text)
+    """Return a stored error as users read it: its type, message and notes."""
+    return None if kept is None else shown_failure(kept, _text)
+
+
+def shown_traceback(kept: bytes) -> str:
+    """Return a stored error with its frames and causes, or why it cannot be read."""
+    return _tried(lambda: traceback_text(decode_error(unpack(kept))), unreadable_text)
 
 
 def shown_notes(payloads: Iterable[bytes], attributes: bytes | None) -> Noted:
@@ -63,9 +69,8 @@ def _note(payload: bytes) -> tuple[tuple[int, int], Noted] | None:
     return _tried(lambda: read_noted(payload), lambda _: None)
 
 
-def _text(kept: bytes) -> str:
-    error = decode_error(unpack(kept))
-    return "\n".join((str(error), *getattr(error, "__notes__", ())))
+def _text(failure: Failure) -> str:
+    return "\n".join((failure.text, *failure.notes))
 
 
 def unreadable_text(error: Exception) -> str:

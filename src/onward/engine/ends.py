@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from shlex import quote
 
-from onward.codec import StepFailed
+from onward.codec import StepFailed, built_in_base
+from onward.core.retry import error_name
+from onward.core.run import Reason, RunState, in_words
 from onward.errors import OnwardError, RunCancelled, RunFailed
+from onward.errors.root import caught_as
+from onward.telemetry.error_text import describe
+
+_BAD_ENDS = (RunState.FAILED, RunState.CANCELLED, RunState.TIMED_OUT)
+_WHY = {
+    Reason.CRASHED: "its workers crashed again and again while they ran it",
+    Reason.REPLACED: "it was cancelled: a new run took its id",
+    Reason.PARENT: "it was cancelled together with the run that started it",
+    Reason.FORCED: "it was cancelled by force, without cleanup",
+    Reason.DEADLINE: "it passed its deadline",
+}
+
+
+def why_ended(state: str, reason: str | None) -> str | None:
+    """Return why a run has no result, where no exception says it; None if it has one or is open."""
+    if state not in _BAD_ENDS:
+        return None
+    known = None if reason is None else _WHY.get(Reason(reason))
+    why = "" if reason is None else f" ({reason})"
+    return known or f"it {in_words(state)}{why}"
 
 
 def failure_of(run: str, error: BaseException | None, reason: str = "logic") -> BaseException:
-    """Return what a failed run raises: its error if the user registered its type, or `RunFailed`.
+    """Return what a parent gets for a failed run: the error itself, or `RunFailed` with the cause.
 
     An error of Onward would look like one about the call itself, and a group like one of a
     `TaskGroup` around it. Either way the error names the run it comes from and, for a run that
@@ -18,11 +40,41 @@ def failure_of(run: str, error: BaseException | None, reason: str = "logic") -> 
     if error is not None and not isinstance(error, StepFailed | OnwardError | BaseExceptionGroup):
         error.add_note(f"It ended run {run}: onward runs show {quote(run)}")
         return error
-    failed = RunFailed(run, reason, "" if error is None else _happened(error))
+    return _run_failed(run, error, reason)
+
+
+def client_failure_of(run: str, error: BaseException | None, reason: str) -> BaseException:
+    """Return what `result()` raises: a registered error itself, or `RunFailed` with the cause.
+
+    For a built-in error that is a `RunFailed` which `except` catches by the built-in type as well.
+    """
+    if error is not None and type(error).__module__ == "builtins":
+        return _run_failed(run, error, reason)
+    return failure_of(run, error, reason)
+
+
+def _run_failed(run: str, error: BaseException | None, reason: str) -> RunFailed:
+    base = None if error is None else _built_in_base(error)
+    kind = RunFailed if base is None else caught_as(RunFailed, base)
+    failed = kind(run, reason, _happened(error, reason))
     failed.__cause__ = error
     return failed
 
 
-def _happened(error: BaseException) -> str:
+def _built_in_base(error: BaseException) -> type[Exception] | None:
+    """Return the built-in type of what user code raised.
+
+    A `TimeoutError` of `result()` says that the caller has waited too long, so none of a run may
+    look like it.
+    """
+    if isinstance(error, OnwardError) and not isinstance(error, StepFailed):
+        return None
+    base = built_in_base(error_name(each) for each in type(error).__mro__ if each is not object)
+    return None if base is TimeoutError else base
+
+
+def _happened(error: BaseException | None, reason: str) -> str:
     """Return what happened; the advice what to do comes once, from the outermost run."""
-    return error.happened if isinstance(error, RunFailed | RunCancelled) else str(error)
+    if error is None:
+        return _WHY[Reason.CRASHED] if reason == Reason.CRASHED else ""
+    return error.happened if isinstance(error, RunFailed | RunCancelled) else describe(error)

@@ -16,6 +16,7 @@ from onward.engine.display import (
     shown_value,
     unreadable_text,
 )
+from onward.engine.ends import why_ended
 from onward.engine.payloads import unpack
 from onward.engine.views import ErrorInfo, HistoryEvent, RunInfo, UnservedRun
 from onward.errors import NotFound
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from onward.model.records import RecordRow
     from onward.model.runs import RunRow
     from onward.store.store import Store
-
-_OURS = "onward."
 
 
 async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
@@ -53,7 +52,7 @@ async def whole_info(store: Store, row: RunRow) -> RunInfo:
         progress=shown_value(end.progress),
         attributes=noted.attributes,
         counters=noted.counters,
-        error=shown_error(end.error),
+        error=shown_error(end.error) or why_ended(row.state, row.reason),
     )
 
 
@@ -80,7 +79,7 @@ def event(row: RecordRow) -> HistoryEvent:
         row.attempt,
         row.version,
         shown_value(row.payload),
-        None if row.error is None else _error(row.error),
+        None if row.error is None else error_info(row.error),
         shown_time_or_none(row.due),
         row.message,
         row.args_hash,
@@ -89,19 +88,28 @@ def event(row: RecordRow) -> HistoryEvent:
     )
 
 
-def _error(kept: bytes) -> ErrorInfo:
+def error_info(kept: bytes) -> ErrorInfo:
+    """Return a stored error with the line that raised it and its causes."""
     try:
-        failure = read_error(unpack(kept))
+        return _error(read_error(unpack(kept)))
     except Exception as error:  # noqa: BLE001 - a damaged row may fail in any way
         text = unreadable_text(error)
         return ErrorInfo("", text, "", text)
-    return ErrorInfo(failure.type, failure.message, failure.traceback, _error_text(failure))
 
 
-def _error_text(failure: Failure) -> str:
-    if failure.name is not None and failure.name.startswith(_OURS):
-        return failure.message  # it says all, also what to do
-    return f"{failure.type.removeprefix('onward.errors.')}: {failure.message}"
+def _error(failure: Failure) -> ErrorInfo:
+    place = failure.place
+    led_to_it = (failure.cause or failure.context, *failure.members)
+    return ErrorInfo(
+        failure.type,
+        failure.message,
+        failure.traceback,
+        failure.text,
+        None if place is None else place.where,
+        None if place is None else place.source,
+        failure.notes,
+        tuple(_error(each) for each in led_to_it if each is not None),
+    )
 
 
 def _info(row: RunRow, ids: Mapping[str, str]) -> RunInfo:

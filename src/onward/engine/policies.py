@@ -90,7 +90,7 @@ def facts_of(error: BaseException) -> AttemptFailure:
     if not isinstance(error, StepFailed):
         return _facts(type(error))
     kind = _found(error.type)
-    return AttemptFailure((error.type,)) if kind is None else _facts(kind)
+    return AttemptFailure((error.type, *error.bases)) if kind is None else _facts(kind)
 
 
 def _facts(kind: type[BaseException]) -> AttemptFailure:

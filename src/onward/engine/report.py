@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from onward.core.inbox import MessageKind
 from onward.core.replay import RecordKind, RecordState
 from onward.core.run import TERMINAL, RunState
-from onward.engine.display import shown_time, shown_time_or_none, shown_value
+from onward.engine.display import shown_time, shown_time_or_none, shown_traceback, shown_value
 from onward.engine.effect_info import effect_infos
-from onward.engine.info import event, whole_info
+from onward.engine.info import error_info, event, whole_info
 from onward.engine.loading import INBOX_BYTES
 from onward.engine.views import PendingCall, PendingSignal, RunReport
 from onward.store.runs import ledger
@@ -30,6 +30,7 @@ async def report(store: Store, row: RunRow) -> RunReport:
     history = (await store.history([row.uid]))[row.uid]
     effects = await effect_infos(store, await ledger.effects_of(store, row.uid))
     is_over = row.state in TERMINAL
+    error = end.error or (None if is_over else _last_error(history))
     return RunReport(
         await whole_info(store, row),
         shown_value(end.input),
@@ -39,7 +40,16 @@ async def report(store: Store, row: RunRow) -> RunReport:
         tuple(await pending_signals(store, row.uid, history)),
         tuple(map(event, history)),
         tuple(effect for effect in effects if row.newest and effect.waits_for is not None),
+        None if error is None else error_info(error),
+        None if error is None else shown_traceback(error),
     )
+
+
+def _last_error(history: Iterable[RecordRow]) -> bytes | None:
+    """Return the error of the newest failed attempt that another one follows."""
+    failed = [record for record in history if record.seq is None and _is_tried_again(record)]
+    newest = max(failed, key=lambda record: record.closed_at or record.opened_at, default=None)
+    return None if newest is None else newest.error
 
 
 async def why_not_running(store: Store, row: RunRow) -> str | None:

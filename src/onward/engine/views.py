@@ -66,12 +66,27 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """An error that user code raised, as it was recorded; `str()` is its type and message."""
+    """An error that user code raised, as it was recorded; `str()` is its type and message.
+
+    Attributes:
+        type: The name of its type, with the module unless it is built in.
+        message: Its message.
+        traceback: Its frames, innermost last.
+        text: Its type and message; of an exception group, those of its first causes.
+        where: The file, line number and function that raised it.
+        source: The text of that line.
+        notes: The texts that were added with `add_note`.
+        causes: The errors that led to it: its cause or context, and the members of a group.
+    """
 
     type: str
     message: str
     traceback: str
     text: str
+    where: str | None = None
+    source: str | None = None
+    notes: tuple[str, ...] = ()
+    causes: tuple[ErrorInfo, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -164,6 +179,8 @@ class RunReport:
         unread_signals: What was sent to it and not asked for.
         history: What it did.
         open_effects: Its effects that are not settled.
+        failure: The error that ended it, or that its last attempt of a call has failed with.
+        traceback: That error with its frames, notes and causes, as Python prints it.
     """
 
     info: RunInfo
@@ -174,6 +191,8 @@ class RunReport:
     unread_signals: tuple[PendingSignal, ...]
     history: tuple[HistoryEvent, ...]
     open_effects: tuple[EffectInfo, ...]
+    failure: ErrorInfo | None = None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 
 class OnwardError(Exception):
     """The base of everything that Onward raises on purpose."""
 
     code: ClassVar[str] = "error"
+    _bases: ClassVar[tuple[type[Exception], ...]] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A dataclass does not call Exception.__init__, so the default would lose the fields when
         # an error crosses a process border (multiprocessing, pytest-xdist).
-        return _rebuild, (type(self), vars(self).copy(), self.args)
+        made_of = self._bases or (type(self),)
+        return _rebuild, (made_of, vars(self).copy(), self.args)
 
 
-def _rebuild(kind: type[OnwardError], state: dict[str, Any], args: tuple[Any, ...]) -> OnwardError:
+def _rebuild(made_of: tuple[Any, ...], state: dict[str, Any], args: tuple[Any, ...]) -> OnwardError:
+    kind: type[OnwardError] = made_of[0] if len(made_of) == 1 else caught_as(*made_of)
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(state)
     return error
+
+
+E = TypeVar("E", bound=OnwardError)
+
+
+def caught_as(kind: type[E], built_in: type[Exception]) -> type[E]:
+    """Return a type like `kind` that `except built_in` catches too."""
+    bases = (kind, built_in)
+    if bases not in _combined:
+        about = {"__module__": kind.__module__, "__doc__": kind.__doc__, "_bases": bases}
+        _combined[bases] = type(kind.__name__, bases, about)
+    return _combined[bases]
+
+
+_combined: dict[tuple[type[Any], type[Exception]], type[Any]] = {}
 
 
 class Told(OnwardError):

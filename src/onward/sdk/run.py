@@ -9,7 +9,7 @@ from onward.codec import check_id, decode, decode_error, encode
 from onward.core.instant import duration
 from onward.core.run import RunState
 from onward.engine.display import shown_error
-from onward.engine.ends import failure_of
+from onward.engine.ends import client_failure_of
 from onward.engine.payloads import unpack
 from onward.engine.views import RunInfo
 from onward.errors import RunCancelled, RunPaused, Undecodable
@@ -116,7 +116,7 @@ class Run(Generic[R]):
                     error = None if end.error is None else decode_error(unpack(end.error))
                 except (Undecodable, ValueError) as unread:
                     error = unread
-                raise failure_of(self.id, error, end.reason or "")
+                raise client_failure_of(self.id, error, end.reason or "")
             case _:
                 raise RunCancelled(self.id, end.state, end.reason or "")
 

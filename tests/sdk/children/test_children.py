@@ -57,6 +57,10 @@ def _nothing_tried() -> None:
     tried.clear()
 
 
+class PearRotten(Exception):
+    """An error that is neither built in nor registered."""
+
+
 @workflow
 async def say(value: Any) -> Any:
     return value
@@ -73,7 +77,9 @@ async def go_wrong(how: str) -> None:
         raise PearsSoldOut("no more pears", 7)
     if how == "wrapped":
         raise RunFailed("other", "logic", "an error of ours, about another run")
-    raise KeyError("pear")
+    if how == "built in":
+        raise KeyError("pear")
+    raise PearRotten("pear")
 
 
 @workflow
@@ -129,7 +135,14 @@ async def see_error(how: str) -> list[str]:
     except RunFailed as error:
         cause = error.__cause__
         return ["RunFailed", type(cause).__name__, getattr(cause, "type", ""), str(cause)]
+    except KeyError as error:
+        return [repr(error)]
     return ["nothing"]
+
+
+async def test_a_built_in_error_of_a_child_is_raised_itself(app: App) -> None:
+    async with app, app.worker():
+        assert await app.run(see_error, "built in") == ["KeyError('pear')"]
 
 
 async def test_a_registered_error_of_a_child_is_raised_itself(app: App) -> None:
@@ -140,7 +153,7 @@ async def test_a_registered_error_of_a_child_is_raised_itself(app: App) -> None:
 async def test_any_other_error_of_a_child_is_the_cause_of_its_failure(app: App) -> None:
     async with app, app.worker():
         found = await app.run(see_error, "other")
-        assert found[:3] == ["RunFailed", StepFailed.__name__, "KeyError"]
+        assert found[:3] == ["RunFailed", StepFailed.__name__, f"{__name__}.PearRotten"]
         found = await app.run(see_error, "wrapped")
         assert found[:2] == ["RunFailed", "RunFailed"]
 
@@ -167,8 +180,8 @@ async def test_the_error_of_a_parent_says_which_child_failed(
         assert child == (child_id or child)
         shown = f"onward runs show {quote(child)}"
         told = (await run.info()).error
-        assert told == f"run {child} failed (logic): KeyError: 'pear'. See its history: {shown}"
-        inner = f"run {child} failed (logic): KeyError: 'pear'"
+        inner = f"run {child} failed (logic): {__name__}.PearRotten: pear"
+        assert told == f"{inner}. See its history: {shown}"
         assert str(failed.value) == (
             f"run {run.id} failed (logic): {inner}. See its history: onward runs show {run.id}"
         )
@@ -220,7 +233,7 @@ async def test_an_error_of_a_child_is_the_same_when_it_is_replayed(app: App) -> 
             await run.signal(answer, 1)
             one, other = await run.result(timeout="10s")
         assert one == other
-        assert one[2] == "KeyError"
+        assert one[2] == f"{__name__}.PearRotten"
         await until_idle(app)
 
 
@@ -310,7 +323,7 @@ async def test_a_child_that_fails_at_every_attempt_reports_the_last_error(app: A
     async with app, app.worker():
         run = await app.start(wait_in_vain)
 
-        assert "KeyError" in await run.result(timeout="10s")
+        assert "PearRotten" in await run.result(timeout="10s")
         assert await ended(app, run) == [("go_wrong", "failed")] * 3
         await until_idle(app)
 

@@ -9,7 +9,7 @@ import pytest
 
 import onward
 from onward import Retry, Signal, step, workflow
-from onward.errors import BadInput, Conflict, NotInBody, RunCancelled, RunFailed
+from onward.errors import BadInput, Conflict, NotInBody, RunCancelled
 from tests.kit.watching import (
     children_of,
     info_of,
@@ -183,8 +183,8 @@ async def see_failures() -> list[str]:
     for _ in range(2):
         try:
             await child.result()
-        except RunFailed as failed:
-            found.append(str(failed.__cause__))
+        except LookupError as failed:
+            found.append(repr(failed))
     other = await onward.start(await_nod.options(id="to be cancelled"), 1)
     try:
         await other.result()
@@ -201,7 +201,7 @@ async def test_the_error_of_a_started_run_is_raised_every_time(app: App) -> None
         await other.cancel()
 
         found = await run.result(timeout="10s")
-        assert found[0] == found[1] == "LookupError: it blew up"
+        assert found[0] == found[1] == "LookupError('it blew up')"
         assert found[2] == "cancelled"
         await until_idle(app)
 

@@ -9,7 +9,6 @@ import pytest
 
 import onward
 from onward import App, Signal, effect, effect_key, step, workflow
-from onward.codec import StepFailed
 from onward.errors import EffectSkipped, VerdictRefused
 from tests.kit.ledgers import effect_of, outcomes, states_of
 from tests.kit.watching import until, until_state, working
@@ -117,7 +116,7 @@ async def with_a_sibling() -> str:
         async with asyncio.TaskGroup() as group:
             group.create_task(gated("a"))
             group.create_task(breaks())
-    except* StepFailed:
+    except* ValueError:
         seen.append("failed")
     return "over"
 
@@ -126,7 +125,7 @@ async def with_a_sibling() -> str:
 async def gathered() -> str:
     try:
         await asyncio.gather(gated("a"), breaks())
-    except StepFailed:
+    except ValueError:
         await note("failed")
     return "over"
 

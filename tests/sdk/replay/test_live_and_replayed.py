@@ -14,6 +14,7 @@ import pytest
 
 import onward
 from onward import App, Fatal, Retry, Retryable, Signal, StepFailed, register_error, step, workflow
+from onward.codec import decode_error, encode_error
 from onward.errors import RunCancelled, RunFailed
 from tests.kit.deploys import SECONDS, waits_for
 from tests.kit.watching import check_database, until
@@ -73,6 +74,10 @@ class SoldOut(Exception):
         self.left = left
 
 
+class OutOfStock(LookupError):
+    """An error that is neither built in nor registered."""
+
+
 def chained() -> Exception:
     error = LookupError("outer")
     error.__cause__ = KeyError("inner")
@@ -82,6 +87,9 @@ def chained() -> Exception:
 
 ERRORS: dict[str, Callable[[], BaseException]] = {
     "value": lambda: ValueError("bad", 1),
+    "os": lambda: FileNotFoundError(2, "no such file", "order.txt"),
+    "text": lambda: UnicodeDecodeError("ascii", b"\xff", 0, 1, "ordinal not in range"),
+    "derived": lambda: OutOfStock("pen"),
     "registered": lambda: SoldOut("pen", 3),
     "fatal": lambda: Fatal("for good"),
     "retryable": lambda: Retryable("again"),
@@ -230,12 +238,15 @@ async def test_a_value_comes_as_the_type_that_it_is_annotated_with(way: str) -> 
 
 
 EXPECTED: dict[str, type] = {
-    "value": StepFailed,
+    "value": ValueError,
+    "os": FileNotFoundError,
+    "text": UnicodeDecodeError,
+    "derived": type(decode_error(encode_error(OutOfStock()))),
     "registered": SoldOut,
     "fatal": StepFailed,
     "retryable": StepFailed,
-    "timeout": StepFailed,
-    "chained": StepFailed,
+    "timeout": TimeoutError,
+    "chained": LookupError,
     "own": onward.errors.BadInput,
     "step failed": StepFailed,
 }
@@ -323,7 +334,7 @@ async def test_signals_timeouts_and_cancelled_children_are_the_same_live_and_rep
 async def test_the_failure_of_a_child_is_shown_like_that_of_a_run() -> None:
     app = App(":memory:")
     async with app, app.worker():
-        run = await app.start(WORKFLOWS["error value"], 1)
+        run = await app.start(WORKFLOWS["error fatal"], 1)
         with pytest.raises(RunFailed) as outside:
             await run.result(timeout=SECONDS)
         seen.clear()
@@ -331,7 +342,7 @@ async def test_the_failure_of_a_child_is_shown_like_that_of_a_run() -> None:
         await waits_for(parent, "go")
         await parent.cancel()
 
-    handed = dict(zip(STEPS, seen[0], strict=True))["error value"]
+    handed = dict(zip(STEPS, seen[0], strict=True))["error fatal"]
     assert handed.kind is RunFailed
     assert handed.cause is not None
     assert handed.cause.kind is type(outside.value.__cause__) is StepFailed

@@ -149,7 +149,7 @@ async def test_a_run_that_cleaned_up_when_it_was_cancelled_is_not_retried_unaske
 async def tries_another() -> str:
     try:
         await order()
-    except RunFailed:
+    except ValueError:
         await charge()
     return await ship()
 

@@ -10,7 +10,7 @@ import pytest
 
 import onward
 from onward import App, NotApplied, Retry, Signal, Workflow, effect, step, workflow
-from onward.errors import OnwardError, RunFailed, Undone
+from onward.errors import RunFailed, Undone
 from tests.kit.ledgers import effect_of
 from tests.kit.watching import until_state, working
 
@@ -113,7 +113,7 @@ async def group() -> list[str]:
 async def fallback_fails() -> list[str]:
     try:
         return [await part("a")]
-    except OnwardError:
+    except ConnectionError:
         return [await part("b")]
 
 
@@ -122,7 +122,7 @@ async def tries_on() -> list[str]:
     for _ in range(2):
         try:
             return [await part("a")]
-        except OnwardError:
+        except ConnectionError:
             await onward.sleep("1ms")
     return [await part("a")]
 
@@ -133,7 +133,7 @@ async def one_by_one() -> list[str]:
     for name in ("a", "b", "c"):
         try:
             await part(name)
-        except OnwardError:
+        except ConnectionError:
             failed.append(name)
     if failed:
         raise RuntimeError(str(failed))
@@ -265,7 +265,7 @@ async def test_a_run_that_is_retried_by_itself_succeeds_once_the_cause_is_gone(
 async def falls_back() -> list[str]:
     try:
         first = await part("primary")
-    except OnwardError:
+    except ConnectionError:
         first = await part("fallback")
     return [first, await part("later")]
 
@@ -321,7 +321,7 @@ async def beside_another() -> list[str]:
     async def safe() -> str:
         try:
             return await told("primary")
-        except OnwardError:
+        except ConnectionError:
             return await told("fallback")
 
     return results(await all_of(safe(), told("later", after="fallback")))
@@ -486,7 +486,7 @@ async def test_what_had_failed_beside_others_when_the_run_was_cancelled_is_done_
 async def falls_back_and_waits() -> list[str]:
     try:
         first = await part("primary")
-    except OnwardError:
+    except ConnectionError:
         await go.wait()
         first = await part("fallback")
     return [first]

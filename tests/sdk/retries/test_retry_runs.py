@@ -186,7 +186,7 @@ async def translated() -> str:
     await part("before")
     try:
         return await part("failed_call")
-    except onward.errors.OnwardError:
+    except ConnectionError:
         raise ValueError("something else") from None
 
 

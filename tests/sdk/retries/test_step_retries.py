@@ -323,7 +323,7 @@ async def after_the_signal() -> str:
         )
     except TimedOut:
         return "too late"
-    except StepFailed:
+    except ConnectionError:
         return "given up"
     return "not reached"
 
@@ -406,6 +406,8 @@ async def odd_one(kind: str, *, thread: bool) -> str:
         await (odd_in_a_thread if thread else odd)(kind)
     except StepFailed as failed:
         return failed.type
+    except (RuntimeError, StopAsyncIteration) as failed:
+        return type(failed).__name__
     return "not reached"
 
 

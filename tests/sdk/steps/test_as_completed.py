@@ -79,14 +79,14 @@ async def with_errors() -> list[str]:
         try:
             found.append(str(await done))
         except Exception as error:  # noqa: BLE001 - every error is returned
-            found.append(str(error))
+            found.append(repr(error))
     return sorted(found)
 
 
 async def test_an_error_is_raised_where_its_call_is_awaited(app: App) -> None:
     async with app, app.worker():
         found = await app.run(with_errors)
-        assert found == ["0", "2", "LookupError: 1 is odd", "LookupError: 3 is odd"]
+        assert found == ["0", "2", "LookupError('1 is odd')", "LookupError('3 is odd')"]
 
 
 @workflow

@@ -114,7 +114,7 @@ async def tells_all(what: str) -> str:
     for refusal in (refused(what), endless()):
         try:
             await refusal
-        except (onward.StepFailed, TimeoutError):
+        except (ValueError, TimeoutError):
             answer += await word.wait()
     raise LookupError(answer)
 

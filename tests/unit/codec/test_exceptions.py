@@ -44,20 +44,12 @@ def test_an_unregistered_exception_is_a_step_failed() -> None:
     assert repr(failed) == f"StepFailed('{__name__}.CardDeclined', 'no funds')"
 
 
-def test_a_built_in_exception_is_no_exception() -> None:
-    failed = back(raised(KeyError("x")))
-
-    assert type(failed) is StepFailed
-    assert failed.type == "KeyError"
-    assert failed.message == "'x'"
-
-
 def test_an_exception_without_a_message_shows_its_type() -> None:
-    assert str(back(ValueError())) == "ValueError"
+    assert str(back(CardDeclined())) == f"{__name__}.CardDeclined"
 
 
 def test_the_traceback_tells_where_it_was_raised() -> None:
-    text = back(raised(ValueError("x"))).traceback
+    text = back(raised(CardDeclined("x"))).traceback
 
     assert "in raised" in text
     assert "raise error" in text
@@ -65,11 +57,11 @@ def test_the_traceback_tells_where_it_was_raised() -> None:
 
 
 def test_an_exception_that_was_never_raised_has_no_traceback() -> None:
-    assert back(ValueError("x")).traceback == ""
+    assert back(CardDeclined("x")).traceback == ""
 
 
 def test_notes_come_back_and_are_printed() -> None:
-    error = ValueError("x")
+    error = CardDeclined("x")
     error.add_note("order 5")
     error.add_note("second")
 
@@ -77,7 +69,7 @@ def test_notes_come_back_and_are_printed() -> None:
 
     assert failed.notes == ("order 5", "second")
     assert failed.__notes__ == ["order 5", "second"]
-    assert back(ValueError()).notes == ()
+    assert back(CardDeclined()).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -96,32 +88,43 @@ def test_a_failure_that_is_stored_again_stays_the_same() -> None:
     error.__cause__ = raised(OSError("down"))
     once = encode_error(error)
 
-    again = encode_error(raised(decode_error(once)))
+    again = encode_error(decode_error(once))
 
     assert read_error(again) == read_error(once)
+
+
+@pytest.mark.parametrize("kind", [CardDeclined, ValueError])
+def test_a_failure_that_is_raised_again_keeps_the_frames_of_both_times(
+    kind: type[Exception],
+) -> None:
+    first = read_error(encode_error(raised(kind("no funds")))).traceback
+
+    again = read_error(encode_error(raised(back(raised(kind("no funds")))))).traceback
+
+    assert again == first + first
 
 
 # --- chains and groups --------------------------------------------------------------------------
 
 
 def test_the_cause_comes_back() -> None:
-    error = ValueError("x")
+    error = CardDeclined("x")
     error.__cause__ = KeyError("y")
 
     failed = back(error)
 
     assert failed.cause is failed.__cause__
-    assert failed.cause.type == "KeyError"
+    assert repr(failed.cause) == "KeyError('y')"
     assert failed.__suppress_context__
 
 
 def test_the_context_comes_back_unless_it_is_hidden() -> None:
-    error = ValueError("x")
+    error = CardDeclined("x")
     error.__context__ = KeyError("y")
 
     failed = back(error)
     assert failed.cause is None
-    assert failed.__context__.type == "KeyError"
+    assert repr(failed.__context__) == "KeyError('y')"
 
     error.__suppress_context__ = True
     assert back(error).__context__ is None
@@ -157,8 +160,8 @@ def test_a_group_comes_back_as_a_group() -> None:
     assert type(revived) is ExceptionGroup
     assert revived.message == "two"
     assert revived.__notes__ == ["note"]
-    assert [type(member) for member in revived.exceptions] == [StepFailed, ExceptionGroup]
-    assert innermost(revived.exceptions[1]).type == "KeyError"
+    assert [type(member) for member in revived.exceptions] == [ValueError, ExceptionGroup]
+    assert type(innermost(revived.exceptions[1])) is KeyError
     assert read_error(encode_error(group)).type == "ExceptionGroup"
 
 
@@ -292,7 +295,7 @@ def test_texts_of_a_strange_type_are_text() -> None:
 
 
 def test_notes_that_are_no_notes_are_left_out() -> None:
-    error = ValueError("x")
+    error = CardDeclined("x")
     error.__notes__ = ["a", 5, Odd("b"), None]  # type: ignore[list-item]
 
     assert back(error).notes == ("a", "b")
@@ -316,11 +319,11 @@ def test_a_recursion_error_is_stored() -> None:
     with pytest.raises(RecursionError) as caught:
         deeper(0)
 
-    failed = back(caught.value)
+    text = read_error(encode_error(caught.value)).traceback
 
-    assert failed.type == "RecursionError"
-    assert "in deeper" in failed.traceback
-    assert len(failed.traceback) < 17_000
+    assert type(back(caught.value)) is RecursionError
+    assert "in deeper" in text
+    assert len(text) < 17_000
 
 
 def test_a_traceback_of_many_different_frames_is_cut() -> None:
@@ -336,7 +339,7 @@ def test_a_traceback_of_many_different_frames_is_cut() -> None:
     finally:
         sys.setrecursionlimit(limit)
 
-    text = back(caught.value).traceback
+    text = read_error(encode_error(caught.value)).traceback
 
     assert "in f900" in text
     assert "in f450" not in text
@@ -344,11 +347,11 @@ def test_a_traceback_of_many_different_frames_is_cut() -> None:
 
 
 def test_arguments_that_are_no_data_do_no_harm() -> None:
-    assert back(ValueError(threading.Lock(), lambda: None)).type == "ValueError"
+    assert type(back(ValueError(threading.Lock(), lambda: None))) is ValueError
 
 
 def test_half_characters_are_spelled_out() -> None:
-    error = ValueError("a\ud800b")
+    error = CardDeclined("a\ud800b")
     error.add_note("\udfff")
 
     failed = back(error)

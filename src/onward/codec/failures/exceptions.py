@@ -6,21 +6,20 @@ that bite their tail. Whatever is wrong with one, a failure is stored, within fi
 
 from __future__ import annotations
 
-import traceback
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
+from onward.codec.failures.built_in import built_in_base
 from onward.codec.failures.failure import Failure, StepFailed
 from onward.codec.failures.registry import registered_name, registered_type
 from onward.codec.payload import JSON, Payload, unknown_tag
+from onward.core.retry import error_name
 from onward.errors import Undecodable
+from onward.errors.root import caught_as
+from onward.telemetry.error_text import clip, message_of, safely, type_name
 from onward.telemetry.interrupts import raise_interrupt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
+from onward.telemetry.tracebacks import frames_of, keep_frames
 
 MAX_MESSAGE_CHARS: Final = 8 * 1024
 MAX_TRACEBACK_CHARS: Final = 16 * 1024
@@ -28,8 +27,10 @@ MAX_NOTE_CHARS: Final = 1024
 MAX_NOTES: Final = 20
 MAX_CHAIN: Final = 10
 MAX_FAILURES: Final = 50
-MAX_FRAMES: Final = 400
+MAX_BASES: Final = 20
 MAX_ERROR_BYTES: Final = 512 * 1024
+
+_SAY_NOTHING: Final = (Exception, BaseException, object)
 
 _UNREADABLE: Final = Failure("an exception", "<it could not be read>")
 
@@ -42,7 +43,7 @@ def encode_error(error: BaseException) -> Payload:
 
     Never fails because of the exception, and never gives more than 512 KiB.
     """
-    failure = _safely(lambda: _Teller().tell(error, MAX_CHAIN), _UNREADABLE)
+    failure = safely(lambda: _Teller().tell(error, MAX_CHAIN), _UNREADABLE)
     data = _write(failure)
     if len(data) > MAX_ERROR_BYTES:
         data = _write(msgspec.structs.replace(failure, cause=None, context=None, members=()))
@@ -64,9 +65,9 @@ def read_error(payload: Payload) -> Failure:
 
 
 def decode_error(payload: Payload) -> BaseException:
-    """Return the exception that was encoded: its registered type, a group, or `StepFailed`.
+    """Return the exception that was encoded: its own type, a group, or `StepFailed`.
 
-    A type that is not registered here any more comes back as `StepFailed`.
+    A type that is neither built in nor registered here comes back as `StepFailed`.
 
     Raises:
         Undecodable: the payload is no stored exception.
@@ -82,17 +83,18 @@ class _Teller:
 
     def tell(self, error: BaseException, deep: int) -> Failure:
         self._seen.add(id(error))
-        kind, message, frames = _head(error)
+        kind, bases, message = _head(error)
         name, data = _registered_data(error)
-        cause = _safely(lambda: error.__cause__, None)
-        hidden = cause is not None or _safely(lambda: error.__suppress_context__, otherwise=True)
-        context = None if hidden else _safely(lambda: error.__context__, None)
+        cause = safely(lambda: error.__cause__, None)
+        hidden = cause is not None or safely(lambda: error.__suppress_context__, otherwise=True)
+        context = None if hidden else safely(lambda: error.__context__, None)
         members, left_out = self._members(error, deep)
         return Failure(
-            type=_clip(kind, MAX_MESSAGE_CHARS),
-            message=_clip(message, MAX_MESSAGE_CHARS),
-            traceback=_clip(frames, MAX_TRACEBACK_CHARS),
+            type=clip(kind, MAX_MESSAGE_CHARS),
+            message=clip(message, MAX_MESSAGE_CHARS),
+            traceback=clip(safely(lambda: frames_of(error), ""), MAX_TRACEBACK_CHARS),
             notes=(*_notes(error), *left_out),
+            bases=bases,
             name=name,
             data=data,
             cause=self._next(cause, deep),
@@ -118,32 +120,19 @@ class _Teller:
         return members, (f"{missing} more exceptions of this group were left out",) * bool(missing)
 
 
-def _head(error: BaseException) -> tuple[str, str, str]:
-    """Return type, message and frames; those of a `StepFailed` are what it stands for."""
+def _head(error: BaseException) -> tuple[str, tuple[str, ...], str]:
+    """Return type, bases and message; a `StepFailed` has those of the exception it stands for."""
     if isinstance(error, StepFailed):
-        return error.type, error.message, error.traceback
-    kind = type(error)
-    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    message = error.message if isinstance(error, BaseExceptionGroup) else _message(error)
-    frames = _safely(lambda: _frames(error), "")
-    return f"{module}{kind.__qualname__}", message, frames
-
-
-def _message(error: BaseException) -> str:
-    return _safely(lambda: str(error), "<it has no message: its __str__ fails>")
-
-
-def _frames(error: BaseException) -> str:
-    frames = list(traceback.walk_tb(error.__traceback__))
-    if len(frames) > MAX_FRAMES:
-        frames = frames[: MAX_FRAMES // 2] + frames[-MAX_FRAMES // 2 :]
-    return "".join(traceback.StackSummary.extract(iter(frames)).format())
+        return error.type, error.bases, error.message
+    message = error.message if isinstance(error, BaseExceptionGroup) else message_of(error)
+    bases = (base for base in type(error).__mro__[1:] if base not in _SAY_NOTHING)
+    return type_name(error), tuple(error_name(base) for base in bases)[:MAX_BASES], message
 
 
 def _notes(error: BaseException) -> tuple[str, ...]:
-    notes: list[Any] = _safely(lambda: list(getattr(error, "__notes__", ())), [])
+    notes: list[Any] = safely(lambda: list(getattr(error, "__notes__", ())), [])
     texts = [note for note in notes[:MAX_NOTES] if isinstance(note, str)]
-    return tuple(_clip(text, MAX_NOTE_CHARS) for text in texts)
+    return tuple(clip(text, MAX_NOTE_CHARS) for text in texts)
 
 
 _NO_DATA: Final = object()
@@ -153,26 +142,8 @@ def _registered_data(error: BaseException) -> tuple[str | None, Any]:
     registered = registered_type(type(error))
     if registered is None:
         return None, None
-    data = _safely(lambda: registered.data_of(error), _NO_DATA)
+    data = safely(lambda: registered.data_of(error), _NO_DATA)
     return (None, None) if data is _NO_DATA else (registered.name, data)
-
-
-def _safely(read: Callable[[], T], otherwise: T) -> T:
-    """Return what user code gives, whatever it raises instead."""
-    try:
-        return read()
-    except BaseException as error:  # noqa: BLE001 - even a SystemExit from a `__str__` must not hide the failure
-        raise_interrupt(error)
-        return otherwise
-
-
-def _clip(text: str, most: int) -> str:
-    """Return text that is Unicode and at most a little longer than `most`, with both its ends."""
-    text = str.__str__(text)  # of a subclass, nothing can be trusted
-    if len(text) > most:
-        half = most // 2
-        text = f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _revive(failure: Failure, deep: int) -> BaseException:
@@ -190,11 +161,21 @@ def _revive_head(failure: Failure, deep: int) -> BaseException:
     registered = registered_name(failure.name)
     if registered is not None:
         try:
-            return registered.rebuild(failure.data)
-        except BaseException as error:  # noqa: BLE001 - the type has changed since; what it was is still known
-            raise_interrupt(error)
-            return StepFailed(failure.type, failure.message, failure.traceback)
+            error = registered.rebuild(failure.data)
+        except BaseException as changed:  # noqa: BLE001 - the type has changed since
+            raise_interrupt(changed)
+            return _step_failed(failure)
+        keep_frames(error, failure.traceback)
+        return error
     if failure.members and deep > 1:
         members = [_revive(member, deep - 1) for member in failure.members]
-        return BaseExceptionGroup(failure.message, members)
-    return StepFailed(failure.type, failure.message, failure.traceback)
+        group = BaseExceptionGroup(failure.message, members)
+        keep_frames(group, failure.traceback)
+        return group
+    return _step_failed(failure)
+
+
+def _step_failed(failure: Failure) -> StepFailed:
+    base = built_in_base((failure.type, *failure.bases))
+    kind = StepFailed if base is None else caught_as(StepFailed, base)
+    return kind(failure.type, failure.message, failure.traceback, failure.bases)

@@ -1,7 +1,7 @@
-"""An exception as data, and what a run is handed for one whose type it does not know.
+"""An exception as data, and the exception that stands for one of an unregistered type.
 
 `Failure` is the stored form: it can be shown without the code that raised it. `StepFailed` is how
-an unregistered exception comes back, live and on replay alike.
+an exception comes back whose type is neither built in nor registered, live and on replay alike.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from onward.errors import OnwardError
+from onward.telemetry.error_text import first_causes, typed
+from onward.telemetry.tracebacks import RaisedAt, last_line
+
+_OURS = "onward."
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,6 +26,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         message: What `str()` gave, shortened in the middle if it was long.
         traceback: The frames, innermost last, shortened in the middle if there were many.
         notes: What `add_note` had added.
+        bases: The names of the types that its type derives from, closest first.
         name: The name under which its type was registered, if it was.
         data: What a registered type is rebuilt from.
         cause: What it was raised from.
@@ -33,49 +38,81 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     traceback: str = ""
     notes: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
     name: str | None = None
     data: Any = None
     cause: Failure | None = None
     context: Failure | None = None
     members: tuple[Failure, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """Its type and message in one line; of a group, those of its first causes."""
+        if self.members:
+            return first_causes([member.text for member in self.members])
+        if self.name is not None and self.name.startswith(_OURS):
+            return self.message  # it says all, also what to do
+        return typed(self.type, self.message)
+
+    @property
+    def place(self) -> RaisedAt | None:
+        """The line that raised it; of a group, the one that raised its first cause."""
+        return self.members[0].place if self.members else last_line(self.traceback)
+
 
 @dataclass(eq=False, repr=False)
 class StepFailed(OnwardError):
-    """A step raised an exception whose type is not registered.
+    """A step raised an exception whose type is neither built in nor registered.
 
-    Built-in exceptions are no exception to that. Register a type with `register_error` to catch it
-    by itself.
+    Built-in exceptions come back as themselves, and so do types that are registered with
+    `register_error`. If the type derives from a built-in one, `except` catches the `StepFailed` by
+    that as well: `class OutOfStock(LookupError)` by `except LookupError`.
 
     Attributes:
         type: The name of the exception's type, with the module unless it is built in.
         message: The message of the exception.
         traceback: Where it was raised, as text.
+        bases: The names of the types that its type derives from, closest first.
 
     Example:
         >>> import asyncio
         >>> from onward import App, Fatal, StepFailed, step, workflow
+        >>> class TrainFull(Fatal):
+        ...     pass
         >>> @step
         ... async def find_seat() -> int:
-        ...     raise Fatal("the train is full")
+        ...     raise TrainFull("no seat left")
         >>> @workflow
         ... async def book() -> str:
         ...     try:
         ...         return f"seat {await find_seat()}"
         ...     except StepFailed as failed:
+        ...         if not failed.is_a("TrainFull"):
+        ...             raise
         ...         return f"not booked: {failed.message}"
         >>> async def main() -> str:
         ...     app = App(":memory:")
         ...     async with app, app.worker(workflows=[book]):
         ...         return await app.run(book)
         >>> asyncio.run(main())
-        'not booked: the train is full'
+        'not booked: no seat left'
     """
 
     code: ClassVar[str] = "step_failed"
     type: str
     message: str
     traceback: str = ""
+    bases: tuple[str, ...] = ()
+
+    def is_a(self, name: str) -> bool:
+        """Return whether the exception was of this type, or of one that derives from it.
+
+        Args:
+            name: The name of the type: `"shop.errors.OutOfStock"`, or its end: `"OutOfStock"`.
+        """
+        return any(
+            known == name or known.endswith(f".{name}") for known in (self.type, *self.bases)
+        )
 
     @property
     def cause(self) -> BaseException | None:

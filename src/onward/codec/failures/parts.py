@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onward.codec.shapes.shape import Shape
 
-_COMMON: Final[Any] = (
+COMMON: Final[Any] = (
     None | bool | int | float | str | bytes | datetime | date | time | timedelta | Decimal | UUID
     | list[Any] | dict[str, Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
 )  # fmt: skip
@@ -49,8 +49,8 @@ class Parts:
             "args": [
                 {"same_as": names[id(arg)]}
                 if id(arg) in names
-                else {"value": shape_of(_COMMON).lower(arg, 0)}
-                for arg in _args(error)
+                else {"value": shape_of(COMMON).lower(arg, 0)}
+                for arg in exception_args(error)
             ],
         }
         if str(self.put_together(data)) != str(error):
@@ -67,7 +67,7 @@ class Parts:
             name: self._shape(name).lift(item) for name, item in data["attributes"].items()
         }
         args = [
-            attributes[arg["same_as"]] if "same_as" in arg else shape_of(_COMMON).lift(arg["value"])
+            attributes[arg["same_as"]] if "same_as" in arg else shape_of(COMMON).lift(arg["value"])
             for arg in data["args"]
         ]
         error = self._kind.__new__(self._kind, *args)
@@ -81,10 +81,10 @@ class Parts:
         return hints_of_class(self._kind)
 
     def _shape(self, name: str) -> Shape:
-        return shape_of(self._hints.get(name, _COMMON))
+        return shape_of(self._hints.get(name, COMMON))
 
 
-def _args(error: BaseException) -> tuple[Any, ...]:
+def exception_args(error: BaseException) -> tuple[Any, ...]:
     if isinstance(error, OSError) and error.filename is not None:
         # They are in the constructor and in the message, but not in the args.
         second = () if error.filename2 is None else (None, error.filename2)
