@@ -118,9 +118,9 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
 @command(runs, "show", example="onward runs show order-7")
 @_id
 async def show(context: CommandContext, *, run_id: str) -> int:
-    """Show a run: its state, what it waits for, what it did, and the traceback of its error.
+    """Show a run: its state, what it waits for, what it did.
 
-    With the signals that were delivered and that it has not asked for.
+    With the traceback of its error, and the signals that it has received and not asked for.
     """
     key = await context.engine.find(run_id, changes=False)
     report = await context.engine.report(key.uid)

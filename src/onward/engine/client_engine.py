@@ -60,6 +60,11 @@ class ClientEngine(Protocol):
         """Whether only this process can reach the engine."""
         ...
 
+    @property
+    def where(self) -> str:
+        """The address of the store for messages, without its password."""
+        ...
+
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(

@@ -76,6 +76,10 @@ class LocalClient:
     def is_private(self) -> bool:
         return self.store.database.is_private
 
+    @property
+    def where(self) -> str:
+        return self.store.database.where
+
     async def __aenter__(self) -> Self:
         await self.store.__aenter__()
         self._results = self._new_results()

@@ -456,6 +456,7 @@ class App:
                     self._spawn,
                     self._engine.worker,
                     observer=self._observer,
+                    store=self._opened.where,
                 ),
             )
             if workflows is None:

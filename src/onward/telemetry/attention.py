@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onward.core.run import Reason, RunState
-from onward.telemetry.events import emit, name_of, where_of
+from onward.telemetry.error_text import describe
+from onward.telemetry.events import emit, where_of
 from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import RunScope
 
@@ -178,7 +179,7 @@ def _answer(told: asyncio.Future[object], answer: object, error: BaseException |
     elif isinstance(error, Exception):
         told.set_exception(error)
     else:  # such as SystemExit, which ends a thread and not the process
-        told.set_exception(RuntimeError(name_of(error)).with_traceback(error.__traceback__))
+        told.set_exception(RuntimeError(describe(error)).with_traceback(error.__traceback__))
 
 
 def _is_async(callback: Callable[..., Any]) -> bool:
@@ -187,8 +188,7 @@ def _is_async(callback: Callable[..., Any]) -> bool:
 
 
 def _failed(item: Attention, error: BaseException) -> None:
-    why = {"error": name_of(error), "where": where_of(error)}
-    emit("attention.failed", _scope(item), **why)
+    emit("attention.failed", _scope(item), cause=error, where=where_of(error))
 
 
 def _scope(item: Attention) -> RunScope:

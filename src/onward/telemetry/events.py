@@ -1,28 +1,33 @@
 """Every log record that Onward writes about itself, by name, and the one way to write one.
 
-A record has the text of its event, which never changes, and its facts as attributes: always the
-seven of `scope.NOWHERE`, then what the event adds. Facts are ids, names, numbers and types of
-errors. Arguments, results and error messages are left out, because they may hold data.
+A record is the name of its event and facts: `run.failed: run=order-7 workflow=buy ...`. The facts
+are also attributes of the record: always the seven of `scope.NOWHERE`, then those of the event.
+They are ids, names, numbers and errors. Arguments, results and other payloads are never logged;
+an error is logged with its type, its message, which its author wrote, and its traceback.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import traceback
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from onward.errors import OnwardError
+from onward.telemetry.error_text import clip, describe, type_name
 from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import NOWHERE
+from onward.telemetry.tracebacks import traceback_text
 
 if TYPE_CHECKING:
     from onward.telemetry.scope import Scope
 
-# Without this, Python prints warnings of a library where no logging is set up.
-logging.getLogger("onward").addHandler(logging.NullHandler())
+MAX_ERROR_CHARS: Final = 2000
 
-_RUN = "run %(run)s of %(workflow)s "
-_STEP = "%(kind)s %(step)s of run %(run)s, attempt %(attempt)s, "
+_PLAIN: Final = re.compile(r'[^\s"=]+')
+
+_RUN = "run workflow"
+_STEP = "run kind step attempt"
 
 
 class Event(NamedTuple):
@@ -33,172 +38,154 @@ class Event(NamedTuple):
     text: str
 
 
-def _event(logger: str, level: int, text: str) -> Event:
-    return Event(logging.getLogger(f"onward.{logger}"), level, text)
+def _event(name: str, logger: str, level: int, keys: str, hint: str = "") -> tuple[str, Event]:
+    facts = " ".join(f"{key}=%({key})s" for key in keys.split())
+    advice = f' hint="{hint}"' if hint else ""
+    return name, Event(logging.getLogger(f"onward.{logger}"), level, f"{name}: {facts}{advice}")
 
 
-EVENTS: dict[str, Event] = {
-    "run.started": _event("run", logging.DEBUG, _RUN + "started"),
-    "run.claimed": _event("run", logging.DEBUG, _RUN + "claimed by worker %(worker)s"),
-    "run.waiting": _event("run", logging.DEBUG, _RUN + "is waiting"),
-    "run.ready": _event("run", logging.INFO, _RUN + "released by worker %(worker)s"),
-    "run.lost": _event("run", logging.WARNING, _RUN + "is no longer owned by worker %(worker)s"),
-    "run.paused": _event("run", logging.WARNING, _RUN + "is paused: %(reason)s"),
-    "run.unread": _event(
-        "run",
-        logging.WARNING,
-        _RUN + "continued, but the current code did not make %(count)s recorded calls in their"
-        " order: %(unread)s",
-    ),
-    "run.long": _event(
-        "run",
-        logging.WARNING,
-        _RUN + "has more than %(count)s records: use map for many items, or continue_as_new",
-    ),
-    "run.unretried": _event(
-        "run",
-        logging.WARNING,
-        _RUN + "is not retried: effects sent after its error may have undone its work: %(effects)s",
-    ),
-    "run.unended": _event(
-        "run",
-        logging.ERROR,
-        _RUN + "could not be started or ended: worker=%(worker)s error=%(error)s",
-    ),
-    "run.blocking": _event(
-        "run",
-        logging.WARNING,
-        _RUN + "blocked its worker for %(seconds)s s at %(where)s: move blocking code into a step",
-    ),
-    "run.succeeded": _event("run", logging.INFO, _RUN + "succeeded"),
-    "run.failed": _event("run", logging.ERROR, _RUN + "failed: %(reason)s %(error)s"),
-    "run.cancelled": _event("run", logging.INFO, _RUN + "was cancelled"),
-    "run.timed_out": _event("run", logging.WARNING, _RUN + "passed its deadline"),
-    "step.succeeded": _event("step", logging.DEBUG, _STEP + "succeeded"),
-    "step.retried": _event(
-        "step", logging.WARNING, _STEP + "failed: %(error)s; next attempt in %(retry_seconds)s s"
-    ),
-    "step.failed": _event("step", logging.WARNING, _STEP + "failed: %(error)s"),
-    "step.cancelled": _event(
-        "step", logging.DEBUG, _STEP + "was cancelled: its result is no longer awaited"
-    ),
-    "step.left": _event(
-        "step",
-        logging.WARNING,
-        _STEP + "still runs %(seconds)s s after it was stopped: its result is ignored; let"
-        " CancelledError propagate",
-    ),
-    "step.left_thread": _event(
-        "step",
-        logging.WARNING,
-        _STEP + "still runs in its thread %(seconds)s s after it was stopped: its result is"
-        " ignored, and another thread takes its place (%(count)s so far)",
-    ),
-    "step.waits_for_thread": _event(
-        "step",
-        logging.WARNING,
-        _STEP
-        + "has waited %(seconds)s s for a thread: all threads of worker %(worker)s are used by"
-        " %(held)s",
-    ),
-    "effect.waits": _event(
-        "effect",
-        logging.WARNING,
-        "effect %(effect)s of run %(run)s needs an operator: reason=%(reason)s key=%(key)s",
-    ),
-    "effect.unanswered": _event(
-        "effect",
-        logging.WARNING,
-        "the reconciler of effect %(effect)s of run %(run)s failed: error=%(error)s key=%(key)s",
-    ),
-    "worker.ready": _event("worker", logging.INFO, "worker %(worker)s is ready"),
-    "worker.unclear": _event(
-        "worker",
-        logging.WARNING,
-        "worker %(worker)s takes no runs of %(workflow)s until this process starts one: %(places)s"
-        " share that name; rename one of them with @workflow(name=...)",
-    ),
-    "worker.left": _event("worker", logging.INFO, "worker %(worker)s stopped"),
-    "worker.failed": _event("worker", logging.ERROR, "worker %(worker)s has failed: %(error)s"),
-    "lease.renewed": _event("worker", logging.DEBUG, "worker %(worker)s renewed its lease"),
-    "lease.lost": _event("worker", logging.ERROR, "worker %(worker)s has lost its lease"),
-    "worker.replaced": _event(
-        "worker",
-        logging.WARNING,
-        "lease lost, worker replaced: before=%(before)s worker=%(worker)s runs=%(runs)s",
-    ),
-    "store.away": _event(
-        "store",
-        logging.WARNING,
-        "store away: worker=%(worker)s error=%(error)s",
-    ),
-    "store.still_away": _event(
-        "store",
-        logging.WARNING,
-        "store still away: worker=%(worker)s seconds=%(seconds)s error=%(error)s",
-    ),
-    "store.back": _event(
-        "store",
-        logging.INFO,
-        "store back: worker=%(worker)s seconds=%(seconds)s",
-    ),
-    "clock.forward": _event(
-        "store",
-        logging.WARNING,
-        "the clock of the database was set forward by %(seconds)s s (seen by worker %(worker)s):"
-        " timers on record that are due by the new time fire now. If the clock is wrong, correct"
-        " it, then run: onward clock --retime",
-    ),
-    "clock.back": _event(
-        "store",
-        logging.WARNING,
-        "the clock of the database was set back by %(seconds)s s (seen by worker %(worker)s):"
-        " timers on record fire that much later. To restart those that were set while it was ahead,"
-        " run: onward clock --retime",
-    ),
-    "store.locked": _event(
-        "store",
-        logging.WARNING,
-        "still waiting for a lock: file=%(file)s holder_pid=%(holder)s waited=%(seconds)ss",
-    ),
-    "clock.behind": _event(
-        "store",
-        logging.WARNING,
-        "the machine's clock is behind the time of the store: file=%(file)s behind=%(behind)s; the"
-        " store's time runs at half speed, and timers are late, until the clock has caught up. If"
-        " the store's time is wrong, run: onward clock --reset",
-    ),
-    "clock.jumped": _event(
-        "store",
-        logging.WARNING,
-        "the machine's clock jumped ahead: file=%(file)s by=%(jump)s; timers that are due by it"
-        " fire now",
-    ),
-    "attention.failed": _event(
-        "attention", logging.ERROR, "on_attention failed for run %(run)s: %(error)s at %(where)s"
-    ),
-    "attention.dropped": _event(
-        "attention", logging.ERROR, "on_attention is too slow: call for run %(run)s dropped"
-    ),
-    "attention.left": _event(
-        "attention",
-        logging.ERROR,
-        "on_attention calls for %(count)s runs dropped: the app is closing",
-    ),
-    "telemetry.failed": _event(
-        "telemetry",
-        logging.ERROR,
-        "%(call)s failed (reported once): %(error)s at %(where)s",
-    ),
-}
+_DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
+EVENTS: dict[str, Event] = dict(
+    [
+        _event("run.started", "run", _DEBUG, _RUN),
+        _event("run.claimed", "run", _DEBUG, f"{_RUN} worker"),
+        _event("run.waiting", "run", _DEBUG, _RUN),
+        _event("run.ready", "run", _INFO, f"{_RUN} worker"),
+        _event("run.lost", "run", _WARNING, f"{_RUN} worker"),
+        _event("run.paused", "run", _WARNING, f"{_RUN} reason error"),
+        _event("run.stuck", "run", _WARNING, f"{_RUN} state seconds why next"),
+        _event(
+            "run.unread",
+            "run",
+            _WARNING,
+            f"{_RUN} count unread",
+            "the current code did not make these recorded calls in their order",
+        ),
+        _event(
+            "run.long",
+            "run",
+            _WARNING,
+            f"{_RUN} count",
+            "use map for many items, or continue_as_new",
+        ),
+        _event(
+            "run.unretried",
+            "run",
+            _WARNING,
+            f"{_RUN} effects",
+            "effects sent after its error may have undone its work; retry it with --force if not",
+        ),
+        _event("run.unended", "run", _ERROR, f"{_RUN} worker error"),
+        _event(
+            "run.blocking",
+            "run",
+            _WARNING,
+            f"{_RUN} seconds where",
+            "move blocking code into a step",
+        ),
+        _event("run.succeeded", "run", _INFO, _RUN),
+        _event("run.failed", "run", _ERROR, f"{_RUN} reason error"),
+        _event("run.cancelled", "run", _INFO, f"{_RUN} reason"),
+        _event("run.timed_out", "run", _WARNING, f"{_RUN} reason"),
+        _event("step.succeeded", "step", _DEBUG, _STEP),
+        _event("step.retried", "step", _WARNING, f"{_STEP} retry_seconds error"),
+        _event("step.failed", "step", _WARNING, f"{_STEP} error"),
+        _event("step.cancelled", "step", _DEBUG, _STEP),
+        _event(
+            "step.left",
+            "step",
+            _WARNING,
+            f"{_STEP} seconds",
+            "it was stopped and still runs; its result is ignored; let CancelledError propagate",
+        ),
+        _event(
+            "step.left_thread",
+            "step",
+            _WARNING,
+            f"{_STEP} seconds count",
+            "it was stopped and still runs; its result is ignored; another thread replaces its own",
+        ),
+        _event(
+            "step.waits_for_thread",
+            "step",
+            _WARNING,
+            f"{_STEP} seconds worker held",
+            "all threads of the worker are in use; start it with more: worker(threads=...)",
+        ),
+        _event(
+            "effect.waits",
+            "effect",
+            _WARNING,
+            "run effect key reason",
+            "decide: onward effects show %(key)s",
+        ),
+        _event("effect.unanswered", "effect", _WARNING, "run effect key error"),
+        _event("worker.ready", "worker", _INFO, "worker store queues workflows"),
+        _event(
+            "worker.unclear",
+            "worker",
+            _WARNING,
+            "worker workflow places",
+            "runs of this name are taken once this process starts one; rename a workflow",
+        ),
+        _event("worker.left", "worker", _INFO, "worker"),
+        _event("worker.failed", "worker", _ERROR, "worker error"),
+        _event("lease.renewed", "worker", _DEBUG, "worker"),
+        _event("lease.lost", "worker", _ERROR, "worker"),
+        _event("worker.replaced", "worker", _WARNING, "before worker runs"),
+        _event("store.away", "store", _WARNING, "worker error"),
+        _event("store.still_away", "store", _WARNING, "worker seconds error"),
+        _event("store.back", "store", _INFO, "worker seconds"),
+        _event(
+            "clock.forward",
+            "store",
+            _WARNING,
+            "worker seconds",
+            "timers that are due by the new time fire now; if the database's clock is wrong,"
+            " correct it and run: onward clock --retime",
+        ),
+        _event(
+            "clock.back",
+            "store",
+            _WARNING,
+            "worker seconds",
+            "timers fire that much later; to restart those set while the database's clock was"
+            " ahead, run: onward clock --retime",
+        ),
+        _event("store.locked", "store", _WARNING, "file holder seconds"),
+        _event(
+            "clock.behind",
+            "store",
+            _WARNING,
+            "file behind",
+            "the machine's clock is behind the store's time, which runs at half speed until it has"
+            " caught up; if the store's time is wrong, run: onward clock --reset",
+        ),
+        _event(
+            "clock.jumped",
+            "store",
+            _WARNING,
+            "file jump",
+            "the machine's clock was set forward; timers that are due by it fire now",
+        ),
+        _event("attention.failed", "attention", _ERROR, "run error where"),
+        _event("attention.dropped", "attention", _ERROR, "run", "on_attention is too slow"),
+        _event("attention.left", "attention", _ERROR, "count", "the app was closed before"),
+        _event("telemetry.failed", "telemetry", _ERROR, "call error where", "logged once"),
+    ]
+)
 
 
-def emit(event: str, scope: Scope | None = None, **facts: object) -> None:
+def emit(
+    event: str, scope: Scope | None = None, *, cause: BaseException | None = None, **facts: object
+) -> None:
     """Write a log record, if it is enabled. Errors of logging never reach the caller.
 
     Args:
         event: A name of `EVENTS`.
         scope: Which run or step it is about.
+        cause: The error that it is about; the record has its type, message and traceback.
         facts: What else there is to know; they win over what the scope says.
     """
     logger, level, text = EVENTS[event]
@@ -206,21 +193,47 @@ def emit(event: str, scope: Scope | None = None, **facts: object) -> None:
         return
     fields = {**(NOWHERE if scope is None else scope.fields()), **facts}
     try:
-        logger.log(level, text, fields, extra={"event": event, **fields}, stacklevel=2)
+        if cause is not None:
+            fields |= {"error": error_text(cause), "error_type": type_name(cause)}
+        _write(logger, level, text, {"event": event, **fields}, cause)
     except BaseException as error:  # noqa: BLE001 - a filter of the user's failed: that must not end a run
         raise_interrupt(error)
         if logging.raiseExceptions:
             traceback.print_exc()
 
 
-def name_of(error: BaseException | None) -> str:
-    """Return the type of an error, which unlike its message holds no data.
+def _write(
+    logger: logging.Logger,
+    level: int,
+    text: str,
+    fields: dict[str, object],
+    cause: BaseException | None,
+) -> None:
+    file, line, function, _ = logger.findCaller(stacklevel=3)
+    shown = {key: _shown(value) for key, value in fields.items()}
+    trace = None if cause is None else (type(cause), cause, cause.__traceback__)
+    record = logger.makeRecord(
+        logger.name, level, file, line, text, (shown,), trace, function, fields
+    )
+    if cause is not None:
+        # What the formatter would make of it lacks the frames of recorded errors.
+        record.exc_text = traceback_text(cause)
+    logger.handle(record)
 
-    One that stands for another, of which only a record is left, knows the type of that one.
-    """
-    if isinstance(error, OnwardError) and error.code == "step_failed":
-        return str(getattr(error, "type", error.code))
-    return "" if error is None else type(error).__qualname__
+
+def _shown(value: object) -> str:
+    """Return a fact for a line of `key=value`, in quotes if it has blanks."""
+    if isinstance(value, float):
+        value = round(value, 3)
+    if isinstance(value, tuple | list):
+        value = ",".join(map(str, value))
+    text = "-" if value is None or value == "" else str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error in one line of a log: its type and message."""
+    return clip(describe(error), MAX_ERROR_CHARS)
 
 
 def where_of(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from onward.telemetry.events import emit, name_of, where_of
+from onward.telemetry.events import emit, where_of
 from onward.telemetry.interrupts import is_interrupt
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Guard:
         """Log that a call failed, unless it has before."""
         if call not in self._told:
             self._told.add(call)
-            emit("telemetry.failed", call=call, error=name_of(error), where=where_of(error))
+            emit("telemetry.failed", cause=error, call=call, where=where_of(error))
 
     def harmless(self, call: str) -> Harmless:
         """Log what is raised inside a `with`, and raise nothing."""

@@ -69,7 +69,9 @@ class JsonFormatter(logging.Formatter):
         for name, value in vars(record).items():
             if name not in _STANDARD and not _is_empty(name, value):
                 line.setdefault(name, value)
-        if record.exc_info:
+        if record.exc_text:
+            line["exception"] = record.exc_text
+        elif record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)

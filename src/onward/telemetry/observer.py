@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextvars import Context
     from types import TracebackType
 
@@ -90,7 +91,7 @@ class Observer:
             state: What it is now; None means that it is another worker's.
             reason: Why.
             at: When.
-            error: What it failed with. Logs and spans get its type alone.
+            error: What it failed with. Logs have its traceback, spans its type.
             message: What a human is to read, if one is called; by default what the error says.
         """
 
@@ -124,7 +125,7 @@ class Observer:
         Args:
             scope: The attempt.
             outcome: How it ended; `cancelled` if the body stopped waiting for it.
-            error: What it raised. Logs and spans get its type alone.
+            error: What it raised. Logs have its traceback, spans its type.
             retry_in: How long until the next attempt; None means that there is none.
         """
 
@@ -153,8 +154,10 @@ class Observer:
 
     # --- workers ---------------------------------------------------------------------------------
 
-    def worker_ready(self, worker: str) -> None:
-        """A worker has begun to claim."""
+    def worker_ready(
+        self, worker: str, store: str, queues: Sequence[str], workflows: Sequence[str]
+    ) -> None:
+        """A worker has begun to claim runs of these queues and workflows."""
 
     def worker_left(self, worker: str, error: BaseException | None = None) -> None:
         """A worker has ended, by itself or by an error."""

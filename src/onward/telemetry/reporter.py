@@ -6,17 +6,18 @@ import logging
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
-from onward.core.run import TERMINAL
+from onward.core.run import TERMINAL, RunState
 from onward.telemetry.attention import AttentionLine, attention, calls_for_attention
-from onward.telemetry.events import EVENTS, emit, name_of
+from onward.telemetry.error_text import describe
+from onward.telemetry.events import EVENTS, emit, error_text
 from onward.telemetry.guard import Guard
-from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.metrics import made_safe
 from onward.telemetry.observer import Observer, Starting
 from onward.telemetry.scope import RunScope
 from onward.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextvars import Context
     from types import TracebackType
     from typing import Self
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
-    from onward.core.run import Reason, RunState
+    from onward.core.run import Reason
     from onward.telemetry.attention import OnAttention
     from onward.telemetry.metrics import Metrics
     from onward.telemetry.observer import StepOutcome
@@ -113,8 +114,15 @@ class Reporter(Observer):
     ) -> None:
         """A run has left its worker."""
         stay = self._since(scope.begun)
-        facts = {"reason": "" if reason is None else reason.value, "error": name_of(error)}
-        emit(f"run.{'lost' if state is None else state}", scope, seconds=stay, **facts)
+        is_failed = state is RunState.FAILED
+        emit(
+            f"run.{'lost' if state is None else state}",
+            scope,
+            cause=error if is_failed else None,
+            seconds=stay,
+            reason="" if reason is None else reason.value,
+            error=message or ("" if error is None else error_text(error)),
+        )
         if self._spans is not None:
             self._spans.close_run(scope, state, reason, error)
         if self._metrics is not None:
@@ -122,7 +130,8 @@ class Reporter(Observer):
         if self._line is None or state is None or reason is None:
             return
         if calls_for_attention(state, reason):
-            self._line.put(attention(scope, reason, message or _told(error), at))
+            told = message or ("" if error is None else describe(error))
+            self._line.put(attention(scope, reason, told, at))
 
     def _count(
         self,
@@ -178,10 +187,10 @@ class Reporter(Observer):
         emit(
             _step_event(outcome, retrying=retrying),
             scope,
+            cause=error,
             kind=scope.kind,
             outcome=outcome,
             seconds=None if scope.begun is None else seconds,
-            error=name_of(error),
             retry_seconds=None if retry_in is None else retry_in / SECOND,
         )
         if self._spans is not None:
@@ -217,9 +226,11 @@ class Reporter(Observer):
 
     # --- workers ---------------------------------------------------------------------------------
 
-    def worker_ready(self, worker: str) -> None:
+    def worker_ready(
+        self, worker: str, store: str, queues: Sequence[str], workflows: Sequence[str]
+    ) -> None:
         """A worker has begun to claim."""
-        emit("worker.ready", worker=worker)
+        emit("worker.ready", worker=worker, store=store, queues=queues, workflows=workflows)
 
     def worker_left(self, worker: str, error: BaseException | None = None) -> None:
         """A worker has ended, by itself or by an error."""
@@ -227,7 +238,7 @@ class Reporter(Observer):
         if error is None:
             emit("worker.left", worker=worker)
         else:
-            emit("worker.failed", worker=worker, error=name_of(error))
+            emit("worker.failed", cause=error, worker=worker)
 
     def claim_took(self, worker: str, runs: int, length: Duration) -> None:
         """A claim was answered."""
@@ -310,11 +321,3 @@ def _step_event(outcome: StepOutcome, *, retrying: bool) -> str:
     if retrying:
         return "step.retried"
     return "step.failed" if outcome == "timed_out" else f"step.{outcome}"
-
-
-def _told(error: BaseException | None) -> str:
-    try:
-        return "" if error is None else f"{name_of(error)}: {error}"
-    except BaseException as failed:  # noqa: BLE001 - an error of the user's that cannot even be shown
-        raise_interrupt(failed)
-        return name_of(error)

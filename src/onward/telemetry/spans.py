@@ -25,7 +25,7 @@ from opentelemetry.trace import (
 )
 
 from onward.core.run import RunState
-from onward.telemetry.events import name_of
+from onward.telemetry.error_text import type_name
 
 if TYPE_CHECKING:
     from contextvars import Context, Token
@@ -168,5 +168,5 @@ def _about(scope: RunScope) -> dict[str, str | int]:
 
 def _end(span: Span, error: BaseException | None, *, failed: bool) -> None:
     if failed:
-        span.set_status(Status(StatusCode.ERROR, name_of(error) or None))
+        span.set_status(Status(StatusCode.ERROR, None if error is None else type_name(error)))
     span.end()

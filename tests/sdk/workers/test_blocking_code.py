@@ -60,5 +60,6 @@ async def test_a_body_that_blocks_is_logged_while_it_does(
     with open(__file__, encoding="utf-8") as source:  # noqa: ASYNC230 - no other task waits
         line = next(n for n, text in enumerate(source, 1) if text.endswith("# this line\n"))
     text = record.getMessage()
-    assert text.startswith("run b-1 of block blocked its worker for ")
-    assert f"test_blocking_code.py:{line} in ask_the_bank: move blocking code into a step" in text
+    assert text.startswith("run.blocking: run=b-1 workflow=block seconds=")
+    assert f'test_blocking_code.py:{line} in ask_the_bank"' in text
+    assert text.endswith(' hint="move blocking code into a step"')

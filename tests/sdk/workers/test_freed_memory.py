@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,9 @@ async def test_a_run_that_succeeded_is_freed(app: App) -> None:
         await until(everything_is_free)
 
 
-async def test_a_run_that_failed_is_freed(app: App) -> None:
+async def test_a_run_that_failed_is_freed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The handlers of pytest keep records, and so errors with their frames.
+    monkeypatch.setattr(logging.getLogger("onward"), "propagate", False)
     async with working(app):
         with pytest.raises(RunFailed):
             await app.run(fails)

@@ -173,7 +173,7 @@ async def test_opening_a_locked_file_warns_and_waits_like_every_other_call(
         logging.getLogger("onward").removeHandler(handler)
 
     [line] = handler.lines
-    assert f"still waiting for a lock: file={path} holder_pid={os.getpid()}" in line
+    assert f"store.locked: file={path} holder={os.getpid()} seconds=" in line
 
 
 async def test_one_wait_for_a_locked_file_warns_once_a_minute(
@@ -186,9 +186,7 @@ async def test_one_wait_for_a_locked_file_warns_once_a_minute(
         with locked_by_a_stranger(path), pytest.raises(Unavailable, match="is locked by process"):
             await store.start(a_run("a"))
 
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "still waiting for a lock"
-    ]
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["store.locked"]
 
 
 async def test_a_stranger_that_lets_go_in_time_costs_nothing_but_time(path: Path) -> None:

@@ -1,8 +1,9 @@
-"""What Onward logs about itself: names, ids and types, and never data."""
+"""What Onward logs about itself: names, ids, numbers and errors, and never payloads."""
 
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from contextvars import copy_context
@@ -98,27 +99,70 @@ def test_how_long_things_took_is_logged() -> None:
     assert seconds == {"run.claimed": None, "step.succeeded": 1.0, "run.waiting": 3.0}
 
 
-def test_neither_the_message_nor_the_arguments_of_an_error_are_logged() -> None:
-    class Declined(Exception):
-        pass
+class Declined(Exception):
+    pass
 
-    error = Declined(f"card {SECRET}")
-    error.add_note(SECRET)
+
+def decline(card: str) -> None:
+    raise Declined("no funds") from KeyError("limit")
+
+
+def declined() -> Declined:
+    with pytest.raises(Declined) as caught:
+        decline(SECRET)
+    caught.value.add_note("ask the bank")
+    return caught.value
+
+
+def test_an_error_is_logged_with_its_message_and_traceback_but_no_values() -> None:
+    error = declined()
     with a_log() as log:
         reporter = a_reporter()
         reporter.step_ended(a_step(), "failed", error)
-        reporter.run_left(a_run(), RunState.FAILED, Reason.LOGIC, error=error, message=SECRET)
+        reporter.run_left(a_run(), RunState.FAILED, Reason.LOGIC, error=error)
 
     for record in log.records:
-        assert SECRET not in logging.Formatter().format(record) + repr(vars(record))
-        assert "Declined" in record.getMessage()
+        text = logging.Formatter().format(record)
+        assert f'error="{__name__}.Declined: no funds"' in record.getMessage()
+        assert vars(record)["error_type"] == f"{__name__}.Declined"
+        assert "KeyError: 'limit'\n\nThe above exception was the direct cause" in text
+        assert 'raise Declined("no funds") from KeyError("limit")' in text
+        assert text.endswith(f"{__name__}.Declined: no funds\nask the bank")
+        assert SECRET not in text + repr(vars(record))
+
+
+def test_a_record_has_its_error_for_handlers_that_send_it_elsewhere() -> None:
+    error = declined()
+    with a_log() as log:
+        a_reporter().step_ended(a_step(), "failed", error)
+
+    assert log.records[0].exc_info == (Declined, error, error.__traceback__)
+
+
+def test_a_line_is_the_event_and_facts() -> None:
+    with a_log() as log:
+        a_reporter().step_ended(a_step(attempt=2), "failed", ValueError('a "b"\nc'), 1_234_567)
+
+    assert log.lines == [
+        "step.retried: run=order-7 kind=step step=charge attempt=2 retry_seconds=1.235"
+        r' error="ValueError: a \"b\"\nc"'
+    ]
+
+
+def test_a_worker_that_is_ready_says_what_it_takes_from_where() -> None:
+    with a_log() as log:
+        a_reporter().worker_ready("worker-1", "onward.db", ("default", "mail"), ("buy", "ship"))
+
+    assert log.lines == [
+        "worker.ready: worker=worker-1 store=onward.db queues=default,mail workflows=buy,ship"
+    ]
 
 
 def test_a_record_about_a_worker_borrows_nothing_from_the_run_it_is_made_in() -> None:
     token = scope_now.set(a_step())
     try:
         with a_log() as log:
-            a_reporter().worker_ready("worker-2")
+            a_reporter().worker_ready("worker-2", "onward.db", (), ())
     finally:
         scope_now.reset(token)
 
@@ -130,10 +174,10 @@ def test_a_worker_that_fails_is_an_error_and_one_that_leaves_is_not() -> None:
     with a_log(logging.INFO) as log:
         reporter = a_reporter()
         reporter.worker_left("worker-1")
-        reporter.worker_left("worker-2", RuntimeError(SECRET))
+        reporter.worker_left("worker-2", RuntimeError("no disk"))
 
     assert [record.levelno for record in log.records] == [logging.INFO, logging.ERROR]
-    assert log.lines[1] == "worker worker-2 has failed: RuntimeError"
+    assert log.lines[1] == 'worker.failed: worker=worker-2 error="RuntimeError: no disk"'
 
 
 def test_a_store_that_stays_away_is_logged_once_a_minute_until_it_is_back() -> None:
@@ -155,10 +199,10 @@ def test_a_store_that_stays_away_is_logged_once_a_minute_until_it_is_back() -> N
         "store.away",
     ]
     assert log.lines[1] == (
-        "store still away: worker=worker-1 seconds=60 error="
-        "onward.db is away. Try again; nothing was lost."
+        "store.still_away: worker=worker-1 seconds=60"
+        ' error="onward.db is away. Try again; nothing was lost."'
     )
-    assert log.lines[3] == "store back: worker=worker-1 seconds=130"
+    assert log.lines[3] == "store.back: worker=worker-1 seconds=130"
 
 
 def test_a_lease_that_is_lost_is_an_error() -> None:
@@ -194,10 +238,26 @@ def test_every_event_belongs_to_a_logger_below_ours(event: str) -> None:
     assert EVENTS[event].logger.name.startswith("onward.")
 
 
-def test_nothing_is_printed_for_those_who_have_set_up_no_logging() -> None:
-    code = "from onward.telemetry.events import emit; emit('run.failed', reason='', error='')"
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_event_is_one_line_of_facts(event: str) -> None:
+    head, _, facts = EVENTS[event].text.partition(": ")
+    assert head == event
+    assert re.fullmatch(r'(\w+=%\(\w+\)s ?)+( ?hint="[^"]+")?', facts)
+
+
+PRINTED = """
+from onward.telemetry.events import emit
+emit("worker.ready", store="onward.db", queues=(), workflows=())
+emit("run.failed", cause=ValueError("no tea"), reason="logic")
+"""
+
+
+def test_failures_are_printed_without_any_configuration() -> None:
     answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", PRINTED], capture_output=True, text=True, timeout=60, check=True
     )
 
-    assert answer.stdout + answer.stderr == ""
+    assert answer.stdout == ""
+    assert answer.stderr == (
+        'run.failed: run=- workflow=- reason=logic error="ValueError: no tea"\nValueError: no tea\n'
+    )

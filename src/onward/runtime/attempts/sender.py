@@ -21,7 +21,7 @@ from onward.runtime.attempts.send_window import InTime
 from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.body.effects import Applied, Sending, Unknown, sending_now
 from onward.runtime.context import body_now, step_now
-from onward.telemetry.events import emit, name_of
+from onward.telemetry.events import emit
 from onward.telemetry.interrupts import raise_interrupt
 from onward.telemetry.scope import StepScope, scope_now
 
@@ -320,17 +320,17 @@ class Sender:
             elif isinstance(said, NotApplied) or said is NotApplied:
                 answer = Answer.NOT_APPLIED
             elif not (isinstance(said, Unknown) or said is Unknown):
-                _unanswered(execution, call, f"it returned {type(said).__qualname__}")
+                _unanswered(execution, call, TypeError(f"it returned {type(said).__qualname__}"))
         except NotApplied:
             answer = Answer.NOT_APPLIED
         except asyncio.CancelledError as stopped:
             if attempt.is_left or not await stopped_itself(execution, call, attempt):
                 raise
-            _unanswered(execution, call, name_of(stopped))
+            _unanswered(execution, call, stopped)
         except BaseException as error:
             if ends_process(error, attempt):
                 raise
-            _unanswered(execution, call, name_of(error))
+            _unanswered(execution, call, error)
         if not attempt.is_left:
             execution.ledger.answered(call, answer, result)
 
@@ -366,10 +366,10 @@ def _result(outcome: tuple[Any, BaseException | None]) -> Any:
     return result
 
 
-def _unanswered(execution: EffectOwner, call: EffectCall, error: str) -> None:
-    """Tell that a reconciler failed, which to the ledger is the same as one that does not know."""
-    facts = {"effect": call.name, "key": call.key(execution.claimed), "error": error}
-    emit("effect.unanswered", execution.scope, **facts)
+def _unanswered(execution: EffectOwner, call: EffectCall, error: BaseException) -> None:
+    """Report that a reconciler failed, which to the ledger is the same as `Unknown`."""
+    key = call.key(execution.claimed)
+    emit("effect.unanswered", execution.scope, cause=error, effect=call.name, key=key)
 
 
 def _wait(error: NotApplied) -> Duration | None:

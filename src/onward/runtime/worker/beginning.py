@@ -24,7 +24,7 @@ from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.leaving import read_stop
 from onward.runtime.execution.reporting import report_claimed, report_crasher, report_left, scope_of
 from onward.runtime.reading import STORE_ERRORS, unreadable
-from onward.telemetry.events import emit, name_of
+from onward.telemetry.events import emit
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Beginnings:
         except STORE_ERRORS:
             raise
         except Exception as broken:  # noqa: BLE001 - an audit releases it; the others begin
-            emit("run.unended", scope_of(run, self._worker.id), error=name_of(broken))
+            emit("run.unended", scope_of(run, self._worker.id), cause=broken)
         else:
             self._report(run, move)
 

@@ -58,3 +58,5 @@ class Ports:
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
     observer: Observer = SILENT
+    store: str = ""
+    """The address of the store for logs, without its password."""

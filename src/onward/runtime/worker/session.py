@@ -208,7 +208,9 @@ class WorkerSession:
                 else:
                     self._renewer.start(spawn)
                 self._ready.set()
-                self.observer.worker_ready(self.id)
+                self.observer.worker_ready(
+                    self.id, self._ports.store, self._options.queues, tuple(self.names.workflows)
+                )
                 await self._work_unless_cancelled(renewer)
         finally:
             self._watch.stop()
