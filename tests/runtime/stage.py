@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from onward.runtime.attempts.perform import StepOwner
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
+    from onward.runtime.execution.host import HostedRun
     from onward.runtime.worker.engine_calls import EngineCalls
 
 EPOCH = 1_800_000_000_000_000
@@ -160,7 +161,7 @@ class Stage:
         else:
             owner.close_step(call, payload=pack(call.definition.shape.encode_result(result)))
 
-    def progress(self, execution: Execution, value: bytes) -> None:
+    def progress(self, execution: HostedRun, value: bytes) -> None:
         raise NotImplementedError
 
     @property

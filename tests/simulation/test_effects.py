@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward.core.decision import Moved
-from onward.core.effect import EffectState, machine
+from onward.core.effect import EffectState, machine, window
 from onward.core.value import changed
-from onward.runtime.attempts.sender import Sender
-from onward.runtime.execution.ledger import Ledger
+from onward.runtime.attempts.sender import SendAttempt
+from onward.runtime.execution.ledger import EffectEnd, Ledger
 from onward.runtime.worker.database_time import DatabaseTime
 from tests.simulation.simulator import Failed, Simulation
 from tests.simulation.simulator.ledger_rules import (
@@ -82,9 +82,10 @@ def test_a_no_that_counts_at_once_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_send_before_its_intent_is_written_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hastily(self: Ledger, call: EffectCall) -> None:
+    async def hastily(self: Ledger, call: EffectCall) -> EffectEnd | None:
         call.effect = changed(call.effect, state=EffectState.IN_FLIGHT, attempt=1)
-        self._intended(call, self._host.clock.monotonic())
+        frame = window(call.definition.terms, at=self._host.clock.monotonic())
+        return await self._settle(call, self._host.sender.send(self, call, frame))
 
     monkeypatch.setattr(Ledger, "_send", hastily)
     assert "the ledger does not know of it" in how_it_fails()
@@ -124,7 +125,7 @@ def test_a_send_by_a_worker_that_stood_still_and_does_not_look_at_the_clock_is_s
         stops = tuple(Stop(seat, 40 + seed, 40) for seat in range(SEATS))[seed % SEATS :]
         return Plan((purchases.name,), 100, 0, CALM, stops=stops[:1])
 
-    monkeypatch.setattr(Sender, "_check_start", lambda *_: None)
+    monkeypatch.setattr(SendAttempt, "_check_start", lambda *_: None)
     monkeypatch.setattr("onward.sdk.effect.check_key", lambda sending: sending.key)
     monkeypatch.setattr("onward.runtime.attempts.send_window.check_key", lambda _: None)
     assert "it is applied" in how_it_fails(standing_still)

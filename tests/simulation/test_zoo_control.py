@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.core.replay import RecordState
 from onward.runtime.body.effects import Drop
 from onward.runtime.execution.execution import Execution
-from onward.runtime.execution.ledger import Ledger
+from onward.runtime.execution.ledger import EffectEnd, Ledger
 from onward.store.store import Store
 from tests.simulation.simulator.cleanups import late_proposer, late_riddler, proposer, riddler
 from tests.simulation.simulator.conversations import conversation
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     import pytest
 
     from onward.model.runs import NewRun, Started
-    from onward.runtime.body.effects import EffectCall
     from tests.simulation.simulator.plan import Plan
 
 
@@ -126,8 +126,8 @@ def test_a_cancel_or_deadline_that_waits_for_an_approval_or_a_verdict_is_seen(
 
 
 def test_a_cancel_that_leaves_an_effect_planned_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def drop(self: Ledger, call: EffectCall) -> None:
-        self._close_dropped(call, Drop.WITHDRAWN)
+    async def drop(*_: object) -> EffectEnd:
+        return EffectEnd(RecordState.CANCELLED, Drop.WITHDRAWN.kept())
 
     monkeypatch.setattr(Ledger, "_drop", drop)
     rewrite(monkeypatch, "withdraw_planned", "state = 'planned'", "state = 'planned' AND 0")

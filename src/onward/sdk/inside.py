@@ -198,7 +198,7 @@ class ChildRun(Generic[R]):
                 self._shape.decode_result,
                 child=self.uid,
                 started_by=self._started_by,
-                is_told=self._parent == body.run.uid,
+                is_reported=self._parent == body.run.uid,
             )
             self._outcome = body.ask(call)
         return await asyncio.shield(self._outcome)

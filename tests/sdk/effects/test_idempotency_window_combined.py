@@ -104,7 +104,7 @@ async def test_a_call_that_began_too_late_is_made_again_and_is_no_proof_of_the_o
         if late.pop(0):
             raise NotApplied("it was not sent in time", after=0)
 
-    monkeypatch.setattr("onward.runtime.attempts.sender.Sender._check_start", check_start)
+    monkeypatch.setattr("onward.runtime.attempts.sender.SendAttempt._check_start", check_start)
     async with working(app):
         assert await app.run(buys, "charge", "card") == "receipt 1"
     assert (len(bank.sent), len(bank.applied)) == (2, 1)

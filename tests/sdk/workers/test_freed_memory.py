@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onward
-from onward import App, Retry, Signal, step, workflow
+from onward import App, Retry, Signal, effect, step, workflow
 from onward.errors import RunFailed
 from onward.runtime.context import body_now
+from tests.kit.ledgers import effect_of
 from tests.kit.watching import until, until_state, working
 
 if TYPE_CHECKING:
@@ -122,3 +123,31 @@ async def test_a_worker_that_has_left_is_freed_while_its_app_stays_open(app: App
         del worker
         gc.collect()
         assert left() is None
+
+
+@effect(approve=True)
+async def approved() -> int:
+    return 1
+
+
+@effect
+async def sent() -> int:
+    return 2
+
+
+@workflow
+async def has_effects() -> int:
+    hold()
+    return await sent() + await approved()
+
+
+async def test_a_run_with_effects_is_freed_when_it_pauses_and_when_it_ends(app: App) -> None:
+    async with working(app):
+        run = await app.start(has_effects)
+        await until_state(run, "paused")
+        await until(everything_is_free)
+        held.clear()
+        planned = await effect_of(app, run, "planned")
+        await app.effects.approve(planned.id, reason="fine")
+        assert await run.result(timeout="10s") == 3
+        await until(everything_is_free)

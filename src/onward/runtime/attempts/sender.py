@@ -1,4 +1,4 @@
-"""Calls the handler of an effect, or its reconciler, and reports the outcome to the ledger."""
+"""Calls the handler of an effect, or its reconciler, and returns what that says as a fact."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ import inspect
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onward.codec import decode_error, encode_error, read_error
-from onward.core.effect import Answer
+from onward.core.decision import Moved
+from onward.core.effect import (
+    Answer,
+    HandlerReturned,
+    Lost,
+    NotStarted,
+    RaisedNotApplied,
+    Reconciled,
+    advance,
+)
 from onward.core.instant import duration, show
 from onward.core.retry import failure
 from onward.engine.payloads import pack
@@ -22,15 +31,15 @@ from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.body.effects import Applied, Sending, Unknown, sending_now
 from onward.runtime.context import body_now, step_now
 from onward.telemetry.events import emit
-from onward.telemetry.interrupts import raise_interrupt
+from onward.telemetry.interrupts import is_interrupt, raise_interrupt
 from onward.telemetry.scope import StepScope, scope_now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable
     from contextvars import Context
 
-    from onward.core.effect import Window
-    from onward.core.instant import Duration
+    from onward.core.effect import Fact, Window
+    from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.threads import StepThreads
@@ -40,65 +49,31 @@ if TYPE_CHECKING:
     from onward.telemetry.scope import RunScope
 
 
-class EffectOutcomes(Protocol):
-    """Takes note of what happened to an effect."""
+class EffectReply(NamedTuple):
+    """What is known of an effect after a send, or after its reconciler was asked."""
 
-    def returned(self, call: EffectCall, result: bytes | None, error: bytes | None) -> None: ...
-
-    def not_started(self, call: EffectCall) -> None: ...
-
-    def not_applied(
-        self, call: EffectCall, after: Duration | None, names: tuple[str, ...], error: bytes
-    ) -> Duration | None: ...
-
-    def lost(self, call: EffectCall, error: bytes) -> Duration | None: ...
-
-    def answered(self, call: EffectCall, answer: Answer, result: bytes | None) -> None: ...
+    fact: Fact
+    at: Instant
+    """The time that the fact is about."""
+    result: bytes | None = None
+    error: bytes | None = None
+    """What the handler raised, or why the result of an applied effect cannot be kept."""
 
 
 class EffectOwner(Protocol):
     """The run for which an effect is sent."""
 
-    claimed: ClaimedRun
-    scope: RunScope
+    @property
+    def run(self) -> ClaimedRun: ...
 
     @property
-    def ledger(self) -> EffectOutcomes: ...
+    def scope(self) -> RunScope: ...
 
-    def is_wanted(self, call: Call) -> bool: ...
+    def is_wanted(self, call: Call) -> bool:
+        """Return whether the run is here and still waits for this call."""
+        ...
 
-
-class EffectAttempt(Attempt):
-    """One send of an effect, or one question to its reconciler."""
-
-    __slots__ = ("_left", "ended")
-
-    def __init__(
-        self,
-        run: ClaimedRun,
-        scope: StepScope,
-        report: Callable[[bytes], None],
-        ended: asyncio.Future[None],
-    ) -> None:
-        super().__init__(run, scope, report)
-        self.ended = ended
-        self._left: Callable[[], None] | None = None
-
-    def when_left(self, then: Callable[[], None]) -> None:
-        self._left = then
-
-    def on_left(self) -> None:
-        if self._left is not None:
-            self._left()
-
-    def on_end(self, error: BaseException | None) -> None:
-        self._left = None
-        if error is None:
-            self.ended.set_result(None)
-        elif isinstance(error, asyncio.CancelledError):
-            self.ended.cancel()
-        else:
-            self.ended.set_exception(error)
+    def report_progress(self, value: bytes) -> None: ...
 
 
 class Sender:
@@ -109,250 +84,310 @@ class Sender:
         loop: asyncio.AbstractEventLoop,
         threads: StepThreads | None,
         clock: Clock,
+        randomness: Callable[[], float],
+        now: Callable[[], Instant],
         observer: Observer,
     ) -> None:
-        self._loop = loop
-        self._threads = threads
-        self._clock = clock
-        self._observer = observer
-        self._context = copy_context()
-        self._context.run(body_now.set, None)
+        self.loop = loop
+        self.threads = threads
+        self.clock = clock
+        self.randomness = randomness
+        self.now = now
+        self.observer = observer
+        self.context = copy_context()
+        self.context.run(body_now.set, None)
 
-    def send(
-        self,
-        execution: EffectOwner,
-        call: EffectCall,
-        window: Window,
-        tell: Callable[[bytes], None],
-    ) -> EffectAttempt:
-        """Make the call, if this machine's clock says that it may still begin."""
-        attempt, context = self._begin(execution, call, tell)
-        key = call.key(execution.claimed)
-        context.run(sending_now.set, Sending(call.name, key, window.send_by, self._clock))
-        call.noted = attempt.noted
-        if self._observer.steps:
-            self._observer.step_begun(attempt.scope, context)
-        sending = self._send(execution, call, attempt, window)
-        return self._go(sending, execution, call, attempt, context)
+    def send(self, owner: EffectOwner, call: EffectCall, window: Window) -> EffectAttempt:
+        """Call the handler, if this machine's clock says that it may still begin."""
+        attempt = SendAttempt(self, owner, call, window)
+        attempt.begin()
+        return attempt
 
-    def _begin(
-        self, execution: EffectOwner, call: EffectCall, tell: Callable[[bytes], None]
-    ) -> tuple[EffectAttempt, Context]:
-        """Return a context in which code is part of the run as that of a step is."""
+    def reconcile(self, owner: EffectOwner, call: EffectCall) -> EffectAttempt:
+        """Ask the reconciler for the outcome of a send."""
+        attempt = ReconcileAttempt(self, owner, call)
+        attempt.begin()
+        return attempt
+
+
+class EffectAttempt(Attempt):
+    """One call of a handler or a reconciler."""
+
+    __slots__ = ("_call", "_owner", "_sender", "reply")
+
+    def __init__(self, sender: Sender, owner: EffectOwner, call: EffectCall) -> None:
         number = call.effect.attempt
-        scope = StepScope(execution.scope, call.name, call.identity, number, "effect")
-        attempt = EffectAttempt(execution.claimed, scope, tell, self._loop.create_future())
-        context = self._context.copy()
-        context.run(step_now.set, attempt)
-        context.run(scope_now.set, scope)
-        return attempt, context
+        scope = StepScope(owner.scope, call.name, call.identity, number, "effect")
+        super().__init__(owner.run, scope, owner.report_progress)
+        self._sender = sender
+        self._owner = owner
+        self._call = call
+        self.reply: asyncio.Future[EffectReply] = sender.loop.create_future()
+        """Cancelled if the worker stops: then the next owner of the run finds out."""
 
-    async def _send(
-        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, window: Window
-    ) -> None:
-        ledger = execution.ledger
+    def begin(self) -> None:
+        """Run its code in a context in which it is part of the run, as that of a step is."""
+        sender = self._sender
+        context = sender.context.copy()
+        context.run(step_now.set, self)
+        context.run(scope_now.set, self.scope)
+        self._prepare(context)
+        self._call.running = self
+        self.start(self._run(), sender.loop, context, sender.context)
+
+    async def _run(self) -> None:
         try:
-            result = await self._call(call, attempt, window)
-            if attempt.is_left:
-                return
-        except _NotStarted:
-            ledger.not_started(call)
-            self._ended(attempt, "cancelled")
-        except NotApplied as not_applied:
-            if attempt.is_left:
-                return
-            fact = (_wait(not_applied), failure(type(not_applied)).names)
-            again = ledger.not_applied(call, *fact, pack(_known(not_applied)))
-            self._ended(attempt, "failed", not_applied, again)
+            reply = await self._outcome()
         except asyncio.CancelledError as stopped:
-            if attempt.is_left or not await stopped_itself(execution, call, attempt):
-                self._ended(attempt, "cancelled")
-                raise  # the worker stops: the next owner of the run finds it in flight
-            self._lost(execution, call, attempt, stopped)
-        except BaseException as error:
-            if ends_process(error, attempt):
+            if self.is_left or not await stopped_itself(self._owner, self._call, self):
+                self._report_end("cancelled")
                 raise
-            self._lost(execution, call, attempt, error)
-        else:
-            self._returned(execution, call, attempt, result)
+            reply = self._unknown(stopped)
+        except BaseException as error:
+            if ends_process(error, self):
+                raise
+            reply = self._unknown(error)
         finally:
-            attempt.is_stopped = True
+            self.is_stopped = True
+        if not self.is_left:
+            self.reply.set_result(reply)
 
-    def _lost(
-        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, error: BaseException
-    ) -> None:
-        if attempt.is_left:
+    def on_left(self) -> None:
+        what = f"effect {self._call.name!r}"
+        error = TimedOut(what, show(self._call.definition.timeout))
+        error.__cause__ = TimeoutError()
+        self.reply.set_result(self._unknown(error))
+        self.is_stopped = self.is_left = True
+
+    def on_end(self, error: BaseException | None) -> None:
+        if self._call.running is self:
+            self._call.running = None
+        if self.reply.done():
             return
-        is_late = isinstance(error, TimedOut) and error.__cause__ is not None
-        again = execution.ledger.lost(call, pack(encode_error(error)))
-        self._ended(attempt, "timed_out" if is_late else "failed", error, again)
-
-    def _returned(
-        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, result: Any
-    ) -> None:
-        try:
-            kept = pack(call.definition.shape.encode_result(result))
-        except BaseException as error:  # noqa: BLE001 - it happened, though its result cannot be kept
-            raise_interrupt(error)
-            execution.ledger.returned(call, None, pack(encode_error(error)))
-            self._ended(attempt, "failed", error)
+        if error is None or isinstance(error, asyncio.CancelledError):
+            self.reply.cancel()
+        elif is_interrupt(error):
+            self.reply.set_exception(error)
         else:
-            execution.ledger.returned(call, kept, None)
-            self._ended(attempt, "succeeded")
+            self.reply.set_result(self._unknown(error))
 
-    def _ended(
+    def _prepare(self, context: Context) -> None:
+        """Set what else its code sees."""
+
+    async def _outcome(self) -> EffectReply:
+        raise NotImplementedError
+
+    def _unknown(self, error: BaseException) -> EffectReply:
+        """Return the reply if the code failed, or did not end: no outcome is known."""
+        raise NotImplementedError
+
+    def _report_end(
         self,
-        attempt: Attempt,
         outcome: StepOutcome,
         error: BaseException | None = None,
         again: Duration | None = None,
     ) -> None:
-        if (self._observer.steps or error is not None) and not attempt.is_left:
-            self._observer.step_ended(attempt.scope, outcome, error, again)
+        """Report the end of the code."""
 
-    async def _call(self, call: EffectCall, attempt: Attempt, window: Window) -> Any:
+    def _thread_call(self, work: Callable[[], Any]) -> ThreadCall:
+        work = partial(copy_context().run, _outcome, work)
+        return ThreadCall(self._sender.loop, self._sender.threads, self.scope, work)
+
+
+class SendAttempt(EffectAttempt):
+    """One send of an effect."""
+
+    __slots__ = ("_window",)
+
+    def __init__(
+        self, sender: Sender, owner: EffectOwner, call: EffectCall, window: Window
+    ) -> None:
+        super().__init__(sender, owner, call)
+        self._window = window
+        call.noted = self.noted
+
+    def _prepare(self, context: Context) -> None:
+        key = self._call.key(self.run)
+        sending = Sending(self._call.name, key, self._window.send_by, self._sender.clock)
+        context.run(sending_now.set, sending)
+        if self._sender.observer.steps:
+            self._sender.observer.step_begun(self.scope, context)
+
+    async def _outcome(self) -> EffectReply:
+        try:
+            result = await self._handle()
+        except _NotStarted:
+            self._report_end("cancelled")
+            return EffectReply(NotStarted(), self._sender.now())
+        except NotApplied as refused:
+            names = failure(type(refused)).names
+            randomness, elapsed = self._sender.randomness(), self._elapsed()
+            fact = RaisedNotApplied(_wait(refused), randomness, names, elapsed)
+            return self._failed(fact, refused, pack(_known(refused)))
+        try:
+            kept = pack(self._call.definition.shape.encode_result(result))
+        except BaseException as error:  # noqa: BLE001 - it happened, though its result cannot be kept
+            raise_interrupt(error)
+            return self._failed(HandlerReturned(), error, pack(encode_error(error)))
+        self._report_end("succeeded")
+        return EffectReply(HandlerReturned(), self._sender.now(), kept)
+
+    def _unknown(self, error: BaseException) -> EffectReply:
+        fact = Lost(self._sender.randomness(), self._elapsed())
+        is_late = isinstance(error, TimedOut) and error.__cause__ is not None
+        outcome: StepOutcome = "timed_out" if is_late else "failed"
+        return self._failed(fact, error, pack(encode_error(error)), outcome)
+
+    def _failed(
+        self, fact: Fact, error: BaseException, encoded: bytes, outcome: StepOutcome = "failed"
+    ) -> EffectReply:
+        reply = EffectReply(fact, self._sender.now(), error=encoded)
+        self._report_end(outcome, error, self._again_in(reply))
+        return reply
+
+    def _again_in(self, reply: EffectReply) -> Duration | None:
+        """Return how long until the effect is sent again, if that follows from a reply."""
+        call = self._call
+        decision = advance(call.effect, reply.fact, call.definition.terms, now=reply.at)
+        if not (isinstance(decision, Moved) and self._owner.is_wanted(call)):
+            return None
+        due = decision.to.due
+        if due is None or call.is_reconciled_in(decision.to):
+            return None
+        return max(0, due - reply.at)
+
+    def _elapsed(self) -> Duration:
+        return self._call.elapsed(self._sender.now())
+
+    def _report_end(
+        self,
+        outcome: StepOutcome,
+        error: BaseException | None = None,
+        again: Duration | None = None,
+    ) -> None:
+        observer = self._sender.observer
+        if (observer.steps or error is not None) and not self.is_left:
+            observer.step_ended(self.scope, outcome, error, again)
+
+    async def _handle(self) -> Any:
+        call = self._call
         args, kwargs = call.arguments()
         limit = call.definition.timeout
         handler = partial(call.definition.fn, *args, **kwargs)
-        if call.definition.is_async:
-            attempt.stops_in(limit / 1_000_000)
-            async with self._limited(f"effect {call.name!r}", limit):
-                self._check_start(window)
-                return await self._handled(handler)
-        return await self._in_thread(call, attempt, window, handler)
+        if not call.definition.is_async:
+            return await self._in_thread(handler)
+        self.stops_in(limit / 1_000_000)
+        async with _limited(f"effect {call.name!r}", limit):
+            self._check_start()
+            sending = sending_now.get()
+            assert sending is not None
+            return await InTime(handler(), sending)
 
-    async def _handled(self, handler: Callable[[], Any]) -> Any:
-        sending = sending_now.get()
-        assert sending is not None
-        return await InTime(handler(), sending)
-
-    @asynccontextmanager
-    async def _limited(self, what: str, limit: Duration) -> AsyncIterator[None]:
-        """Let something take so long at most.
-
-        Raises:
-            TimedOut: it took longer.
-        """
-        try:
-            async with asyncio.timeout(limit / 1_000_000) as clock:
-                yield
-        except TimeoutError as error:
-            if not clock.expired():
-                raise
-            raise TimedOut(what, show(limit)) from error
-
-    async def _in_thread(
-        self, call: EffectCall, attempt: Attempt, window: Window, handler: Callable[[], Any]
-    ) -> Any:
+    async def _in_thread(self, handler: Callable[[], Any]) -> Any:
         """Call a handler in a thread, if one is free before it is too late to begin."""
 
         def start() -> Any:
-            self._check_start(window)
+            self._check_start()
             return handler()
 
+        call = self._call
         try:
-            running = self._thread_call(attempt, start)
+            running = self._thread_call(start)
         except NoThread as refused:
             raise NotApplied(str(refused)) from refused
         try:
             if not running.begun.done():
-                left = window.start_by - self._clock.monotonic()
+                left = self._window.start_by - self._sender.clock.monotonic()
                 await asyncio.wait([running.begun], timeout=max(0, left) / 1_000_000)
             if not running.begun.done() and running.withdraw():
                 raise _NotStarted
-            async with self._limited(f"effect {call.name!r}", call.definition.timeout):
+            async with _limited(f"effect {call.name!r}", call.definition.timeout):
                 return _result(await asyncio.shield(running.ended))
         except NoThread as refused:  # the last thread was lost while it waited for one
             raise NotApplied(str(refused)) from refused
         finally:
             running.leave()
 
-    def _check_start(self, window: Window) -> None:
-        if self._clock.monotonic() > window.start_by:
+    def _check_start(self) -> None:
+        if self._sender.clock.monotonic() > self._window.start_by:
             # The window passed meanwhile: an operator may have decided by now, so it is not sent.
             raise _NotStarted
 
-    def _thread_call(self, attempt: Attempt, work: Callable[[], Any]) -> ThreadCall:
-        work = partial(copy_context().run, _outcome, work)
-        return ThreadCall(self._loop, self._threads, attempt.scope, work)
 
-    def ask(
-        self, execution: EffectOwner, call: EffectCall, tell: Callable[[bytes], None]
-    ) -> EffectAttempt:
-        """Ask the reconciler for the outcome of a call."""
-        attempt, context = self._begin(execution, call, tell)
-        asking = self._ask(execution, call, attempt)
-        return self._go(asking, execution, call, attempt, context, is_asking=True)
+class ReconcileAttempt(EffectAttempt):
+    """One question to the reconciler of an effect."""
 
-    def _go(
-        self,
-        work: Coroutine[Any, Any, None],
-        execution: EffectOwner,
-        call: EffectCall,
-        attempt: EffectAttempt,
-        context: Context,
-        *,
-        is_asking: bool = False,
-    ) -> EffectAttempt:
-        attempt.when_left(partial(self._left, execution, call, attempt, is_asking=is_asking))
-        attempt.start(work, self._loop, context, self._context)
-        return attempt
+    __slots__ = ("_asked_at",)
 
-    def _left(
-        self, execution: EffectOwner, call: EffectCall, attempt: Attempt, *, is_asking: bool
-    ) -> None:
-        """Go on without code that was stopped and did not end."""
-        if is_asking:
-            execution.ledger.answered(call, Answer.UNKNOWN, None)
-        else:
-            error = TimedOut(f"effect {call.name!r}", show(call.definition.timeout))
-            error.__cause__ = TimeoutError()
-            self._lost(execution, call, attempt, error)
-        attempt.is_stopped = attempt.is_left = True
+    def __init__(self, sender: Sender, owner: EffectOwner, call: EffectCall) -> None:
+        super().__init__(sender, owner, call)
+        # What the reconciler looks at may change before it answers.
+        self._asked_at = sender.now()
 
-    async def _ask(self, execution: EffectOwner, call: EffectCall, attempt: Attempt) -> None:
-        answer, result = Answer.UNKNOWN, None
+    async def _outcome(self) -> EffectReply:
         try:
-            said = await self._reconcile(execution, call, attempt)
-            if isinstance(said, Applied):
-                result = pack(call.definition.shape.encode_result(said.result))
-                answer = Answer.APPLIED
-            elif isinstance(said, NotApplied) or said is NotApplied:
-                answer = Answer.NOT_APPLIED
-            elif not (isinstance(said, Unknown) or said is Unknown):
-                _unanswered(execution, call, TypeError(f"it returned {type(said).__qualname__}"))
+            said = await self._ask()
         except NotApplied:
-            answer = Answer.NOT_APPLIED
-        except asyncio.CancelledError as stopped:
-            if attempt.is_left or not await stopped_itself(execution, call, attempt):
-                raise
-            _unanswered(execution, call, stopped)
-        except BaseException as error:
-            if ends_process(error, attempt):
-                raise
-            _unanswered(execution, call, error)
-        if not attempt.is_left:
-            execution.ledger.answered(call, answer, result)
+            return self._answer(Answer.NOT_APPLIED)
+        if isinstance(said, Applied):
+            result = pack(self._call.definition.shape.encode_result(said.result))
+            return self._answer(Answer.APPLIED, result)
+        if isinstance(said, NotApplied) or said is NotApplied:
+            return self._answer(Answer.NOT_APPLIED)
+        if not (isinstance(said, Unknown) or said is Unknown):
+            self._emit_unanswered(TypeError(f"it returned {type(said).__qualname__}"))
+        return self._answer(Answer.UNKNOWN)
 
-    async def _reconcile(self, execution: EffectOwner, call: EffectCall, attempt: Attempt) -> Any:
+    def _unknown(self, error: BaseException) -> EffectReply:
+        self._emit_unanswered(error)
+        return self._answer(Answer.UNKNOWN)
+
+    def _answer(self, answer: Answer, result: bytes | None = None) -> EffectReply:
+        fact = Reconciled(answer, self._sender.randomness())
+        return EffectReply(fact, self._asked_at, result)
+
+    def _emit_unanswered(self, error: BaseException) -> None:
+        """Report that a reconciler failed, which to the ledger is the same as `Unknown`."""
+        call = self._call
+        key = call.key(self.run)
+        emit("effect.unanswered", self._owner.scope, cause=error, effect=call.name, key=key)
+
+    async def _ask(self) -> Any:
+        call = self._call
         reconcile = call.definition.reconcile
         assert reconcile is not None
         args, kwargs = call.arguments()
-        work = partial(reconcile, *args, key=call.key(execution.claimed), **kwargs)
+        work = partial(reconcile, *args, key=call.key(self.run), **kwargs)
         limit = call.definition.timeout / 1_000_000
         if inspect.iscoroutinefunction(reconcile):
-            attempt.stops_in(limit)
+            self.stops_in(limit)
             async with asyncio.timeout(limit):
                 return await work()
-        running = self._thread_call(attempt, work)
+        running = self._thread_call(work)
         try:
             await asyncio.wait([running.begun])  # its time begins when a thread is free
-            attempt.stops_in(limit)
+            self.stops_in(limit)
             async with asyncio.timeout(limit):
                 said = _result(await asyncio.shield(running.ended))
                 return await said if inspect.isawaitable(said) else said
         finally:
             running.leave()
+
+
+@asynccontextmanager
+async def _limited(what: str, limit: Duration) -> AsyncIterator[None]:
+    """Let something take so long at most.
+
+    Raises:
+        TimedOut: it took longer.
+    """
+    try:
+        async with asyncio.timeout(limit / 1_000_000) as clock:
+            yield
+    except TimeoutError as error:
+        if not clock.expired():
+            raise
+        raise TimedOut(what, show(limit)) from error
 
 
 class _NotStarted(Exception):
@@ -364,12 +399,6 @@ def _result(outcome: tuple[Any, BaseException | None]) -> Any:
     if error is not None:
         raise error
     return result
-
-
-def _unanswered(execution: EffectOwner, call: EffectCall, error: BaseException) -> None:
-    """Report that a reconciler failed, which to the ledger is the same as `Unknown`."""
-    key = call.key(execution.claimed)
-    emit("effect.unanswered", execution.scope, cause=error, effect=call.name, key=key)
 
 
 def _wait(error: NotApplied) -> Duration | None:

@@ -1,7 +1,7 @@
 """Calls of a body that are runs of their own: children, runs it starts, and parts of a map.
 
-A child tells its parent when it is over, by a message with the identity of the call that started
-it. It is started in the same commit that writes the call into history, unless it has an id of the
+A child reports its end to its parent, by a message with the identity of the call that started it.
+It is started in the same commit that writes the call into history, unless it has an id of the
 user's choosing: whether that is free must be known first.
 """
 
@@ -61,7 +61,7 @@ class ChildCall(Awaited):
         start: NewRun | None = None,
         child: str = "",
         started_by: str = "",
-        is_told: bool = True,
+        is_reported: bool = True,
         asked_at: Instant = 0,
     ) -> None:
         super().__init__(name, None if start is None else start.args_hash)
@@ -71,11 +71,9 @@ class ChildCall(Awaited):
         self.child = child
         """The uid of the run that it waits for."""
         self.started_by = started_by
-        """The identity under which that run tells its end."""
-        self.is_told = is_told
+        """The identity under which that run reports its end."""
+        self.is_reported = is_reported
         """Whether that run reports its end to this one; otherwise it is polled."""
-        self.looks = 0
-        """How often it was polled."""
         self.reaches_out = True
         """Whether the run may have effects."""
 
@@ -110,11 +108,11 @@ class ChildCall(Awaited):
             return None
         return born(self._start, parent, self.identity, self._asked_at)
 
-    def begin(self, child: str | None, *, is_told: bool = True) -> None:
+    def begin(self, child: str | None, *, is_reported: bool = True) -> None:
         """Take note of the run that it waits for from now on."""
         self.is_kept = True
         if child is not None:
-            self.child, self.started_by, self.is_told = child, self.identity, is_told
+            self.child, self.started_by, self.is_reported = child, self.identity, is_reported
 
     def take_up(self, record: Record) -> None:
         """Go on waiting for a child that was started before."""
@@ -123,13 +121,13 @@ class ChildCall(Awaited):
         self.started_by = self.started_by or self.identity
         if record.payload.payload is not None:
             kept = decode(unpack(record.payload.payload))
-            self.child, self.is_told = kept["uid"], kept["is_told"]
+            self.child, self.is_reported = kept["uid"], kept["is_reported"]
 
     def opening(self) -> bytes:
         """Return the payload of its open record: the awaited run."""
         kept = {
             "uid": self.child,
-            "is_told": self.is_told,
+            "is_reported": self.is_reported,
             "cancel_with_parent": self.is_cancelled_with_parent,
         }
         return pack(encode(kept))
@@ -228,8 +226,6 @@ class StartCall(Awaited):
         self._start = start
         self._asked_at = asked_at
         self.on_conflict = on_conflict
-        self.looks = 0
-        """How often it was tried in vain."""
 
     @property
     def has_id(self) -> bool:
@@ -249,7 +245,7 @@ class StartCall(Awaited):
         )
 
     def value(self, record: Record) -> Any:
-        """Return uid, id, whose child it is, and the identity under which it tells its end."""
+        """Return uid, id, whose child it is, and the identity under which it reports its end."""
         kept = decode(unpack(record.payload.payload))
         return kept["uid"], kept["id"], kept["parent"], record.identity
 

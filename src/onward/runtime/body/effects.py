@@ -161,18 +161,14 @@ class EffectCall(Awaited):
         self.effect: LedgerEntry = planned(approve=definition.approve)
         self.doubt: bytes | None = None
         """Why it is uncertain, if it is."""
-        self.has_news = False
-        """Whether an operator has spoken since the ledger was last read."""
-        self.turn: Instant | None = None
-        """From when it may be sent, where the rate is limited and it was given its turn."""
+        self.must_be_read = False
+        """Whether its row may have changed since it was last read."""
+        self.slot_at: Instant | None = None
+        """The time of its reserved slot, if the rate of sends is limited."""
         self.noted: Noted | None = None
         """What its handler has noted."""
-        self.asked_at: Instant | None = None
-        """When its reconciler was last asked."""
         self.since: Instant | None = None
         """When the run first sent it."""
-        self.looks = 0
-        """How often it was checked whether the run that owns its row has ended."""
         self.running: Stoppable | None = None
         self._put_off: Duration = 0
 
@@ -187,12 +183,26 @@ class EffectCall(Awaited):
         """Return the key under which it is sent: the same in every attempt and retry."""
         return key_of(run.origin or run.uid, self.identity)
 
+    def elapsed(self, now: Instant) -> Duration:
+        """Return how long ago the run first sent it."""
+        return 0 if self.since is None else max(0, now - self.since)
+
     @property
-    def waits_for_somebody(self) -> bool:
-        """Say whether nothing can be done about it before an operator has spoken."""
+    def needs_plan(self) -> bool:
+        """Whether the ledger must have it before an operator can approve it."""
+        return self.needs_operator and self.effect.version == 0
+
+    @property
+    def needs_operator(self) -> bool:
+        """Whether nothing can be done about it before an operator decides."""
         return self.effect.state is EffectState.INDETERMINATE or (
             self.effect.state is EffectState.PLANNED and not self.effect.approved
         )
+
+    def is_reconciled_in(self, effect: LedgerEntry) -> bool:
+        """Return whether its reconciler is asked next; without one it is sent again at most."""
+        needs_reconcile = effect.state is EffectState.NEEDS_RECONCILE
+        return needs_reconcile and self.definition.reconcile is not None
 
     @property
     def may_be_planned(self) -> bool:
@@ -200,14 +210,14 @@ class EffectCall(Awaited):
         return self.effect.state is EffectState.PLANNED
 
     def take_up(self, record: Record) -> None:
-        """Go on where an open record left off: it says if it has its turn."""
+        """Go on where an open record left off: it keeps the reserved slot."""
         super().take_up(record)
-        self.turn = record.due
+        self.slot_at = record.due
 
     @property
     def next_at(self) -> Instant:
         """When something can be done about it."""
-        return max(self.effect.due or 0, self.turn or 0)
+        return max(self.effect.due or 0, self.slot_at or 0)
 
     def take_up_row(self, row: EffectRow, effect: LedgerEntry, run: ClaimedRun) -> None:
         """Go on from what the ledger says; what is sent is what it has, byte for byte.
@@ -224,8 +234,8 @@ class EffectCall(Awaited):
             approved = row.decided_at if row.verdict == "approve" else None
             self.since = max(row.created_at, approved or 0, run.started_at or 0)
         sent_at = (row.start_by or 0) - self.definition.start_within
-        if self.turn is not None and self.turn <= sent_at:
-            self.turn = None  # a turn is for one send
+        if self.slot_at is not None and self.slot_at <= sent_at:
+            self.slot_at = None  # a slot is for one send
         self.args = row.args
         self.doubt = row.error
 
@@ -233,7 +243,7 @@ class EffectCall(Awaited):
         """Return what the handler is called with."""
         return self.definition.shape.decode(unpack(self.args))
 
-    def written(
+    def to_row(
         self,
         run: ClaimedRun,
         effect: LedgerEntry,

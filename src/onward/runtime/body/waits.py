@@ -165,9 +165,9 @@ class Waits:
         """Return the effects among them."""
         return [call for call in self.calls.values() if isinstance(call, EffectCall)]
 
-    def waits_for_somebody(self) -> Reason | None:
-        """Say what an operator must do before anything can move, if that is so."""
-        judged = [call for call in self.effects() if call.waits_for_somebody]
+    def operator_reason(self) -> Reason | None:
+        """Return what an operator must do first, if every call waits for an operator."""
+        judged = [call for call in self.effects() if call.needs_operator]
         if not judged or len(judged) < len(self.calls):
             return None
         unsure = any(call.effect.state is EffectState.INDETERMINATE for call in judged)

@@ -56,13 +56,9 @@ class Dispatch:
             execution.steps.perform(call)
         elif isinstance(call, EffectCall):
             execution.later(partial(execution.ledger.take, call))
-        elif isinstance(call, StartCall):
-            execution.later(partial(execution.children.start, call))
-        elif isinstance(call, ChildCall) and not (call.is_begun and call.is_told):
-            execution.later(partial(execution.children.start_child, call))
+        elif isinstance(call, ChildCall | StartCall):
+            execution.children.take(call)
         else:
-            if isinstance(call, ChildCall):
-                execution.children.keep(call)
             execution.waits.add(call)
 
     def abandoned(self, call: Call) -> None:
@@ -79,11 +75,9 @@ class Dispatch:
         if isinstance(call, StepCall):
             execution.steps.perform(call)
         elif isinstance(call, EffectCall):
-            execution.ledger.wake(call)
-        elif isinstance(call, ChildCall) and message is not None:
-            execution.children.on_message(call, message)
+            execution.ledger.resume(call)
         elif isinstance(call, ChildCall | StartCall):
-            execution.children.look_again(call)
+            execution.children.resume(call, message)
         elif message is not None:
             execution.body.unheard[call.identity] = message.seq
             state, payload = RecordState.SUCCEEDED, message.payload

@@ -105,8 +105,6 @@ class Execution:
         self._todo: list[Callable[[], None]] = []
         self.move: Move | None = None
         """The last move of the run in this worker; None if others decide it."""
-        self.asking = 0
-        """How many questions about other runs are under way."""
         self._alarm = Alarm(host)
         self._stay = StayState.LIVE
         # What the state of its stay means, kept for the path of every step.
@@ -139,13 +137,18 @@ class Execution:
         return self._leaving
 
     @property
+    def _is_asking(self) -> bool:
+        """Whether a reply about other runs, or about messages, is awaited."""
+        return self.is_loading or (self._children is not None and self._children.is_busy)
+
+    @property
     def _is_settling(self) -> bool:
         """Whether the outcome of an effect or of another run will soon be known."""
-        return bool(self.asking or (self._ledger is not None and self._ledger.busy))
+        return self._is_asking or (self._ledger is not None and self._ledger.is_busy)
 
     def children_left(self) -> list[str]:
         has_any = self._children is not None or self._past.bound
-        return self.children.left(self.body) if has_any else []
+        return self.children.left(self.body.calls.values()) if has_any else []
 
     def leaves_plans(self) -> bool:
         return leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
@@ -255,9 +258,13 @@ class Execution:
 
         So everything is freed at once. The collector would come late, and keep all runs waiting.
         """
+        if self._ledger is not None:
+            self._ledger.close()
+        if self._children is not None:
+            self._children.close()
         self.body.part()
         del self.body, self.calls, self.steps, self.journal, self.replay, self.notes
-        self._children = self._leaving = None
+        self._children = self._ledger = self._leaving = None
 
     # --- calls are done, or abandoned ------------------------------------------------------------
 
@@ -311,7 +318,7 @@ class Execution:
             # The outcome of an effect in flight, or of a child, must be known first.
             if not self._is_settling:
                 self.leaving.finish()
-        elif body.cancelled is not None and self._is_grace_over and not self.asking:
+        elif body.cancelled is not None and self._is_grace_over and not self._is_asking:
             if body.main.done():
                 self.leaving.finish()
             else:
@@ -350,12 +357,12 @@ class Execution:
     def _serve_others(self) -> None:
         """Stop children that are not awaited; take up what operators want; one stop is enough."""
         if self._children is not None and self.replay.live:
-            self._children.dismiss()
+            self._children.cancel_unwanted()
         if self.mail.orders:
             self.mail.take_cancel()
             verdicts = self.mail.take_verdicts()
             if verdicts:
-                self.ledger.hear(verdicts, self.body.calls.values())
+                self.ledger.on_verdicts(verdicts, self.body.calls.values())
         if self.body.cancelled is not None and self._ledger is not None:
             self._ledger.drop_waiting()
 
@@ -375,16 +382,12 @@ class Execution:
             return True
         return False
 
-    def misfit(self, call: EffectCall, args_hash: str) -> None:
-        """Park the run: the ledger has other arguments for an effect than the code gives it."""
-        self.body.refuse(call, args_hash)
-
     def _take_up_undone(self) -> None:
         if not (self._is_draining or self._is_barred):
             undone, self._undone = self._undone, []
             for call in undone:
                 if isinstance(call, EffectCall):
-                    self.ledger.go_on(call)
+                    self.ledger.resume(call)
                 else:
                     self.calls.do(call)
 
@@ -413,7 +416,7 @@ class Execution:
                 self.body.check_wait()
                 # A run that is to stop has its grace; then it ends, whatever is still uncertain.
                 is_stopping = self.body.cancelled is not None
-                reason = None if is_stopping else self.waits.waits_for_somebody()
+                reason = None if is_stopping else self.waits.operator_reason()
                 state = RunState.WAITING if reason is None else RunState.PAUSED
                 due = None if reason is not None else self._next_due()
                 self.leaving.park(Move(state, reason, due=due, seen=self.mail.seen))

@@ -8,7 +8,7 @@ run would hang.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from onward.errors import Undecodable
 from onward.runtime.body.runloop import Exited, Spinning, Stuck
@@ -18,12 +18,29 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from onward.runtime.execution.execution import Execution
-
 T = TypeVar("T")
 
 
-def guarded(execution: Execution, work: Callable[[], None]) -> None:
+class _Leaving(Protocol):
+    def pause(self, misfit: Undecodable) -> None: ...
+
+    def end_failed(self, error: BaseException) -> None: ...
+
+
+class GuardedRun(Protocol):
+    """A run that ends if something that is done for it fails."""
+
+    is_gone: bool
+
+    @property
+    def leaving(self) -> _Leaving: ...
+
+    def break_off(self, error: BaseException) -> None: ...
+
+    def release(self) -> None: ...
+
+
+def guarded(execution: GuardedRun, work: Callable[[], None]) -> None:
     """Call `work`, and end the run if that fails."""
     try:
         work()
@@ -31,7 +48,7 @@ def guarded(execution: Execution, work: Callable[[], None]) -> None:
         end_by(execution, error)
 
 
-def fail(execution: Execution, error: BaseException) -> None:
+def fail(execution: GuardedRun, error: BaseException) -> None:
     """End a run after an error of a task of it."""
     if is_interrupt(error):
         _give_back(execution)  # asyncio has raised it
@@ -40,7 +57,7 @@ def fail(execution: Execution, error: BaseException) -> None:
 
 
 def on_done(
-    execution: Execution, awaited: asyncio.Future[T], then: Callable[[asyncio.Future[T]], None]
+    execution: GuardedRun, awaited: asyncio.Future[T], then: Callable[[asyncio.Future[T]], None]
 ) -> None:
     """Call `then` once something that a run waits for is done, and end the run if that fails."""
 
@@ -55,7 +72,7 @@ def on_done(
     awaited.add_done_callback(go_on)
 
 
-def end_by(execution: Execution, error: BaseException) -> None:
+def end_by(execution: GuardedRun, error: BaseException) -> None:
     """End a run after an error that was raised while something was done for it.
 
     Raises:
@@ -80,7 +97,7 @@ def end_by(execution: Execution, error: BaseException) -> None:
         execution.break_off(bug)
 
 
-def _give_back(execution: Execution) -> None:
+def _give_back(execution: GuardedRun) -> None:
     """Release the run: the process stops, which is no failure of the run."""
     if not execution.is_gone:
         execution.release()

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from onward.telemetry.observer import Observer
 
 
+class HostedRun(Protocol):
+    """A run that a worker owns, by its claim."""
+
+    uid: str
+    fence: int
+
+
 class Host(Protocol):
     """What an execution needs from its worker."""
 
@@ -66,7 +73,7 @@ class Host(Protocol):
         """Return a number in [0, 1)."""
         ...
 
-    def progress(self, execution: Execution, value: bytes) -> None:
+    def progress(self, execution: HostedRun, value: bytes) -> None:
         """Let others see how far a run is; from any thread."""
         ...
 

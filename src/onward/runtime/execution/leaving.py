@@ -345,9 +345,9 @@ class Leaving:
             end = partial(self._journal.when_written, withdraw)
         children = self._execution.children_left()
         if self._execution.claimed.link == Link.CONTINUE:
-            self._execution.children.end_all(children, end)
+            self._execution.children.cancel_all(children, end)
         elif children:
-            self._execution.children.end(children, end)
+            self._execution.children.cancel(children, end)
         else:
             end()
 

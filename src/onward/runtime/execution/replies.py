@@ -31,7 +31,6 @@ def take_payloads(execution: Execution, asked: asyncio.Future[list[InboxRow]]) -
 
     def read(done: asyncio.Future[list[InboxRow]]) -> None:
         execution.is_loading = False
-        execution.asking -= 1
         if is_away(done):
             execution.drop()
         else:
@@ -39,5 +38,4 @@ def take_payloads(execution: Execution, asked: asyncio.Future[list[InboxRow]]) -
             execution.pump()
 
     execution.is_loading = True
-    execution.asking += 1
     on_done(execution, asked, read)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from onward.model.workers import News
     from onward.runtime.definition import Limits
     from onward.runtime.execution.execution import Execution
+    from onward.runtime.execution.host import HostedRun
     from onward.runtime.registry import Registry
     from onward.runtime.worker.options import Options, Ports
 
@@ -110,7 +111,9 @@ class WorkerSession:
             self.loop, self._threads, randomness, limits, self.now, self.observer
         )
         self.perform = self._performer.perform
-        self.sender = Sender(self.loop, self._threads, clock, self.observer)
+        self.sender = Sender(
+            self.loop, self._threads, clock, self.randomness, self.now, self.observer
+        )
         self._watch = BlockedLoopWatch(self.turns, clock, self.observer)
 
         self._is_joined = self._is_stopping = self._is_cancelled = False
@@ -119,7 +122,7 @@ class WorkerSession:
 
     # --- what an execution needs -----------------------------------------------------------------
 
-    def progress(self, execution: Execution, value: bytes) -> None:
+    def progress(self, execution: HostedRun, value: bytes) -> None:
         """Let others see how far a run is; from any thread."""
         self._progress.put(execution.uid, execution.fence, value)
 
