@@ -23,7 +23,8 @@ from onward.model.runs import ClaimedRun
 from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.context import body_now
 from onward.runtime.definition import Program
-from onward.runtime.execution.execution import End, Execution
+from onward.runtime.execution.execution import Execution
+from onward.runtime.execution.host import End
 from onward.runtime.execution.loop_monitor import LoopMonitor
 from onward.runtime.registry import Registry
 from onward.telemetry.observer import SILENT
@@ -126,7 +127,7 @@ class Stage:
     id = "stage"
     observer = SILENT
     context = copy_context()
-    turns = LoopMonitor()
+    loop_monitor = LoopMonitor()
     names = Registry(())
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 
 from onward import App, Signal, step, workflow
 from onward.core.lease import AUDIT_EVERY, GONE_WORKERS_KEPT
-from onward.runtime.execution.execution import End
+from onward.runtime.execution.host import End
 from onward.testing.clock import VirtualClock, VirtualLoop
 from tests.kit.watching import until, until_state, working
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.replay import CANCEL_IDENTITY
 from onward.core.run import TERMINAL
-from onward.runtime.execution.leaving import GRACE
+from onward.runtime.execution.stopping import GRACE
 from onward.store.invariants import violated
 from onward.store.sqlite.connection import DIALECT
 from tests.simulation.simulator.control import Control

@@ -16,7 +16,7 @@ from onward.runtime.body.calls import StepCall
 from onward.runtime.body.failure_origin import FailureOrigins
 from onward.runtime.body.runloop import RunLoop
 from onward.runtime.execution.journal import Kept
-from onward.runtime.execution.loaded_history import NO_PAST, read_past
+from onward.runtime.execution.loaded_history import EMPTY_HISTORY, read_history
 
 
 @step
@@ -45,7 +45,7 @@ def a_memo(**other: Any) -> RecordRow:
 
 
 def test_the_outcome_of_the_same_call_is_of_use(call: StepCall) -> None:
-    assert read_past([a_memo()]).memo_of(call) == a_memo()
+    assert read_history([a_memo()]).memo_of(call) == a_memo()
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_the_outcome_of_the_same_call_is_of_use(call: StepCall) -> None:
     ids=["kind", "arguments", "type"],
 )
 def test_the_outcome_of_another_call_is_of_no_use(call: StepCall, other: dict[str, Any]) -> None:
-    assert read_past([a_memo(**other)]).memo_of(call) is None
+    assert read_history([a_memo(**other)]).memo_of(call) is None
 
 
 def test_what_is_kept_aside_is_no_part_of_what_is_replayed() -> None:
-    assert read_past([a_memo()]).records == NO_PAST.records
+    assert read_history([a_memo()]).records == EMPTY_HISTORY.records
 
 
 def test_a_call_that_was_read_out_of_its_turn_can_be_to_blame(call: StepCall) -> None:

@@ -38,9 +38,9 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.turns = LoopMonitor()
+        self.monitor = LoopMonitor()
         self.observer = Told()
-        self.watch = BlockedLoopWatch(self.turns, self.clock, self.observer)
+        self.watch = BlockedLoopWatch(self.monitor, self.clock, self.observer)
 
     def look(self, times: int) -> None:
         for _ in range(times):
@@ -48,7 +48,7 @@ class Scene:
             self.clock.advance(LOOK)
 
     def turn(self, looks: int, run: str = "a") -> None:
-        self.turns.take(RunScope(run, run, "flow"), lambda: self.look(looks))
+        self.monitor.run(RunScope(run, run, "flow"), lambda: self.look(looks))
 
     @property
     def told(self) -> list[tuple[str, Duration]]:
@@ -105,7 +105,7 @@ def test_two_long_turns_are_told_apart(scene: Scene) -> None:
 
 
 def test_a_turn_that_is_not_watched_is_not_told(scene: Scene) -> None:
-    scene.turns.take(None, lambda: scene.look(20))
+    scene.monitor.run(None, lambda: scene.look(20))
     scene.look(1)
 
     assert scene.told == []

@@ -201,37 +201,37 @@ class Waits:
                 if isinstance(call, TimerCall) and call.is_limit and not call.is_kept:
                     call.put_off(held)
 
-    def ready(self, mail: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+    def ready(self, inbox: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         """Yield the calls whose message or time has come, with the message.
 
         A message that is here wins over a time that has passed. Times come in their order: if a run
         comes back late, a sleep may be over, and the limit around it later than that.
         """
-        for started_by in [name for name in mail.ends if name in self._children]:
-            if mail.is_ready(mail.ends[started_by]):
-                yield self._children[started_by], mail.ends.pop(started_by)
+        for started_by in [name for name in inbox.ends if name in self._children]:
+            if inbox.is_ready(inbox.ends[started_by]):
+                yield self._children[started_by], inbox.ends.pop(started_by)
         over = [call for call in self if not isinstance(call, SignalCall) and _is_over(call, now)]
-        for call, message in self._signals(mail, now):
+        for call, message in self._signals(inbox, now):
             if message is None:
                 over.append(call)
             else:
                 yield call, message
-        if not mail.wanted:  # what is still to be read may be for one of them
+        if not inbox.wanted:  # what is still to be read may be for one of them
             yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
 
-    def _signals(self, mail: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+    def _signals(self, inbox: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
         signals = [call for call in self.calls.values() if isinstance(call, SignalCall)]
         if not signals:
             return
-        arrivals = [Arrival(row.seq, row.message, row.name) for row in mail.signals.values()]
+        arrivals = [Arrival(row.seq, row.message, row.name) for row in inbox.signals.values()]
         waits = [InboxWait(call.identity, call.name, call.due) for call in signals]
         for outcome in settle(waits, arrivals, now=now):
             call = self.calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):
-                is_ready = mail.is_ready(mail.signals[outcome.message.seq])
-                if is_ready and not mail.wanted:  # none overtakes another
-                    yield call, mail.signals.pop(outcome.message.seq)
-            elif not mail.wanted:
+                is_ready = inbox.is_ready(inbox.signals[outcome.message.seq])
+                if is_ready and not inbox.wanted:  # none overtakes another
+                    yield call, inbox.signals.pop(outcome.message.seq)
+            elif not inbox.wanted:
                 yield call, None
 
 

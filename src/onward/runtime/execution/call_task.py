@@ -16,7 +16,7 @@ from onward.runtime.execution.replies import is_away
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
 
     from onward.runtime.body.calls import Call
 
@@ -130,9 +130,9 @@ class CallTasks:
 
     # --- for the coroutines ----------------------------------------------------------------------
 
-    async def resumed(self) -> Any:
-        """Wait for `resume`."""
-        return await suspend(_begin_nothing)
+    def resumed(self) -> Awaitable[Any]:
+        """Wait for `resume`, and return its value."""
+        return suspend(_begin_nothing)
 
     async def done(self, future: asyncio.Future[T]) -> asyncio.Future[T]:
         """Wait until a future is done, however it ends, and return it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onward.core.replay import RecordState
 from onward.runtime.body.calls import StepCall, TimerCall
@@ -12,27 +12,57 @@ from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.effects import EffectCall
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onward.core.instant import Instant
+    from onward.core.replay import Replay
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
+    from onward.runtime.body.body import Body
     from onward.runtime.body.calls import Call
-    from onward.runtime.execution.execution import Execution
+    from onward.runtime.body.waits import Waits
+    from onward.runtime.execution.children import Children
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
+    from onward.runtime.execution.ledger import Ledger
     from onward.runtime.execution.loaded_history import LoadedHistory
+    from onward.runtime.execution.steps import Steps
+
+
+class DispatchRun(Protocol):
+    """The run whose calls are dispatched."""
+
+    body: Body
+    replay: Replay
+    steps: Steps
+    waits: Waits
+    uid: str
+    fence: int
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def children(self) -> Children: ...
+
+    def is_wanted(self, call: Call) -> bool: ...
+
+    def later(self, write: Callable[[], None]) -> None: ...
+
+    def pump(self) -> None: ...
 
 
 class Dispatch:
     """Does what the body of one run asks for (a `CallSink`)."""
 
     def __init__(
-        self, execution: Execution, journal: Journal, host: Host, past: LoadedHistory
+        self, execution: DispatchRun, journal: Journal, host: Host, loaded: LoadedHistory
     ) -> None:
         self.names = host.names
         self._execution = execution
         self._journal = journal
         self._host = host
-        self._past = past
+        self._history = loaded
 
     def now(self) -> Instant:
         return self._host.now()
@@ -50,7 +80,7 @@ class Dispatch:
         elif call.identity in self._journal.recording:
             # It has a key, and was given up and asked for again before its record was written.
             self._journal.when_recorded(call.identity, partial(self._take_up, call))
-        elif self._past.memos and (memo := self._past.memo_of(call)) is not None:
+        elif self._history.memos and (memo := self._history.memo_of(call)) is not None:
             execution.later(partial(self._recall, call, memo))
         elif isinstance(call, StepCall) and call.due is None:
             execution.steps.perform(call)
@@ -105,6 +135,6 @@ class Dispatch:
         """Hand over the outcome that a call had in the run that this one is a retry of."""
         execution = self._execution
         if execution.is_wanted(call):
-            notes = execution.steps.notes_of(call, self._past.noted_by(call))
+            notes = execution.steps.notes_of(call, self._history.noted_by(call))
             state, pump = RecordState.SUCCEEDED, execution.pump
             self._journal.close(call, state, pump, payload=memo.payload, notes=notes)

@@ -7,9 +7,8 @@ there is nothing of the first kind, the run parks.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onward.core.replay import CANCEL_IDENTITY, Policy, RecordState, Replay
 from onward.core.run import Reason, RunState
@@ -28,22 +27,21 @@ from onward.runtime.execution.alarm import Alarm
 from onward.runtime.execution.children import Children
 from onward.runtime.execution.dispatch import Dispatch
 from onward.runtime.execution.guard import end_by, guarded
+from onward.runtime.execution.host import End, Host
 from onward.runtime.execution.journal import Journal
-from onward.runtime.execution.leaving import (
-    Leaving,
-    Stop,
-    end_by_force,
-    grace_ends,
-    keep_stop,
-    late_cleanup,
-    leaves_plans,
-    wanted_stop,
-)
+from onward.runtime.execution.leaving import Leaving, end_by_force, leaves_plans
 from onward.runtime.execution.ledger import Ledger
-from onward.runtime.execution.loaded_history import NO_PAST, read_past
+from onward.runtime.execution.loaded_history import EMPTY_HISTORY, read_history
 from onward.runtime.execution.replies import take_payloads
 from onward.runtime.execution.reporting import report_unread, scope_of
 from onward.runtime.execution.steps import Steps
+from onward.runtime.execution.stopping import (
+    Stop,
+    grace_ends,
+    keep_stop,
+    late_cleanup,
+    wanted_stop,
+)
 from onward.runtime.reading import reading
 from onward.telemetry.failpoints import failpoint
 
@@ -57,16 +55,18 @@ if TYPE_CHECKING:
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.definition import Program
-    from onward.runtime.execution.host import Host
 
 
-class End(StrEnum):
-    """How a run left its worker."""
+class ExecutionHost(Host, Protocol):
+    """The worker of an execution."""
 
-    PARKED = "parked"
-    PAUSED = "paused"
-    OVER = "over"
-    LOST = "lost"
+    def look(self, execution: Execution) -> None:
+        """Read the run's inbox, and deliver what is new."""
+        ...
+
+    def ended(self, execution: Execution, end: End) -> None:
+        """Take note that the run has left the worker."""
+        ...
 
 
 class Execution:
@@ -76,7 +76,7 @@ class Execution:
         self,
         claimed: ClaimedRun,
         program: Program,
-        host: Host,
+        host: ExecutionHost,
         history: Sequence[RecordRow] = (),
         inbox: Sequence[InboxRow] = (),
         *,
@@ -85,21 +85,21 @@ class Execution:
         self.uid, self.fence = claimed.uid, claimed.fence
         self.program, self.claimed = program, claimed
         self._host = host
-        self._past = past = read_past(history) if history else NO_PAST
+        self._history = loaded = read_history(history) if history else EMPTY_HISTORY
         policy = Policy.STRICT if program.strict else Policy.ADDITIVE
-        self.replay = Replay(past.records, policy=policy)
+        self.replay = Replay(loaded.records, policy=policy)
         self.journal = Journal(
-            claimed, past.last, self.replay, host.commit, self.drop, self.break_off, version
+            claimed, loaded.last, self.replay, host.commit, self.drop, self.break_off, version
         )
-        self.mail = RunInbox(claimed, inbox, past.heard, is_stopping=past.is_stopping)
+        self.inbox = RunInbox(claimed, inbox, loaded.messages, is_stopping=loaded.is_stopping)
         with reading(f"the attributes of run {claimed.id}"):
-            self.notes = Notes(past.notes, claimed.attributes, self._write_note)
+            self.notes = Notes(loaded.notes, claimed.attributes, self._write_note)
         self.scope = scope_of(claimed, host.id)
-        self.calls = Dispatch(self, self.journal, host, past)
-        self.steps = Steps(self, self.journal, host, past.tried)
+        self.calls = Dispatch(self, self.journal, host, loaded)
+        self.steps = Steps(self, self.journal, host, loaded.tried)
         self.body = Body(claimed, self.replay, self.notes, self.calls, self.scope, program.retry)
-        if past.signals:
-            self.body.unheard.update(past.signals)
+        if loaded.signals:
+            self.body.unheard.update(loaded.signals)
         self.waits = Waits()
         self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
@@ -110,7 +110,7 @@ class Execution:
         # What the state of its stay means, kept for the path of every step.
         self.is_stopped = self.is_gone = self._is_draining = False
         self._pumping = self._reported = self.is_loading = False
-        self._is_stopping = past.is_stopping
+        self._is_stopping = loaded.is_stopping
         self._is_new = not history
         self._children: Children | None = None
         self._ledger: Ledger | None = None
@@ -121,7 +121,7 @@ class Execution:
     @property
     def children(self) -> Children:
         if self._children is None:
-            self._children = Children(self, self.journal, self._host, self._past.bound)
+            self._children = Children(self, self.journal, self._host, self._history.bound)
         return self._children
 
     @property
@@ -147,11 +147,11 @@ class Execution:
         return self._is_asking or (self._ledger is not None and self._ledger.is_busy)
 
     def children_left(self) -> list[str]:
-        has_any = self._children is not None or self._past.bound
+        has_any = self._children is not None or self._history.bound
         return self.children.left(self.body.calls.values()) if has_any else []
 
     def leaves_plans(self) -> bool:
-        return leaves_plans(self.body, has_open_effects=self._past.has_open_effects)
+        return leaves_plans(self.body, has_open_effects=self._history.has_open_effects)
 
     def report_abandoned(self) -> None:
         if self._ledger is not None and not self.is_gone:
@@ -174,7 +174,7 @@ class Execution:
             self.pump()
             return
         self.body.start(self.program.fn(*args, **kwargs))
-        late = late_cleanup(self.claimed, self._past)
+        late = late_cleanup(self.claimed, self._history)
         if late is None:
             self.pump()
         else:
@@ -186,15 +186,15 @@ class Execution:
         self.pump()
 
     def _wanted_stop(self) -> tuple[Stop, int | None] | None:
-        return wanted_stop(self.mail, self.claimed.deadline, self._host.now())
+        return wanted_stop(self.inbox, self.claimed.deadline, self._host.now())
 
     def resume(self, claimed: ClaimedRun, inbox: Sequence[InboxRow] = ()) -> None:
         """Go on with a body that was kept warm while the run waited."""
         self.claimed, self.fence = claimed, claimed.fence
         self.steps.run = claimed
         self.journal.own_again(claimed)
-        self.mail.own(claimed)
-        self.mail.add(inbox)
+        self.inbox.own(claimed)
+        self.inbox.add(inbox)
         self._meet(StayFact.CLAIMED_AGAIN)
         self.pump()
 
@@ -208,24 +208,24 @@ class Execution:
 
     @property
     def _is_held(self) -> bool:
-        return self.mail.is_held()
+        return self.inbox.is_held()
 
     @property
     def seen(self) -> int:
         """The number of the last message that it knows."""
-        return self.mail.seen
+        return self.inbox.seen
 
     def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> bool:
         """Take note of messages and of how many there have been in all; say if there is news."""
         if self.is_gone:
             return False
-        seen = self.mail.seen
+        seen = self.inbox.seen
         guarded(self, partial(self._take_in, rows, counted))
-        return self.mail.seen > seen
+        return self.inbox.seen > seen
 
     def _take_in(self, rows: Iterable[InboxRow], counted: int) -> None:
-        self.mail.add(rows)
-        self.mail.seen = max(self.mail.seen, counted)
+        self.inbox.add(rows)
+        self.inbox.seen = max(self.inbox.seen, counted)
         self.pump()
 
     def _meet(self, fact: StayFact) -> StayAction:
@@ -292,16 +292,16 @@ class Execution:
         if self.is_stopped or self._pumping:
             return
         self._pumping = True
-        mail = self.mail
+        inbox = self.inbox
         try:
-            if mail.held_by or self.waits.held_since is not None:
+            if inbox.held_by or self.waits.held_since is not None:
                 self.waits.hold(self._host.now(), is_held=self._is_held)
-            if mail.is_stopping or self.claimed.deadline is not None:
+            if inbox.is_stopping or self.claimed.deadline is not None:
                 self._take_stop()
-            if not ((self._is_stopping or mail.held_by) and self._is_barred):
+            if not ((self._is_stopping or inbox.held_by) and self._is_barred):
                 # Reading a long history may take its time.
                 watched = self.scope if self.replay.live else None
-                self._host.turns.take(watched, self.body.advance)
+                self._host.loop_monitor.run(watched, self.body.advance)
                 if self._todo:
                     self.write_todo()
             self._conclude()
@@ -324,7 +324,7 @@ class Execution:
             else:
                 self.leaving.end(end_by_force(body))
         else:
-            if self._children is not None or self._ledger is not None or self.mail.orders:
+            if self._children is not None or self._ledger is not None or self.inbox.orders:
                 self._serve_others()
             if self.waits.calls:
                 self._end_waits()
@@ -348,7 +348,7 @@ class Execution:
         is_over = self._is_stopping or self.body.diverged is not None or self.body.is_over
         wanted = None if is_over else self._wanted_stop()
         if wanted is not None:
-            self._is_stopping = self.mail.is_stopping = True
+            self._is_stopping = self.inbox.is_stopping = True
             self.waits.put_off = 0
             call, (stop, seq) = CancelCall(CANCEL_IDENTITY), wanted
             kept, state = keep_stop(stop), RecordState.SUCCEEDED
@@ -358,9 +358,9 @@ class Execution:
         """Stop children that are not awaited; take up what operators want; one stop is enough."""
         if self._children is not None and self.replay.live:
             self._children.cancel_unwanted()
-        if self.mail.orders:
-            self.mail.take_cancel()
-            verdicts = self.mail.take_verdicts()
+        if self.inbox.orders:
+            self.inbox.take_cancel()
+            verdicts = self.inbox.take_verdicts()
             if verdicts:
                 self.ledger.on_verdicts(verdicts, self.body.calls.values())
         if self.body.cancelled is not None and self._ledger is not None:
@@ -368,15 +368,15 @@ class Execution:
 
     def _end_waits(self) -> None:
         if not (self._is_barred or self.is_loading):
-            for call, message in self.waits.ready(self.mail, self._host.now()):
+            for call, message in self.waits.ready(self.inbox, self._host.now()):
                 self.waits.discard(call)
                 self.calls.on_ready(call, message)
-            if self.mail.wanted:
-                take_payloads(self, self._host.engine_calls.messages(self.uid, self.mail.wanted))
+            if self.inbox.wanted:
+                take_payloads(self, self._host.engine_calls.messages(self.uid, self.inbox.wanted))
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may be begun, and say whether that is so."""
-        may_be_barred = self._is_stopping or self.mail.held_by
+        may_be_barred = self._is_stopping or self.inbox.held_by
         if self._is_draining or (may_be_barred and self._is_barred):
             self._undone.append(call)
             return True
@@ -411,7 +411,7 @@ class Execution:
             case StayAction.RELEASE:
                 self.release()
             case StayAction.PAUSE:
-                self.leaving.park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self.mail.seen))
+                self.leaving.park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self.inbox.seen))
             case StayAction.PARK:
                 self.body.check_wait()
                 # A run that is to stop has its grace; then it ends, whatever is still uncertain.
@@ -419,7 +419,7 @@ class Execution:
                 reason = None if is_stopping else self.waits.operator_reason()
                 state = RunState.WAITING if reason is None else RunState.PAUSED
                 due = None if reason is not None else self._next_due()
-                self.leaving.park(Move(state, reason, due=due, seen=self.mail.seen))
+                self.leaving.park(Move(state, reason, due=due, seen=self.inbox.seen))
 
     def _next_due(self) -> Instant | None:
         # While it is barred no wait comes to its end, however long it is due.

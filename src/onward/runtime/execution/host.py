@@ -1,7 +1,8 @@
-"""The seam between a run and its worker, which a test or a simulation may stand in for."""
+"""What a run needs from its worker; tests and simulations have workers of their own."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -15,11 +16,19 @@ if TYPE_CHECKING:
     from onward.runtime.attempts.perform import StepOwner
     from onward.runtime.attempts.sender import Sender
     from onward.runtime.body.calls import StepCall
-    from onward.runtime.execution.execution import End, Execution
     from onward.runtime.execution.loop_monitor import LoopMonitor
     from onward.runtime.registry import Registry
     from onward.runtime.worker.engine_calls import EngineCalls
     from onward.telemetry.observer import Observer
+
+
+class End(StrEnum):
+    """How a run left its worker."""
+
+    PARKED = "parked"
+    PAUSED = "paused"
+    OVER = "over"
+    LOST = "lost"
 
 
 class HostedRun(Protocol):
@@ -33,23 +42,23 @@ class Host(Protocol):
     """What an execution needs from its worker."""
 
     id: str
-    """Who has the run."""
+    """The id of the worker."""
     observer: Observer
-    """Receives what happens."""
+    """Receives events."""
     engine_calls: EngineCalls
     """Calls of the engine that are more than a write."""
     sender: Sender
     """Makes the calls of effects."""
     names: Registry
-    """Whose the names of what bodies call are."""
-    turns: LoopMonitor
-    """Notes which run has its turn."""
+    """Checks the names of what bodies call."""
+    loop_monitor: LoopMonitor
+    """Notes whose body is running."""
     context: Context
-    """What timers run in, so that they keep nothing else in memory."""
+    """The context of timers, which keeps nothing else in memory."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop on which everything but bodies runs."""
+        """The loop that runs everything but bodies."""
         ...
 
     def now(self) -> Instant:
@@ -57,7 +66,7 @@ class Host(Protocol):
         ...
 
     def commit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        """Write, together with whatever else has gathered."""
+        """Write, together with other commits that are waiting."""
         ...
 
     def perform(self, owner: StepOwner, call: StepCall) -> Attempt:
@@ -74,13 +83,5 @@ class Host(Protocol):
         ...
 
     def progress(self, execution: HostedRun, value: bytes) -> None:
-        """Let others see how far a run is; from any thread."""
-        ...
-
-    def look(self, execution: Execution) -> None:
-        """Read the run's inbox and tell it what is new."""
-        ...
-
-    def ended(self, execution: Execution, end: End) -> None:
-        """Take note that the run left this worker's hands."""
+        """Publish the progress of a run; callable from any thread."""
         ...

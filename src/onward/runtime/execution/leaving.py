@@ -1,20 +1,19 @@
 """How a run leaves its worker: it waits, pauses, ends, continues as another run, or breaks.
 
-Each stops the body first, writes, and lets the worker know when that is done.
+Each stops the body first, writes, and then informs the worker.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
-from onward.codec import decode, encode, encode_error
+from onward.codec import encode, encode_error
 from onward.core.chain import Link
-from onward.core.instant import MINUTE
 from onward.core.lease import Fate
-from onward.core.replay import CANCEL_IDENTITY, LATE_MAX, Diverged, LateStart
+from onward.core.replay import CANCEL_IDENTITY, Diverged
 from onward.core.run import Reason, RunState
-from onward.engine.payloads import pack, unpack
+from onward.engine.payloads import pack
 from onward.errors import BadInput, Undecodable
 from onward.model.ends import child_end, to_parent
 from onward.model.following import Continuation
@@ -22,33 +21,30 @@ from onward.model.runs import Move
 from onward.runtime.body.calls import TimerCall
 from onward.runtime.body.divergence import place_of, told
 from onward.runtime.body.effects import EffectCall
-from onward.runtime.execution.guard import on_done
+from onward.runtime.execution.guard import GuardedRun, on_done
+from onward.runtime.execution.replies import Overtaken
+from onward.runtime.execution.stopping import Stop, read_stop, recalled
 from onward.runtime.reading import STORE_ERRORS
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from onward.codec import Arguments
-    from onward.core.instant import Duration, Instant
-    from onward.core.replay import Ended, Record
-    from onward.model.messages import InboxRow, NewMessage
+    from onward.core.replay import Ended, Record, Replay
+    from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.body import Body
     from onward.runtime.body.calls import Call
-    from onward.runtime.body.waits import RunInbox
-    from onward.runtime.definition import ProgramShape
-    from onward.runtime.execution.execution import Execution
+    from onward.runtime.body.notes import Notes
+    from onward.runtime.body.waits import RunInbox, Waits
+    from onward.runtime.definition import Program, ProgramShape
+    from onward.runtime.execution.children import Children
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
-    from onward.runtime.execution.loaded_history import LoadedHistory
-
-GRACE: Duration = MINUTE
-"""How long a body that was cancelled may take to clean up."""
-
-
-_REASONS = frozenset(map(str, Reason))
+    from onward.runtime.execution.ledger import Ledger
 
 CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
 """The move of a run that continues as a new one."""
@@ -60,73 +56,6 @@ class ContinueAsNew(BaseException):
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         self.arguments = args, kwargs
-
-
-class Overtaken(Exception):
-    """Something arrived for a run that must be looked at before another follows it."""
-
-
-class Stop(NamedTuple):
-    """The wish that a run stops: why, and how long it may clean up."""
-
-    why: Reason
-    grace: Duration
-
-    @property
-    def move(self) -> Move:
-        """The last move of the run."""
-        state = RunState.TIMED_OUT if self.why is Reason.DEADLINE else RunState.CANCELLED
-        return Move(state, self.why)
-
-
-TIME_IS_UP = Stop(Reason.DEADLINE, GRACE)
-
-
-def read_stop(message: InboxRow) -> Stop:
-    """Return what a message says that wants a run to stop."""
-    # Whatever else a newer sender says, it wants the run to stop.
-    why = Reason(message.name) if message.name in _REASONS else Reason.OPERATOR
-    try:
-        grace = GRACE if message.payload is None else decode(unpack(message.payload), int)
-    except Undecodable:
-        grace = GRACE
-    return Stop(why, grace)
-
-
-def wanted_stop(
-    mail: RunInbox, deadline: Instant | None, now: Instant
-) -> tuple[Stop, int | None] | None:
-    """Return why a run is to stop, and the number of the message that says so, if it is to."""
-    cancel = mail.take_cancel()
-    if cancel is not None:
-        return read_stop(cancel), cancel.seq
-    return (TIME_IS_UP, None) if deadline is not None and deadline <= now else None
-
-
-def keep_stop(stop: Stop) -> bytes:
-    """Return the wish as a record keeps it."""
-    return pack(encode({"why": str(stop.why), "grace": stop.grace}))
-
-
-def recalled(record: Record) -> Stop:
-    """Return the wish that a record keeps."""
-    kept = decode(unpack(record.payload.payload))
-    return Stop(Reason(kept["why"]), kept["grace"])
-
-
-def grace_ends(record: Record) -> Instant:
-    """Return until when the cleanup of a cancelled body may take."""
-    at: Instant = record.payload.at
-    return at + recalled(record).grace
-
-
-def late_cleanup(run: ClaimedRun, past: LoadedHistory) -> LateStart | None:
-    """Return since when no worker had a run that was cleaning up, if that was long."""
-    if not past.is_stopping:
-        return None
-    since = run.ready_at or past.last_at
-    is_long = run.claimed_at - since > LATE_MAX
-    return LateStart(since, is_replayed=True) if is_long else None
 
 
 def end_by_force(body: Body) -> Move:
@@ -216,10 +145,54 @@ def _is_opened(call: Call, *, is_paused: bool) -> bool:
     return not (is_paused and isinstance(call, TimerCall) and call.is_limit)
 
 
+class LeavingRun(GuardedRun, Protocol):
+    """The run that leaves its worker."""
+
+    claimed: ClaimedRun
+    program: Program
+    body: Body
+    replay: Replay
+    inbox: RunInbox
+    waits: Waits
+    notes: Notes
+
+    @property
+    def children(self) -> Children: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def seen(self) -> int: ...
+
+    @property
+    def unheard(self) -> tuple[int, ...]: ...
+
+    def children_left(self) -> list[str]: ...
+
+    def leaves_plans(self) -> bool: ...
+
+    def report_abandoned(self) -> None: ...
+
+    def report(self, left: Sequence[Record] = ()) -> None: ...
+
+    def write_todo(self) -> None: ...
+
+    def stop(self, move: Move) -> None: ...
+
+    def look_again(self) -> None: ...
+
+    def leave_parked(self, *, paused: bool) -> None: ...
+
+    def leave_over(self) -> None: ...
+
+    def drop(self) -> None: ...
+
+
 class Leaving:
     """Parks, pauses and ends one run."""
 
-    def __init__(self, execution: Execution, journal: Journal, host: Host) -> None:
+    def __init__(self, execution: LeavingRun, journal: Journal, host: Host) -> None:
         self._execution = execution
         self._journal = journal
         self._host = host
@@ -273,7 +246,7 @@ class Leaving:
 
     def _stop_of_misfit(self) -> Stop | None:
         """Return the wish that the run stops, if its body has not heard of it."""
-        cancel = self._execution.mail.take_cancel()
+        cancel = self._execution.inbox.take_cancel()
         if cancel is not None:
             return read_stop(cancel)
         record = self._execution.replay.record_of(CANCEL_IDENTITY)
@@ -292,7 +265,7 @@ class Leaving:
             self.pause(ended)
             return
         execution.report(ended.unread)
-        execution.notes.release()  # it may have come to its end on what history has
+        execution.notes.release()  # it may have ended on what history has
         execution.write_todo()
         wish = asks_to_continue(body.main)
         if self._journal.writing and (wish is not None or execution.claimed.retry is not None):
@@ -310,13 +283,13 @@ class Leaving:
         """Return the wish that the run stops if it came too late for its body to hear."""
         if ended.unheard is not None:
             return recalled(ended.unheard)
-        cancel = self._execution.mail.take_cancel()
+        cancel = self._execution.inbox.take_cancel()
         return None if cancel is None else read_stop(cancel)
 
     def end(self, move: Move) -> None:
         """End the run, or let another follow it if it is to be retried as a whole."""
         # A cancelled run has stopped, even if its cleanup went wrong.
-        may_retry = move.state == RunState.FAILED and not self._execution.mail.is_stopping
+        may_retry = move.state == RunState.FAILED and not self._execution.inbox.is_stopping
         failpoint("finish.before")
         self._execution.stop(move)
         # Only with what it has seen: a message that arrives from here on must be looked at first.

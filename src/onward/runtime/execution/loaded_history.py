@@ -36,11 +36,11 @@ class LoadedHistory:
 
     __slots__ = (
         "bound",
-        "heard",
         "is_stopping",
         "last",
         "last_at",
         "memos",
+        "messages",
         "notes",
         "records",
         "signals",
@@ -56,7 +56,7 @@ class LoadedHistory:
         """The last position that is taken."""
         self.last_at: Instant = 0
         """When it was last added to."""
-        self.heard: set[int] = set()
+        self.messages: set[int] = set()
         """The numbers of messages that have become part of it."""
         self.signals: dict[str, int] = {}
         """The numbers of signals, by the waits that have them."""
@@ -112,27 +112,27 @@ def _is_of_use(call: Call, memo: RecordRow) -> bool:
     return not failed_items(value)
 
 
-NO_PAST = LoadedHistory()
+EMPTY_HISTORY = LoadedHistory()
 """The history of a run that has just begun; it must not be changed."""
 
 
-def read_past(history: Iterable[RecordRow]) -> LoadedHistory:
+def read_history(history: Iterable[RecordRow]) -> LoadedHistory:
     """Return what a history says."""
-    past = LoadedHistory()
+    loaded = LoadedHistory()
     for row in history:
         kind = _known(row)
         if kind is RecordKind.NOTE:
             if row.payload is not None:
-                past.notes[row.identity] = row.payload
+                loaded.notes[row.identity] = row.payload
         elif kind is RecordKind.MEMO:
-            past.memos[row.identity.removeprefix(MEMO)] = row
+            loaded.memos[row.identity.removeprefix(MEMO)] = row
         else:
-            past.records.append(_record(row, kind))
+            loaded.records.append(_record(row, kind))
             try:
-                _sort_in(past, row, kind)
+                _sort_in(loaded, row, kind)
             except (KeyError, TypeError, ValueError) as error:
                 raise unreadable(record_of(row), error) from error
-    return past
+    return loaded
 
 
 def _known(row: RecordRow) -> RecordKind:
@@ -149,27 +149,27 @@ def _known(row: RecordRow) -> RecordKind:
     return kind
 
 
-def _sort_in(past: LoadedHistory, row: RecordRow, kind: RecordKind) -> None:
-    past.last_at = max(past.last_at, row.closed_at or row.opened_at)
+def _sort_in(loaded: LoadedHistory, row: RecordRow, kind: RecordKind) -> None:
+    loaded.last_at = max(loaded.last_at, row.closed_at or row.opened_at)
     if row.seq is None:
         if row.attempt == 1:
-            past.tried[row.identity] = row.opened_at
-    elif row.seq > past.last:
-        past.last = row.seq
+            loaded.tried[row.identity] = row.opened_at
+    elif row.seq > loaded.last:
+        loaded.last = row.seq
     else:  # they come in order
         raise UnreadableRow(record_of(row), f"another record has its position {row.seq}")
     if kind is RecordKind.CANCEL:
-        past.is_stopping = True
+        loaded.is_stopping = True
     if row.message is not None:
-        past.heard.add(row.message)
+        loaded.messages.add(row.message)
         if kind is RecordKind.SIGNAL:
-            past.signals[row.identity] = row.message
+            loaded.signals[row.identity] = row.message
     is_start = kind is RecordKind.START and row.seq is not None
     is_wait = kind in _CHILDREN and row.state == RecordState.OPEN
     if (is_start or is_wait) and row.error is None and row.payload is not None:
         child = bound_child(row.payload)
         if child is not None:
-            past.bound.append(child)
+            loaded.bound.append(child)
 
 
 def _record(row: RecordRow, kind: RecordKind) -> Record:

@@ -1,4 +1,4 @@
-"""Whose turn it is on a worker's event loop."""
+"""Which body is running on a worker's event loop."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ if TYPE_CHECKING:
 
 
 class LoopMonitor:
-    """The turns that bodies have on one event loop, one after the other.
+    """Notes which body is running; a thread that watches for blocking code reads it at any time.
 
-    Each run writes here as its turn begins and ends; a thread that watches reads it at any time.
-    No clock is read: a turn is seldom longer than it takes to read one a few times.
+    No clock is read: most bodies run for less time than it takes to read one a few times.
     """
 
     __slots__ = ("number", "scope")
 
     def __init__(self) -> None:
         self.number = 0
-        """How many turns have begun."""
+        """How often a body has begun to run."""
         self.scope: RunScope | None = None
-        """The run that has its turn, if it is to be watched."""
+        """The run whose body is running, if it is to be watched."""
 
-    def take(self, scope: RunScope | None, turn: Callable[[], None]) -> None:
-        """Let a run have its turn."""
+    def run(self, scope: RunScope | None, code: Callable[[], None]) -> None:
+        """Run the code of a body."""
         self.number += 1
         self.scope = scope
         try:
-            turn()
+            code()
         finally:
             self.scope = None

@@ -1,17 +1,32 @@
-"""Replies to what a run asks of its store."""
+"""Replies of the engine to requests of a run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from onward.runtime.execution.guard import on_done
+from onward.runtime.execution.guard import GuardedRun, on_done
 from onward.runtime.reading import STORE_ERRORS
 
 if TYPE_CHECKING:
     import asyncio
 
     from onward.model.messages import InboxRow
-    from onward.runtime.execution.execution import Execution
+    from onward.runtime.body.waits import RunInbox
+
+
+class Overtaken(Exception):
+    """A message has arrived for a run that must be read before another run follows it."""
+
+
+class ReadingRun(GuardedRun, Protocol):
+    """A run that reads its messages."""
+
+    inbox: RunInbox
+    is_loading: bool
+
+    def pump(self) -> None: ...
+
+    def drop(self) -> None: ...
 
 
 def is_away(done: asyncio.Future[Any]) -> bool:
@@ -26,7 +41,7 @@ def is_away(done: asyncio.Future[Any]) -> bool:
     return done.cancelled() or error is not None
 
 
-def take_payloads(execution: Execution, asked: asyncio.Future[list[InboxRow]]) -> None:
+def take_payloads(execution: ReadingRun, asked: asyncio.Future[list[InboxRow]]) -> None:
     """Wait for the payloads of messages that were left out because there were so many bytes."""
 
     def read(done: asyncio.Future[list[InboxRow]]) -> None:
@@ -34,7 +49,7 @@ def take_payloads(execution: Execution, asked: asyncio.Future[list[InboxRow]]) -
         if is_away(done):
             execution.drop()
         else:
-            execution.mail.fill(done.result())
+            execution.inbox.fill(done.result())
             execution.pump()
 
     execution.is_loading = True

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onward.core.replay import RecordState
 from onward.runtime.body.notes import step_notes
-from onward.runtime.execution.guard import fail
+from onward.runtime.execution.guard import GuardedRun, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,18 +16,44 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.engine.notes import Noted
     from onward.model.records import NewRecord
+    from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.attempt import Attempt
+    from onward.runtime.body.call_sink import CallSink
     from onward.runtime.body.calls import Call, StepCall
-    from onward.runtime.execution.execution import Execution
+    from onward.runtime.body.notes import Notes
+    from onward.runtime.body.waits import Waits
+    from onward.runtime.definition import Program
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
+    from onward.telemetry.scope import RunScope
+
+
+class StepRun(GuardedRun, Protocol):
+    """The run whose steps these are."""
+
+    uid: str
+    fence: int
+    claimed: ClaimedRun
+    scope: RunScope
+    program: Program
+    waits: Waits
+    notes: Notes
+
+    @property
+    def calls(self) -> CallSink: ...
+
+    def is_wanted(self, call: Call) -> bool: ...
+
+    def holds_back(self, call: StepCall) -> bool: ...
+
+    def pump(self) -> None: ...
 
 
 class Steps:
     """The steps of one run, as the attempts see it that perform them (a `StepOwner`)."""
 
     def __init__(
-        self, execution: Execution, journal: Journal, host: Host, tried: Mapping[str, Instant]
+        self, execution: StepRun, journal: Journal, host: Host, tried: Mapping[str, Instant]
     ) -> None:
         self._execution = execution
         self._journal = journal

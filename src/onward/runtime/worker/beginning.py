@@ -21,8 +21,8 @@ from onward.model.workers import LoadedRun
 from onward.runtime.body.divergence import told
 from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.guard import guarded
-from onward.runtime.execution.leaving import read_stop
 from onward.runtime.execution.reporting import report_claimed, report_crasher, report_left, scope_of
+from onward.runtime.execution.stopping import read_stop
 from onward.runtime.reading import STORE_ERRORS, unreadable
 from onward.telemetry.events import emit
 from onward.telemetry.interrupts import raise_interrupt

@@ -12,7 +12,7 @@ from onward.core.run import Reason, RunKind
 from onward.engine.payloads import unpack
 from onward.engine.policies import facts_of, read_policy
 from onward.model.runs import RunOwner
-from onward.runtime.execution.leaving import Overtaken
+from onward.runtime.execution.replies import Overtaken
 from onward.runtime.execution.reporting import scope_of
 from onward.runtime.reading import reading
 from onward.runtime.worker.outage import AWAY

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.1
 
 LOOKS = 3
-"""How many looks in a row must see one turn. Two might: one before this process was stopped for a
-while, and one before the event loop continued."""
+"""How many looks in a row must see one body running. Two might see a body that does not block: one
+before this process was suspended, and one before the event loop continued."""
 
 STUCK: Duration = SECOND
-"""A turn that takes this long is reported before its end, which may never come."""
+"""A body that runs for this long is reported before it ends, which may never happen."""
 
 _LIBRARY = os.path.dirname(os.__file__)
 
@@ -39,8 +39,8 @@ _LIBRARY = os.path.dirname(os.__file__)
 class BlockedLoopWatch:
     """Reports bodies that block the event loop on which it is started."""
 
-    def __init__(self, turns: LoopMonitor, clock: Clock, observer: Observer) -> None:
-        self._turns = turns
+    def __init__(self, monitor: LoopMonitor, clock: Clock, observer: Observer) -> None:
+        self._monitor = monitor
         self._clock = clock
         self._observer = observer
         self._loop_thread = threading.get_ident()
@@ -63,16 +63,16 @@ class BlockedLoopWatch:
             self.look()
 
     def look(self) -> None:
-        """See whose turn it is, and report one that took long."""
-        number, scope = self._turns.number, self._turns.scope
+        """See which body is running, and report one that blocks."""
+        number, scope = self._monitor.number, self._monitor.scope
         if number != self._number or scope is None:
             self._report()
             self._scope, self._number, self._seen = scope, number, 1
             self._since = self._clock.monotonic()
             return
         where = line_of(sys._current_frames().get(self._loop_thread))
-        if number != self._turns.number or self._turns.scope is None:
-            return  # it has just ended, and this is another's line
+        if number != self._monitor.number or self._monitor.scope is None:
+            return  # it has just ended, and this is a line of another body
         self._seen += 1
         self._where = where
         self._length = self._clock.monotonic() - self._since
@@ -80,7 +80,7 @@ class BlockedLoopWatch:
             self._report()
 
     def _report(self) -> None:
-        """Report the turn that was seen last, once."""
+        """Report the body that was seen last, once."""
         if self._scope is not None and self._seen >= LOOKS:
             self._observer.run_blocking(self._scope, self._length, self._where)
             self._scope = None

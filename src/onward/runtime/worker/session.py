@@ -14,7 +14,7 @@ from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.tasks import contained_tasks
 from onward.runtime.attempts.threads import StepThreads
-from onward.runtime.execution.execution import End
+from onward.runtime.execution.host import End
 from onward.runtime.execution.loop_monitor import LoopMonitor
 from onward.runtime.execution.reporting import report_claimed, report_left
 from onward.runtime.worker.beginning import Beginnings
@@ -78,7 +78,7 @@ class WorkerSession:
         self.clock = clock
         self.randomness = randomness.random
         self.version = options.version
-        self.turns = LoopMonitor()
+        self.loop_monitor = LoopMonitor()
         self.names = registry
         self.programs = Programs(registry, options.version)
         self.running: dict[str, Execution] = {}
@@ -114,7 +114,7 @@ class WorkerSession:
         self.sender = Sender(
             self.loop, self._threads, clock, self.randomness, self.now, self.observer
         )
-        self._watch = BlockedLoopWatch(self.turns, clock, self.observer)
+        self._watch = BlockedLoopWatch(self.loop_monitor, clock, self.observer)
 
         self._is_joined = self._is_stopping = self._is_cancelled = False
         self._failure: Exception | None = None
