@@ -57,7 +57,7 @@ class Mappable(Generic[P, R]):
         """What is called for each item."""
         raise NotImplementedError
 
-    def how_mapped(self, retry: Retry | None) -> CallOptions:
+    def map_options(self, retry: Retry | None) -> CallOptions:
         """Return how it is called for each item; `retry` is the word of the workflow that does."""
         raise NotImplementedError
 
@@ -259,7 +259,7 @@ class _Plan:
         self._definition = mapped.mapped
         kind = "step" if isinstance(self._definition, StepDefinition) else "workflow"
         body.names.check(kind, self._definition.name, self._definition.fn)
-        self._how = mapped.how_mapped(body.retry)
+        self._how = mapped.map_options(body.retry)
         self._shape = ChunkShape(mapped.mapped)
         self._open = min(MAX_OPEN, limit)
         self._limit = limit // self._open

@@ -19,7 +19,7 @@ from typing import (
 from onward.codec import check_id, signature_of
 from onward.engine.starting import check_tags
 from onward.errors import BadInput
-from onward.runtime.body.chunks import how_of_step
+from onward.runtime.body.chunks import step_options
 from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_now
 from onward.runtime.definition import Route, StepDefinition
@@ -75,9 +75,9 @@ class Step(Mappable[P, R], Generic[P, R]):
             raise _no_method(self.name)
         return self.definition
 
-    def how_mapped(self, retry: Retry | None) -> CallOptions:
+    def map_options(self, retry: Retry | None) -> CallOptions:
         """Return how it is called for each item; `retry` is the word of the workflow that does."""
-        return how_of_step(self.definition, retry)
+        return step_options(self.definition, retry)
 
     @property
     def name(self) -> str:

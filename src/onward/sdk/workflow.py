@@ -13,7 +13,7 @@ from onward.core.retry import check_retry
 from onward.engine.starting import StartOptions, check_tags, new_run
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.children import ChildCall
-from onward.runtime.body.chunks import how_of_workflow
+from onward.runtime.body.chunks import workflow_options
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition
 from onward.runtime.registry import define
@@ -71,9 +71,9 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         """What is called for each item of a map."""
         return self.definition
 
-    def how_mapped(self, retry: Retry | None) -> CallOptions:  # noqa: ARG002 - it is for steps alone
+    def map_options(self, retry: Retry | None) -> CallOptions:  # noqa: ARG002 - it is for steps alone
         """Return how it is called for each item of a map."""
-        return how_of_workflow(self.start_options)
+        return workflow_options(self.start_options)
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Calls of a body that are runs of their own: children, runs it starts, and parts of a map.
+"""Calls of a body that are runs of their own: children, started runs, and chunks of a map.
 
 A child reports its end to its parent, by a message with the identity of the call that started it.
 It is started in the same commit that writes the call into history, unless it has an id of the
@@ -19,7 +19,7 @@ from onward.engine.ends import failure_of
 from onward.engine.payloads import pack, unpack
 from onward.errors import RunCancelled, RunFailed
 from onward.runtime.body.calls import Awaited, Call, StepCall, step_error, whose
-from onward.runtime.body.chunk_data import reminded
+from onward.runtime.body.chunk_data import with_known_outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ REFUSED = pack(encode("refused"))
 
 
 def child_uid(parent: str, identity: str, now: Instant) -> str:
-    """Return the uid of a child: the same in every replay, and sorted by when it was asked for."""
+    """Return the uid of a child: the same in every replay, and sorted by the time of the call."""
     bits = int(digest(parent, identity), 16) & ((1 << RANDOM_BITS) - 1)
     return uid7(now, bits)
 
@@ -94,13 +94,13 @@ class ChildCall(Awaited):
 
     @property
     def has_id(self) -> bool:
-        """Say whether the user chose the id of the child, so that it may be taken."""
+        """Whether the user chose the id of the child, so that it may be taken."""
         return self._start is not None and bool(self._start.id)
 
-    def remind(self, kept: bytes) -> None:
-        """Let a part of a map, if that is what it starts, know what an earlier one has done."""
+    def skip_known(self, kept: bytes) -> None:
+        """If it starts a chunk of a map, pass on the outcomes of an earlier one."""
         if self._start is not None and self._start.kind == RunKind.MAP:
-            self._start = reminded(self._start, kept)
+            self._start = with_known_outcomes(self._start, kept)
 
     def start_row(self, parent: ClaimedRun) -> NewRun | None:
         """Return the run to be started, or None if it was started before."""
@@ -109,7 +109,7 @@ class ChildCall(Awaited):
         return born(self._start, parent, self.identity, self._asked_at)
 
     def begin(self, child: str | None, *, is_reported: bool = True) -> None:
-        """Take note of the run that it waits for from now on."""
+        """Set the run that it waits for."""
         self.is_kept = True
         if child is not None:
             self.child, self.started_by, self.is_reported = child, self.identity, is_reported
@@ -147,7 +147,7 @@ class ChildCall(Awaited):
                 return state, self._whose(end), None
 
     def _whose(self, end: ChildEnd) -> bytes:
-        """Return what the record of a bad end keeps beside the error: whose it was, and why."""
+        """Return what the record of a failure keeps beside the error: the run, and the reason."""
         return pack(encode({"run": self._run, "reason": end.reason or ""}))
 
     @property
@@ -191,7 +191,7 @@ class RoutedStepCall(ChildCall):
 
     @property
     def is_cancelled_with_parent(self) -> bool:
-        """Say that the run of a step ends with the run that needs it."""
+        """Whether the run of a step ends with the run that needs it: always."""
         return True
 
     def raised(self, record: Record) -> BaseException:
@@ -200,7 +200,7 @@ class RoutedStepCall(ChildCall):
 
 
 def still_elsewhere(call: Call, record: Record) -> Call:
-    """Return what waits for a step: if it was sent elsewhere by older code, it stays there."""
+    """Return the call to wait for: a step that older code has sent elsewhere stays there."""
     sent = record.state is RecordState.OPEN and record.payload.payload is not None
     if not (sent and isinstance(call, StepCall)):
         return call
@@ -211,7 +211,7 @@ def still_elsewhere(call: Call, record: Record) -> Call:
 
 
 class StartCall(Awaited):
-    """A start of another run, which goes on by itself."""
+    """A start of another run, which continues on its own."""
 
     kind = RecordKind.START
 
@@ -229,7 +229,7 @@ class StartCall(Awaited):
 
     @property
     def has_id(self) -> bool:
-        """Say whether the user chose the id, so that it may be taken."""
+        """Whether the user chose the id, so that it may be taken."""
         return bool(self._start.id)
 
     def start_row(self, parent: ClaimedRun) -> NewRun:
@@ -251,7 +251,7 @@ class StartCall(Awaited):
 
 
 def bound_child(kept: bytes) -> str | None:
-    """Return the run that the record of a start or a wait is about, if it ends with its parent."""
+    """Return the run in the record of a start or a wait, if it ends with its parent."""
     child = decode(unpack(kept))
     uid: str = child["uid"]
     return uid if child["cancel_with_parent"] else None
@@ -260,7 +260,7 @@ def bound_child(kept: bytes) -> str | None:
 def born(start: NewRun, parent: ClaimedRun, identity: str, asked_at: Instant) -> NewRun:
     """Return the row of a run that a body starts."""
     uid = child_uid(parent.uid, identity, asked_at)
-    # One that outlives its parent does not work for it.
+    # A run that outlives its parent does not work for it.
     origin = (
         child_origin(parent.origin or parent.uid, identity) if start.cancel_with_parent else None
     )
@@ -277,7 +277,7 @@ def born(start: NewRun, parent: ClaimedRun, identity: str, asked_at: Instant) ->
 
 
 class PatchCall(Call):
-    """A mark that code was changed; history keeps from where on it counts."""
+    """A mark that code was changed; history keeps from which position on."""
 
     kind = RecordKind.PATCH
 
@@ -286,8 +286,8 @@ class PatchCall(Call):
         self.identity = identity
 
     def is_abandoned(self) -> bool:
-        """Note that the body no longer awaits it."""
+        """Whether the body no longer awaits it: it never does."""
         return True
 
     def hand_over(self, record: Record) -> None:
-        """Do nothing: the body has gone on already."""
+        """Do nothing: the body did not wait."""

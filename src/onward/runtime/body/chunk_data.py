@@ -1,4 +1,4 @@
-"""What a part of a map is given and what it returns, as the store keeps it."""
+"""The input and the result of a chunk of a map, as they are stored."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ JSON = "json"
 
 
 class CallOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the caller of a map has said of each call; the rest is as the function itself says.
+    """The options of each call of a map; the function itself has the rest.
 
-    Of a step: how it is tried, and where it is sent. Of a workflow: how its runs are started.
+    For a step: how it is retried, and where it runs. For a workflow: how its runs are started.
     """
 
     limits: str | None = None
@@ -33,7 +33,7 @@ class CallOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Item(NamedTuple):
-    """One call of a map, as it is kept."""
+    """One call of a map, as it is stored."""
 
     data: bytes
     args_hash: str
@@ -49,13 +49,13 @@ class StoredOutcome(msgspec.Struct, array_like=True):
 
 
 class ChunkInput(msgspec.Struct, omit_defaults=True):
-    """What a chunk is given: the arguments of each call, and how many may be under way."""
+    """The input of a chunk: the arguments of each call, and how many may be under way."""
 
     limit: int
     items: list[msgspec.Raw]
     keys: list[str] | None = None
     is_step: bool = True
-    how: CallOptions = CallOptions()
+    options: CallOptions = CallOptions()
     known: list[StoredOutcome | None] | None = None
     """Outcomes of the items in the run that its parent retries."""
 
@@ -79,8 +79,8 @@ def failed_items(result: object) -> list[BaseException]:
     return [item.error for item in items if isinstance(item, Outcome) and item.error is not None]
 
 
-def reminded(start: NewRun, kept: bytes) -> NewRun:
-    """Return the run of a chunk so that it does not do again what an earlier one has done."""
+def with_known_outcomes(start: NewRun, kept: bytes) -> NewRun:
+    """Return the run of a chunk so that it does not repeat what an earlier one has done."""
     given = msgspec.json.decode(unpack(start.input).data, type=ChunkInput)
     given.known = msgspec.json.decode(unpack(kept).data, type=list[StoredOutcome | None])
     return start._replace(input=pack(Payload(JSON, msgspec.json.encode(given))))

@@ -1,10 +1,10 @@
-"""Parts of a map: runs that work through up to some hundred items each.
+"""Chunks of a map: runs that work through up to a few hundred items each.
 
-The parent keeps one record per chunk, and each chunk has a history of its own. A chunk never fails
-for an item: it returns the outcome of each, and the parent decides. A chunk whose results become
-large returns what it has, and the parent starts another one for the rest: so neither of them, nor
-the store, ever holds more than a few megabytes of a map at once. Results pass through a chunk as
-they are stored.
+The parent keeps one record per chunk, and each chunk has a history of its own. A chunk does not
+fail with its items: it returns the outcome of each, and the parent decides. A chunk whose results
+become large returns what it has, and the parent starts another one for the rest: so neither of
+them, nor the store, holds more than a few megabytes of a map at once. Results pass through a chunk
+as they are stored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from onward.runtime.definition import WorkflowDefinition
 
 Caller: TypeAlias = "Callable[[Body, tuple[Any, ...], dict[str, Any], str], asyncio.Future[Any]]"
-"""Calls what is mapped for one item, in the body of a chunk, under a key."""
+"""Calls the mapped function for one item, in the body of a chunk, under a key."""
 
 MAX_ITEMS = 500
 """How many items one chunk may have."""
@@ -61,18 +61,17 @@ MAX_KEY_BYTES = 300
 """How long the key of an item may be before a digest stands for it."""
 
 MAX_BYTES = 4 * 1024 * 1024
-"""How large the items of one chunk may be together, and from when on it begins no more of them."""
-
+"""How large the items of one chunk may be together, and its results before it begins no more."""
 
 BYTES_AHEAD = 4 * MAX_BYTES
-"""How large the results may become of calls that are under way when a chunk begins no more."""
+"""How many bytes the calls may return that are under way when a chunk begins no more."""
 
 
 class ChunkShape:
-    """How the input and the result of a chunk are stored.
+    """Encodes the input and the result of a chunk.
 
     Args:
-        mapped: What is called for each item.
+        mapped: The step or workflow that is called for each item.
         namesake: A step, if `mapped` is a workflow of the same name: the input says which it is.
     """
 
@@ -82,13 +81,13 @@ class ChunkShape:
         self._mapped = mapped
         self._namesake = namesake
         self.average = 0
-        """How large a result was on average in the last chunk that was read."""
+        """The average size of a result in the last chunk that was read."""
 
-    def encode(self, items: Sequence[Item], limit: int, how: CallOptions) -> Payload:
-        """Return what a chunk is given."""
+    def encode(self, items: Sequence[Item], limit: int, options: CallOptions) -> Payload:
+        """Return the input of a chunk."""
         keys = [item.key for item in items if item.key is not None] or None
         raw = [msgspec.Raw(item.data) for item in items]
-        given = ChunkInput(limit, raw, keys, isinstance(self._mapped, StepDefinition), how)
+        given = ChunkInput(limit, raw, keys, isinstance(self._mapped, StepDefinition), options)
         return Payload(JSON, msgspec.json.encode(given))
 
     def decode(self, payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -99,18 +98,15 @@ class ChunkShape:
         shape = self._mapped.shape
         calls = [shape.decode(Payload(JSON, bytes(item))) for item in given.items]
         known = dict(self._known(given.known or ()))
-        return (_caller(self._mapped, given.how), calls, given.keys, given.limit, known), {}
+        return (_caller(self._mapped, given.options), calls, given.keys, given.limit, known), {}
 
     def _known(self, kept: Iterable[StoredOutcome | None]) -> Iterator[tuple[int, Payload | None]]:
-        """Yield what need not be done, with the numbers of the items.
-
-        That is the results that are known; None for items that another chunk has done.
-        """
+        """Yield the items that are done, by number: with the result, or None if it is elsewhere."""
         for index, outcome in enumerate(kept):
             if outcome is None:
                 yield index, None
             elif outcome.is_good:
-                with suppress(Undecodable):  # it is of no use to the code as it is now
+                with suppress(Undecodable):  # the current code cannot read it
                     self._outcome(outcome)
                     yield index, Payload(JSON, bytes(outcome.data))
 
@@ -178,44 +174,44 @@ async def work_through(
 
 
 def _fitting(key: str) -> str:
-    """Return a key that fits into an identity, which databases take only up to some length."""
+    """Return a key short enough for an identity, whose length databases limit."""
     return key if len(escaped(key).encode()) <= MAX_KEY_BYTES else f"long {digest(key)}"
 
 
-def _caller(mapped: StepDefinition | WorkflowDefinition, how: CallOptions) -> Caller:
+def _caller(mapped: StepDefinition | WorkflowDefinition, options: CallOptions) -> Caller:
     """Return what calls the mapped function: every item has an identity of its own."""
     if isinstance(mapped, StepDefinition):
         shape = cast("CallShape", _AsStored(mapped.shape))
-        definition = replace(_as_called(mapped, how), shape=shape)
+        definition = replace(_as_called(mapped, options), shape=shape)
         return lambda body, args, kwargs, key: body.ask(
             step_call(body, definition, args, kwargs), key
         )
-    return partial(_start, mapped, how)
+    return partial(_start, mapped, options)
 
 
-def _as_called(step: StepDefinition, how: CallOptions) -> StepDefinition:
-    retry, timeout = (None, None) if how.limits is None else read_limits(how.limits)
-    route = Route(how.queue, how.tags, how.limit) if how.is_sent else None
+def _as_called(step: StepDefinition, options: CallOptions) -> StepDefinition:
+    retry, timeout = (None, None) if options.limits is None else read_limits(options.limits)
+    route = Route(options.queue, options.tags, options.limit) if options.is_sent else None
     return replace(step, retry=retry, timeout=timeout, route=route)
 
 
 def _start(
     mapped: WorkflowDefinition,
-    how: CallOptions,
+    options: CallOptions,
     body: Body,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     key: str,
 ) -> asyncio.Future[Any]:
-    options = StartOptions(
-        queue=how.queue or mapped.queue,
-        priority=how.priority,
-        tags=how.tags,
-        delay=how.delay,
-        deadline=how.deadline,
+    start_options = StartOptions(
+        queue=options.queue or mapped.queue,
+        priority=options.priority,
+        tags=options.tags,
+        delay=options.delay,
+        deadline=options.deadline,
     )
-    start = new_run("", mapped.name, mapped.shape.bind(args, kwargs), options)
-    start = start._replace(cancel_with_parent=1, retry=how.retry)
+    start = new_run("", mapped.name, mapped.shape.bind(args, kwargs), start_options)
+    start = start._replace(cancel_with_parent=1, retry=options.retry)
     call = ChildCall(mapped.name, _as_stored, start=start, asked_at=body.now)
     return body.ask(call, key)
 
@@ -225,7 +221,7 @@ def _as_stored(payload: Payload) -> Payload:
 
 
 class _AsStored:
-    """The shape of a step whose results are handed on without being read."""
+    """The shape of a step whose results are passed on without being decoded."""
 
     def __init__(self, shape: CallShape) -> None:
         self._shape = shape
@@ -237,19 +233,19 @@ class _AsStored:
         return getattr(self._shape, name)
 
 
-def how_of_step(step: StepDefinition, retry: Retry | None) -> CallOptions:
-    """Return how a step is called; `retry` is the word of the workflow that calls it."""
+def step_options(step: StepDefinition, retry: Retry | None) -> CallOptions:
+    """Return the options of the calls of a step; `retry` is the default of the workflow."""
     route, limits = step.route, write_limits(step.retry or retry, step.timeout)
     if route is None:
         return CallOptions(limits)
     return CallOptions(limits, route.queue, route.tags, route.limit, is_sent=True)
 
 
-def how_of_workflow(options: StartOptions) -> CallOptions:
-    """Return how a workflow is called that is started with these options.
+def workflow_options(options: StartOptions) -> CallOptions:
+    """Return the options of the runs of a workflow.
 
     Raises:
-        BadInput: they name one run, or one time, and a map makes many.
+        BadInput: they have an id or a start time, and a map starts many runs.
     """
     if options.id is not None:
         raise BadInput(f"id={options.id!r}", "cannot be the id of several runs", "Map without it")
@@ -271,11 +267,11 @@ def chunk_run(
     mapped: StepDefinition | WorkflowDefinition,
     items: Sequence[Item],
     limit: int,
-    how: CallOptions,
+    options: CallOptions,
     parent: ClaimedRun,
 ) -> NewRun:
     """Return the run that works through these items; it ends with the run that needs it."""
-    input = pack(ChunkShape(mapped).encode(items, limit, how))  # noqa: A001 - the run's word
+    input = pack(ChunkShape(mapped).encode(items, limit, options))  # noqa: A001 - the name in the row
     is_step = isinstance(mapped, StepDefinition)
     return NewRun(
         "",
@@ -284,7 +280,7 @@ def chunk_run(
         input,
         digest(*(item.args_hash for item in items)),
         RunKind.MAP,
-        queue=parent.queue if is_step else how.queue or parent.queue,
+        queue=parent.queue if is_step else options.queue or parent.queue,
         tags=parent.tags if is_step else "",
         priority=parent.priority,
         cancel_with_parent=1,

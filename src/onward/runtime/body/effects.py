@@ -1,4 +1,4 @@
-"""Effects: calls of a body that change the outside world, and what is known of them."""
+"""Effects: calls of a body that change the outside world, and their state in the ledger."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class EffectDefinition:
 
 
 class Sending(NamedTuple):
-    """A send that is under way: its key, and until when it may go out on this machine's clock."""
+    """A send that is under way: its key, and its time limit on this machine's clock."""
 
     effect: str
     key: str
@@ -108,7 +108,7 @@ class Sending(NamedTuple):
 
 
 sending_now: ContextVar[Sending | None] = ContextVar("onward_sending", default=None)
-"""The send whose handler is asking."""
+"""The send that the current handler makes."""
 
 
 def check_key(sending: Sending) -> str:
@@ -140,7 +140,7 @@ _DROPPED = {
 
 
 def read_drop(record: Record) -> Drop:
-    """Return what a record says of an effect that was dropped."""
+    """Return the state of a dropped effect from its record."""
     return Drop(decode(unpack(record.payload.payload)))
 
 
@@ -173,7 +173,7 @@ class EffectCall(Awaited):
         self._put_off: Duration = 0
 
     def clock_stepped(self, step: Duration) -> None:
-        """Leave a send as long to take effect as before."""
+        """Leave a send as much time to take effect as before."""
         before, self._put_off = self._put_off, put_off_after(self._put_off, step)
         if self.effect.settle_until is not None:
             later = self.effect.settle_until + self._put_off - before
@@ -216,11 +216,11 @@ class EffectCall(Awaited):
 
     @property
     def next_at(self) -> Instant:
-        """When something can be done about it."""
+        """From when it can be sent, or reconciled."""
         return max(self.effect.due or 0, self.slot_at or 0)
 
     def take_up_row(self, row: EffectRow, effect: LedgerEntry, run: ClaimedRun) -> None:
-        """Go on from what the ledger says; what is sent is what it has, byte for byte.
+        """Go on from the row of the ledger; the arguments are sent as it has them, byte for byte.
 
         Raises:
             UnreadableRow: the row is damaged.
@@ -230,7 +230,7 @@ class EffectCall(Awaited):
             raise UnreadableRow(f"effect {row.key}", fact)
         self.effect = effect
         if self.since is None and row.run == run.uid and effect.attempt > 0:
-            # It was made when it was first sent, unless it was approved, or is another run's.
+            # The row was made at the first send, unless it was approved, or another run made it.
             approved = row.decided_at if row.verdict == "approve" else None
             self.since = max(row.created_at, approved or 0, run.started_at or 0)
         sent_at = (row.start_by or 0) - self.definition.start_within

@@ -89,7 +89,7 @@ class LoadedHistory:
         if _is_of_use(call, memo):
             return memo
         if isinstance(call, ChildCall) and memo.payload is not None:
-            call.remind(memo.payload)
+            call.skip_known(memo.payload)
         return None
 
     def noted_by(self, call: Call) -> Noted | None:
