@@ -37,6 +37,8 @@ def _nothing_sent() -> None:
 
 def answer() -> Any:
     said = answers.pop(0)
+    if callable(said):
+        said = said()
     if isinstance(said, BaseException):
         raise said
     return said
@@ -132,12 +134,13 @@ async def test_an_effect_is_sent_again_when_its_handler_says_so() -> None:
     assert engine.states == ["in_flight", "failed", "in_flight", "applied"]
 
 
-async def test_an_effect_with_a_rate_waits_for_its_slot() -> None:
-    engine = paying("charge_slowly", "receipt")
+@pytest.mark.parametrize("sends", [1, 2])
+async def test_each_send_of_an_effect_with_a_rate_waits_for_its_slot(sends: int) -> None:
+    engine = paying("charge_slowly", *[NotApplied("busy", after=0)] * (sends - 1), "receipt")
 
     assert await worked(engine, REGISTRY, warm=0) == "receipt"
-    assert engine.clock.wall() - EPOCH == 60 * SECOND
-    assert engine.calls.count("reserve") == 1  # the slot outlived the stay of the run
+    assert engine.clock.wall() - EPOCH == 60 * SECOND * sends
+    assert engine.calls.count("reserve") == sends  # a parked run keeps its slot
 
 
 # --- its outcome is uncertain ---------------------------------------------------------------------
@@ -167,6 +170,18 @@ async def test_an_uncertain_effect_is_sent_again_after_its_window_and_a_second_n
     ]
     assert engine.clock.wall() - EPOCH == (15 + 30 + 10) * SECOND
     assert sent == ["card", "card"]
+
+
+async def test_a_no_that_was_asked_for_too_early_is_no_proof_when_it_comes_late() -> None:
+    def slowly() -> NotApplied:
+        engine.clock.step(60 * SECOND)
+        return NotApplied("not there")
+
+    engine = paying("charge_provably", OSError("no reply"), slowly, Applied("receipt"))
+
+    assert await worked(engine, REGISTRY) == "receipt"
+    assert engine.states == ["in_flight", "needs_reconcile", "needs_reconcile", "applied"]
+    assert sent == ["card"]
 
 
 async def test_an_effect_whose_reconciler_does_not_know_waits_for_an_operator() -> None:
@@ -239,6 +254,7 @@ async def test_a_planned_effect_of_a_cancelled_run_is_withdrawn() -> None:
         await engine.until(lambda: run.is_over)
 
     assert (run.state, engine.states, sent) == ("cancelled", ["planned", "withdrawn"], [])
+    assert engine.clock.wall() == EPOCH  # it did not wait until the time for cleanup was over
 
 
 async def test_a_send_of_a_cancelled_run_ends_and_its_outcome_is_recorded() -> None:
