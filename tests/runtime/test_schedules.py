@@ -84,7 +84,7 @@ EXPECTED = {
     "in time": 52,
     "too late": 28,
     "timeout": 60,
-    "errors": ["ValueError: on purpose", 32],
+    "errors": ["on purpose", 32],
 }
 
 

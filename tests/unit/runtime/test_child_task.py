@@ -10,7 +10,7 @@ import onward
 from onward import workflow
 from onward.core.inbox import MessageKind
 from onward.core.replay import CANCEL_IDENTITY
-from onward.errors import Conflict, RunFailed
+from onward.errors import Conflict
 from onward.runtime.registry import Registry
 from tests.unit.runtime.fake_engine import UID, FakeEngine, FakeRun, arguments, worked, working
 
@@ -88,7 +88,7 @@ async def test_a_parent_receives_the_result_of_its_child(
 async def test_a_parent_receives_the_error_of_its_child() -> None:
     engine, _ = a_parent("awaits", "fail")
 
-    with pytest.raises(RunFailed, match="no such page"):
+    with pytest.raises(LookupError, match="no such page"):
         await worked(engine, REGISTRY)
 
 
