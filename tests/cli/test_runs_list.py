@@ -104,3 +104,14 @@ def test_what_is_not_understood_is_told(
     answer = ask("runs", "list", "--db", db, *words)
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.err
+
+
+def test_a_run_that_no_live_worker_can_take_says_why(url: str, ask: Ask) -> None:
+    with App(url).sync() as app, app.worker(workflows=[pack]):
+        app.start(order.options(id="order-1"), 1)
+        app.run(pack.options(id="parcel"), "big")
+        out = ask("runs", "list", "--db", url).out
+        listed = ask("runs", "list", "--db", url, "--json").things
+    assert "ready (no worker knows workflow 'order')" in out
+    blocked = {one["id"]: one["blocked"] for one in listed}
+    assert blocked == {"order-1": "no worker knows workflow 'order'", "parcel": None}

@@ -35,19 +35,26 @@ def samples() -> list[tuple[str, Fence, str | None]]:
 def test_a_sample_runs_and_prints_what_the_page_says(
     code: Fence, printed: str | None, tmp_path: Path
 ) -> None:
-    script = tmp_path / "sample.py"
+    answer = run_sample(code, tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert printed is None or answer.stdout == printed
+
+
+def run_sample(code: Fence, folder: Path) -> subprocess.CompletedProcess[str]:
+    script = folder / "sample.py"
     script.write_text(code.text)
-    answer = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-W", "error", script],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert answer.returncode == 0, answer.stderr
-    assert printed is None or answer.stdout == printed
 
 
-def test_the_readme_has_a_sample() -> None:
-    assert [place for place, _, _ in samples() if place.startswith("README.md")] != []
+def test_the_sample_of_the_readme_runs_twice(tmp_path: Path) -> None:
+    [(_, code, printed)] = [each for each in samples() if each[0].startswith("README.md")]
+    for _ in range(2):
+        answer = run_sample(code, tmp_path)
+        assert (answer.returncode, answer.stdout) == (0, printed), answer.stderr

@@ -81,7 +81,8 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
     """List runs that were started by clients.
 
     Newest first. Children, steps that were sent elsewhere and parts of maps are listed with --all,
-    or as the family of one run with --root or --parent.
+    or as the family of one run with --root or --parent. A run that no live worker can take says
+    why beside its state.
     """
     query = RunQuery(name, state, queue, tag=tag, children=every)
     found = await context.engine.list_runs(
@@ -91,7 +92,12 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
         parent=await _uid(context, parent),
         root=await _uid(context, root),
     )
-    context.out.things([asdict(info) for info in found], HEAD, [_row(info) for info in found])
+    blocked = {each.run.uid: each.why for each in await context.engine.unserved()}
+    context.out.things(
+        [asdict(info) | {"blocked": blocked.get(info.uid)} for info in found],
+        HEAD,
+        [_row(info, blocked.get(info.uid)) for info in found],
+    )
     if not found:
         context.out.say("No runs match.")
     elif len(found) == limit:
@@ -331,7 +337,7 @@ def _tell(context: CommandContext, run_id: str, text: str, **known: Any) -> None
     context.out.done({"id": run_id} | known, f"run {run_id} {text}")
 
 
-def _row(info: RunInfo) -> tuple[Any, ...]:
-    state = state_text(info.state, info.reason, info.held_by, info.id)
+def _row(info: RunInfo, blocked: str | None) -> tuple[Any, ...]:
+    state = state_text(info.state, blocked or info.reason, info.held_by, info.id)
     name = info.name if info.kind == "workflow" else f"{info.name} ({info.kind})"
     return (info.id, name, state, info.queue, info.created_at, info.due)

@@ -13,7 +13,7 @@ from onward.engine.effect_info import effect_choices, effect_info, effect_infos
 from onward.engine.follow_errors import uid_of
 from onward.engine.local_worker import LocalWorker
 from onward.engine.results import Results
-from onward.engine.why import blockers
+from onward.engine.why import find_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import NotFound, NoWorker
 from onward.store.runs import ledger
@@ -170,7 +170,7 @@ class LocalClient:
         return await report.report(self.store, await self.store.run(uid))
 
     async def why(self, run_id: str) -> list[Blocker]:
-        return blockers(await report.report(self.store, await self.store.newest(run_id)))
+        return await find_blockers(self.store, await self.store.newest(run_id))
 
     async def history(self, run_id: str) -> list[HistoryEvent]:
         return await info.history(self.store, (await self.store.newest(run_id)).uid)

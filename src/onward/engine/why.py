@@ -3,22 +3,70 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onward.core.replay import RecordKind
-from onward.core.run import TERMINAL, Reason, RunState
+from onward.core.run import TERMINAL, Reason, RunState, in_words
+from onward.engine.report import report
 from onward.engine.views import Blocker
+from onward.errors import NotFound
+from onward.errors.root import closed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from onward.engine.views import EffectInfo, PendingCall, RunInfo, RunReport
+    from onward.model.runs import RunRow
+    from onward.store.store import Store
 
 _DECIDED_BY_HUMANS = ("approval", "verdict")
 
+STUCK: Final = frozenset({"worker", "limit", "paused", "divergence", *_DECIDED_BY_HUMANS})
+"""The kinds of blockers that end only if something outside of the run changes."""
 
-def blockers(report: RunReport) -> list[Blocker]:
+MAX_DEPTH: Final = 4
+MAX_AWAITED: Final = 10
+
+
+async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> list[Blocker]:
+    """Return what keeps a run from running, and what keeps the runs that it waits for."""
+    known = await report(store, row)
+    found = _blockers(known)
+    if known.blocked is None and row.state == RunState.READY and row.flow_key is not None:
+        found += await _limits(store, row.flow_key)
+    awaited = [call.run for call in known.waits_for if call.run is not None]
+    for uid in awaited[:MAX_AWAITED] if deep > 1 else ():
+        try:
+            other = await store.run(uid)
+        except NotFound:
+            continue
+        below = await find_blockers(store, other, deep - 1)
+        found += [Blocker(each.kind, f"run {other.id}: {each.text}", each.next) for each in below]
+    return found
+
+
+async def _limits(store: Store, key: str) -> list[Blocker]:
+    limit = await store.limit_of(key)
+    if limit is None:
+        return []
+    text = f"at most {limit} runs of {key!r} may run at a time"
+    return [Blocker("limit", text, "Wait until one of them has ended, or raise the limit")]
+
+
+def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:
+    """Return the state of a run that has not ended, and what it waits for, as a sentence."""
+    state = f"it {in_words(info.state)}"
+    if info.state == RunState.RUNNING and info.worker is not None:
+        state = f"{state} on worker {info.worker}"
+    elif info.state == RunState.READY and not why:
+        state = f"{state}, and no worker has claimed it yet"
+    texts = "; ".join(dict.fromkeys([state, *(each.text for each in why)]))
+    first = min(why, key=lambda each: each.kind not in STUCK, default=None)
+    return closed(texts) if first is None else f"{closed(texts)} Next: {closed(first.next)}"
+
+
+def _blockers(report: RunReport) -> list[Blocker]:
     """Return what keeps a run from running; none if it has ended, is running, or is about to."""
     info = report.info
     if info.state in TERMINAL or info.state == RunState.RUNNING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePath
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from onward.core.run import RunKind
 from onward.errors import BadInput
@@ -26,17 +26,24 @@ class Named(Protocol):
     def fn(self) -> Callable[..., Any]: ...
 
 
+Definitions: TypeAlias = "tuple[list[WorkflowDefinition], list[StepDefinition]]"
+
 N = TypeVar("N", bound=Named)
 D = TypeVar("D", bound="WorkflowDefinition | StepDefinition")
 
 _used: dict[tuple[str, str], Callable[..., Any]] = {}
 """By kind and name, the function that this process has started or called last."""
 
+_defined = 0
+"""How many definitions this process has made: a worker looks for new ones when it rises."""
+
 
 def define(table: dict[str, list[N]], definition: N) -> None:
     """Add a definition to those of its name; it replaces an earlier one of the same place."""
+    global _defined
     same = table.setdefault(definition.name, [])
     same[:] = [*(one for one in same if not is_same(one.fn, definition.fn)), definition]
+    _defined += 1
 
 
 def note_start(workflow: WorkflowDefinition, registries: Iterable[Registry]) -> None:
@@ -57,6 +64,7 @@ class Registry:
         workflows: The workflows.
         steps: The steps.
         is_list: Whether the workflows are those of a list, and not all of the process.
+        later: Returns the workflows and steps to take up too if they are defined later.
 
     Raises:
         BadInput: two workflows of a list have one name.
@@ -68,7 +76,9 @@ class Registry:
         steps: Iterable[StepDefinition] = (),
         *,
         is_list: bool = False,
+        later: Callable[[], Definitions] | None = None,
     ) -> None:
+        self._later, self._seen = later, _defined
         self._workflows = _Names("workflow", workflows)
         self._steps = _Names("step", steps)
         self._of: dict[str, _Names[Any]] = {
@@ -84,13 +94,18 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the runs to claim, sorted; the same object unless names became clear."""
+        if self._seen != _defined and self._later is not None:
+            self._seen = _defined
+            workflows, steps = self._later()
+            self._workflows.add(workflows)
+            self._steps.add(steps)
         self._workflows.follow_process()
         self._steps.follow_process()
         mapped = {*self.workflows, *self.steps}
         if len(self._names) != len(self.workflows) + len(self.steps) + len(mapped):
-            steps = (run_name(RunKind.STEP, name) for name in self.steps)
+            routed = (run_name(RunKind.STEP, name) for name in self.steps)
             maps = (run_name(RunKind.MAP, name) for name in mapped)
-            self._names = tuple(sorted((*self.workflows, *steps, *maps)))
+            self._names = tuple(sorted((*self.workflows, *routed, *maps)))
         return self._names
 
     @property
@@ -143,6 +158,19 @@ class _Names(Generic[D]):
         self._fixed: dict[str, Callable[..., Any]] = {}
         local = {name for name, one in self.clear.items() if _is_local(one.fn)}
         self._open = {*self._shared, *local}
+
+    def add(self, definitions: Iterable[D]) -> None:
+        """Take up definitions that are new. A name that is in use keeps its function."""
+        for each in definitions:
+            same = self.known.setdefault(each.name, [])
+            if not any(is_same(one.fn, each.fn) for one in same):
+                same.append(each)
+            if len(same) == 1 and each.name not in self.clear:
+                self.clear[each.name] = each
+                if _is_local(each.fn):
+                    self._open.add(each.name)
+                else:
+                    self._fixed[each.name] = each.fn
 
     def fix_clear(self, *, is_list: bool) -> None:
         """Fix the names that mean one function; those of a list must all do."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from onward.engine.views import Blocker, UnservedRun
     from onward.engine.within import CallerTransaction
     from onward.runtime.definition import WorkflowDefinition
+    from onward.runtime.registry import Definitions
     from onward.sdk.run import RunInfo
     from onward.sdk.sync import SyncApp
     from onward.sdk.waits import Signal
@@ -432,7 +433,8 @@ class App:
             threads: How many sync steps may run at a time.
             tags: The worker takes runs and steps that have one of these tags, or no tags.
             warm: How many runs that wait are kept in memory; others are replayed.
-            workflows: What to run; by default every workflow that was defined.
+            workflows: What to run; by default every workflow of this process, also those that are
+                defined while the worker runs.
             retry: The policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
         """
@@ -468,12 +470,17 @@ class App:
                 self._registries.discard(registry)
 
     def _registry(self, workflows: Sequence[Workflow[..., Any]] | None) -> Registry:
-        """Return what a worker can run: what is given, or whatever this process knows."""
-        all_steps = [each for same in steps.registered.values() for each in same]
-        if workflows is not None:
-            listed = [workflow.definition for workflow in workflows]
-            return Registry(listed, all_steps, is_list=True)
-        return Registry([each for same in registered.values() for each in same], all_steps)
+        """Return what a worker can run: what is given, or all that this process defines."""
+        if workflows is None:
+            return Registry(*_defined(), later=_defined)
+        listed = [workflow.definition for workflow in workflows]
+        return Registry(listed, _defined()[1], is_list=True, later=lambda: ([], _defined()[1]))
+
+
+def _defined() -> Definitions:
+    """Return all workflows and steps of this process; other threads may define more meanwhile."""
+    workflows = [each for same in list(registered.values()) for each in same]
+    return workflows, [each for same in list(steps.registered.values()) for each in same]
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:

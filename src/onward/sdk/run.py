@@ -15,6 +15,7 @@ from onward.engine.views import RunInfo
 from onward.errors import RunCancelled, RunPaused, Undecodable
 from onward.runtime.reading import reading
 from onward.sdk.inside import refuse_in_body
+from onward.sdk.stuck import reported_if_stuck, why_open
 from onward.sdk.waits import Signal
 
 if TYPE_CHECKING:
@@ -83,18 +84,23 @@ class Run(Generic[R]):
             raise_paused: Whether to stop waiting when it is paused.
 
         Raises:
-            TimeoutError: it had not ended in time; the run continues.
+            TimeoutError: it had not ended in time, and continues; the message has its state and
+                what it waits for.
             RunFailed: it raised something, which is the cause; a registered type is raised itself.
             RunCancelled: it was cancelled, or did not make its deadline.
             RunPaused: it is paused, and `raise_paused` was given.
         """
         refuse_in_body("waiting for a Run")
-        limit = None if timeout is None else duration(timeout) / 1_000_000
+        limit = None if timeout is None else duration(timeout)
         ask = self._opened.end_now if limit == 0 else self._opened.end_of
-        async with asyncio.timeout(limit or None):
-            end = await ask(self.uid, also_paused=raise_paused)
-            while end.follower is not None:
-                end = await ask(end.follower, also_paused=raise_paused)
+        try:
+            async with asyncio.timeout(limit / 1_000_000 if limit else None):
+                with reported_if_stuck(self._opened, self.id):
+                    end = await ask(self.uid, also_paused=raise_paused)
+                    while end.follower is not None:
+                        end = await ask(end.follower, also_paused=raise_paused)
+        except TimeoutError:
+            raise TimeoutError(await why_open(self._opened, self.id, limit or 0)) from None
         return self._value(end)
 
     def _value(self, end: RunEnd) -> R:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -491,3 +492,42 @@ async def test_the_run_of_a_step_whose_arguments_no_longer_decode_parks(app: App
             [child] = [info for info in await app.runs() if info.kind == "step"]
             await until_state(await app.get(child.id), "paused")
         assert (await app._store.run(child.uid)).parked_by != ""
+
+
+# --- the line in the report -----------------------------------------------------------------------
+
+
+async def gathers_old() -> list[str]:
+    both = await asyncio.gather(fetch("a"), fetch("b"))
+    return [*both, await go.wait()]
+
+
+async def gathers_new() -> list[str]:
+    both = await asyncio.gather(fetch("a"), fetch("c"))  # gather
+    return [*both, await go.wait()]
+
+
+async def groups_new() -> list[str]:
+    async with asyncio.TaskGroup() as group:  # group
+        both = [group.create_task(fetch(each)) for each in ("a", "c")]
+    return [*(each.result() for each in both), await go.wait()]
+
+
+async def tasks_new() -> list[str]:
+    both = [asyncio.create_task(fetch(each)) for each in ("a", "c")]
+    return [await both[0], await both[1], await go.wait()]  # tasks
+
+
+@pytest.mark.parametrize(
+    ("new", "mark"), [(gathers_new, "gather"), (groups_new, "group"), (tasks_new, "tasks")]
+)
+async def test_a_call_that_a_task_makes_is_reported_with_the_line_that_awaits_it(
+    app: App, new: Any, mark: str
+) -> None:
+    async with app:
+        run = await waiting_for_go(app, deployed(gathers_old))
+
+        told = await parked(app, run, deployed(new))
+
+        assert f"in {__file__}, line " in told
+        assert f"# {mark}\n" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import linecache
 import sys
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from onward.errors import NewerRow, Undecodable, UserError
 from onward.runtime.reading import unknown_codec, unreadable
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable
     from types import FrameType
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onward.runtime.body.calls import Call
 
 _INNER = ("onward", "asyncio", "contextlib", "functools")
+_LOOP = "onward.runtime.body.runloop"
 _inner: dict[int, dict[str, Any]] = {}
 """The names of modules that are ours or asyncio's, by their own id: modules are seldom freed."""
 
@@ -62,6 +63,9 @@ def place_now() -> Place | None:
     """Return the line of the user's code that is running, on top of which we are called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_inner(frame.f_globals):
+        if frame.f_globals["__name__"] == _LOOP:
+            # A task that is no code of the user: it was made by gather, or by create_task.
+            return place_of_wait(getattr(asyncio.get_running_loop(), "tasks", ()))
         frame = frame.f_back
     return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
 

@@ -154,6 +154,11 @@ class Reads:
         """Return why no live worker can take a run; None if one can."""
         return await self.read(lambda tx: why_unserved(tx, run))
 
+    async def limit_of(self, key: str) -> int | None:
+        """Return how many runs of a flow key may be running at a time, if that is limited."""
+        rows = await self.read(lambda tx: tx.fetch("limit_of", key=key))
+        return int(rows[0][0]) if rows else None
+
     # --- workers ---------------------------------------------------------------------------------
 
     async def history(self, uids: Iterable[str]) -> dict[str, list[RecordRow]]:
