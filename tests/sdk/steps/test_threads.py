@@ -176,7 +176,7 @@ async def test_the_thread_of_a_step_that_took_too_long_is_replaced(
 
         assert await memory.run(one_quick, "second") == "second"
         assert Stage.begun == ["first", "second"]
-        [facts] = [vars(each) for each in caplog.records if "in its thread" in each.message]
+        [facts] = [vars(each) for each in caplog.records if "left_thread" in each.message]
         assert (facts["event"], facts["step"], facts["count"]) == ("step.left_thread", "held", 1)
 
 
@@ -218,12 +218,12 @@ async def test_a_step_that_waits_long_for_a_thread_says_what_holds_them(
     async with memory, memory.worker(threads=2):
         holding = await memory.start(many, 4)
         waiting = await memory.start(one_quick, "waiting")
-        await until(lambda: "for a thread" in caplog.text)
+        await until(lambda: "step.waits_for_thread" in caplog.text)
         Stage.let_go.set()
         await waiting.result(timeout="20s")
         await holding.result(timeout="20s")
 
-    [facts] = [vars(each) for each in caplog.records if "for a thread" in each.message]
+    [facts] = [vars(each) for each in caplog.records if "waits_for_thread" in each.message]
     assert (facts["event"], facts["held"]) == ("step.waits_for_thread", "held (2)")
 
 
@@ -236,7 +236,7 @@ async def test_a_worker_whose_threads_are_all_stuck_says_so_and_recovers(
             run = await memory.start(too_late, name)
             assert await run.result(timeout="20s") == f"{name} took too long"
 
-        await until(lambda: caplog.text.count("in its thread") == 2)
+        await until(lambda: caplog.text.count("step.left_thread") == 2)
         with pytest.raises(RunFailed, match=r"2 threads .* still runs: held \(2\)"):
             await memory.run(one_quick, "third")
 
