@@ -101,8 +101,8 @@ class Body:
         """What history has, and the code did not ask for in its turn."""
         self.cancelled: Record | None = None
         """The record of the cancel, once the body has received it."""
-        self.unheard: dict[str, int] = {}
-        """The numbers of signals that it was not handed yet, by the waits that have them."""
+        self.undelivered: dict[str, int] = {}
+        """The numbers of signals that it has not received yet, by the waits that have them."""
         self.is_evicted = self._is_begun = False
         self.failures = FailureOrigins()
         self._limit = HistoryLimit(scope)
@@ -380,8 +380,8 @@ class Body:
 
     def _hand_over(self, call: Call, record: Record) -> None:
         """Give the code an outcome, if that still fits it."""
-        if self.unheard:
-            self.unheard.pop(record.identity, None)
+        if self.undelivered:
+            self.undelivered.pop(record.identity, None)
         misfit = hand_over(call, record, self.run.id)
         if misfit is not None:
             self.diverged = misfit

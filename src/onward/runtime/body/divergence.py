@@ -113,10 +113,10 @@ def hand_over(call: Call, record: Record, run: str) -> Undecodable | None:
     return None
 
 
-def told(
+def divergence_error(
     misfit: Diverged | Undecodable, place: Place | None, unread: list[Record], run: str
 ) -> Divergence:
-    """Return what is kept with the parked run."""
+    """Return the error that a paused run keeps."""
     lines = [str(misfit)]
     if isinstance(misfit, UnfitSignal):
         step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"

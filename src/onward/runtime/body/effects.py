@@ -214,6 +214,17 @@ class EffectCall(Awaited):
         super().take_up(record)
         self.slot_at = record.due
 
+    def reserve(self, now: Instant, wait: Duration) -> None:
+        """Set the slot in which it may be sent."""
+        self.slot_at = now + wait
+        if wait > 0:
+            self.is_kept = False  # if the run parks, the open record keeps the slot
+
+    def note_written(self, effect: LedgerEntry) -> None:
+        """Set its state to what the ledger has now."""
+        self.effect = effect
+        self.is_kept = True
+
     @property
     def next_at(self) -> Instant:
         """From when it can be sent, or reconciled."""

@@ -49,7 +49,7 @@ class RunInbox:
         self.ends: dict[str, InboxRow] = {}
         """Ends of children, by the identity of the call that started them."""
         self.orders: list[InboxRow] = []
-        """What others want of the run itself: that it stops, or looks at a verdict."""
+        """Cancels and verdicts."""
         self.is_stopping = is_stopping
         """Whether the run was ever cancelled."""
         self.wanted: list[int] = []
@@ -61,13 +61,13 @@ class RunInbox:
                 self._sort_in(row)
 
     def own(self, run: ClaimedRun) -> None:
-        """Take over what holds the run as it is claimed: messages up to then count no more."""
+        """Take over the pauses of a claimed run: the messages before the claim are in them."""
         self._run = run.id
         self.held_by = read_sources(run.held_by)
         self._held_at = run.inbox
 
     def add(self, rows: Iterable[InboxRow]) -> None:
-        """Take note of messages; those that are known already change nothing."""
+        """Add messages; those that are known already change nothing."""
         for row in rows:
             if row.seq > self.seen:
                 self.seen = row.seq
@@ -117,7 +117,7 @@ class RunInbox:
                 self.signals[seq] = row
 
     def take_cancel(self) -> InboxRow | None:
-        """Take the wish that the run stops, if there is one."""
+        """Take the message that cancels the run, if there is one."""
         for row in self.orders:
             if row.kind == MessageKind.CANCEL:
                 self.orders.remove(row)
@@ -125,7 +125,7 @@ class RunInbox:
         return None
 
     def take_verdicts(self) -> list[str]:
-        """Take what operators have said of effects, and return their keys."""
+        """Take the messages about verdicts, and return the keys of their effects."""
         verdicts = [row for row in self.orders if row.kind == MessageKind.VERDICT]
         for row in verdicts:
             self.orders.remove(row)
@@ -147,13 +147,13 @@ class Waits:
         self._children: dict[str, ChildCall] = {}
 
     def add(self, call: Call) -> None:
-        """Wait for this, too."""
+        """Wait for this call, too."""
         self.calls[call.identity] = call
         if isinstance(call, ChildCall):
             self._children[call.started_by] = call
 
     def discard(self, call: Call) -> None:
-        """Wait for this no more."""
+        """Stop waiting for this call."""
         self.calls.pop(call.identity, None)
         if isinstance(call, ChildCall):
             self._children.pop(call.started_by, None)
@@ -229,7 +229,7 @@ class Waits:
             call = self.calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):
                 is_ready = inbox.is_ready(inbox.signals[outcome.message.seq])
-                if is_ready and not inbox.wanted:  # none overtakes another
+                if is_ready and not inbox.wanted:  # signals arrive in order
                     yield call, inbox.signals.pop(outcome.message.seq)
             elif not inbox.wanted:
                 yield call, None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Alarm:
-    """Calls back at a time of the database; one time is set at most.
+    """Calls back at one time of the database.
 
     It refers to nothing that it wakes unless a time is set: runs are freed without a collector.
     """
@@ -25,7 +25,7 @@ class Alarm:
         self.timer: asyncio.TimerHandle | None = None
 
     def set(self, due: Instant | None, wake: Callable[[], None]) -> None:
-        """Call back then, and at no time that was set before."""
+        """Call back at this time instead of the one set before."""
         self.cancel()
         if due is not None:
             seconds = max(0, due - self._host.now()) / SECOND

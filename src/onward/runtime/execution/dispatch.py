@@ -1,4 +1,4 @@
-"""What a call of a body needs: first when it is asked for, then when what it waits for is ready."""
+"""What is done for a call of a body: when it is made, and when what it waits for is ready."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DispatchRun(Protocol):
 
 
 class Dispatch:
-    """Does what the body of one run asks for (a `CallSink`)."""
+    """Carries out the calls of one body (a `CallSink`)."""
 
     def __init__(
         self, execution: DispatchRun, journal: Journal, host: Host, loaded: LoadedHistory
@@ -78,7 +78,7 @@ class Dispatch:
         elif call.is_abandoned():
             execution.body.abandon(call)
         elif call.identity in self._journal.recording:
-            # It has a key, and was given up and asked for again before its record was written.
+            # It has a key, and was abandoned and made again before its record was written.
             self._journal.when_recorded(call.identity, partial(self._take_up, call))
         elif self._history.memos and (memo := self._history.memo_of(call)) is not None:
             execution.later(partial(self._recall, call, memo))
@@ -100,7 +100,7 @@ class Dispatch:
             self._execution.children.abandon(call)
 
     def on_ready(self, call: Call, message: InboxRow | None) -> None:
-        """Go on with a call whose message has arrived, or whose time has come."""
+        """Continue a call whose message has arrived, or whose time has come."""
         execution, close = self._execution, self._journal.close
         if isinstance(call, StepCall):
             execution.steps.perform(call)
@@ -109,7 +109,7 @@ class Dispatch:
         elif isinstance(call, ChildCall | StartCall):
             execution.children.resume(call, message)
         elif message is not None:
-            execution.body.unheard[call.identity] = message.seq
+            execution.body.undelivered[call.identity] = message.seq
             state, payload = RecordState.SUCCEEDED, message.payload
             close(call, state, execution.pump, payload=payload, message=message.seq)
         elif isinstance(call, TimerCall):
@@ -118,7 +118,7 @@ class Dispatch:
             close(call, RecordState.TIMED_OUT, execution.pump)
 
     def _take_up(self, call: Call) -> None:
-        """Go on with a call from the record that another one of its key has left."""
+        """Continue a call from the record of an earlier call with its key."""
         record = self._execution.replay.record_of(call.identity)
         if record is not None and record.seq is None and self._execution.is_wanted(call):
             call.take_up(record)
@@ -132,7 +132,7 @@ class Dispatch:
             self._journal.close(call, RecordState.SUCCEEDED, self._execution.pump)
 
     def _recall(self, call: Call, memo: RecordRow) -> None:
-        """Hand over the outcome that a call had in the run that this one is a retry of."""
+        """Record the outcome that the call had in the run that this one retries."""
         execution = self._execution
         if execution.is_wanted(call):
             notes = execution.steps.notes_of(call, self._history.noted_by(call))

@@ -1,8 +1,8 @@
 """One run in a worker: the calls of its body are executed, recorded and awaited.
 
-Everything here happens on the host's event loop, in callbacks. `pump` lets the body run as far as
-it can. What is then unfinished is either being worked on (steps, commits) or is a durable wait; if
-there is nothing of the first kind, the run parks.
+Everything here happens on the host's event loop. `pump` lets the body run as far as it can. What is
+then unfinished is either being worked on (steps, commits, requests) or is a durable wait; if there
+is nothing of the first kind, the run parks.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Execution:
         self.steps = Steps(self, self.journal, host, loaded.tried)
         self.body = Body(claimed, self.replay, self.notes, self.calls, self.scope, program.retry)
         if loaded.signals:
-            self.body.unheard.update(loaded.signals)
+            self.body.undelivered.update(loaded.signals)
         self.waits = Waits()
         self._undone: list[StepCall | EffectCall] = []
         self._todo: list[Callable[[], None]] = []
@@ -107,7 +107,7 @@ class Execution:
         """The last move of the run in this worker; None if others decide it."""
         self._alarm = Alarm(host)
         self._stay = StayState.LIVE
-        # What the state of its stay means, kept for the path of every step.
+        # What follows from the state of its stay, set with it: every step reads these.
         self.is_stopped = self.is_gone = self._is_draining = False
         self._pumping = self._reported = self.is_loading = False
         self._is_stopping = loaded.is_stopping
@@ -178,7 +178,7 @@ class Execution:
         if late is None:
             self.pump()
         else:
-            self._pumping = True  # nothing may move before its cleanup has its time
+            self._pumping = True  # the time of the cleanup must be recorded first
             self.journal.keep_time(ClockCall(late), self._go_on)
 
     def _go_on(self) -> None:
@@ -189,7 +189,7 @@ class Execution:
         return wanted_stop(self.inbox, self.claimed.deadline, self._host.now())
 
     def resume(self, claimed: ClaimedRun, inbox: Sequence[InboxRow] = ()) -> None:
-        """Go on with a body that was kept warm while the run waited."""
+        """Continue with a body that stayed in memory while the run waited."""
         self.claimed, self.fence = claimed, claimed.fence
         self.steps.run = claimed
         self.journal.own_again(claimed)
@@ -212,11 +212,11 @@ class Execution:
 
     @property
     def seen(self) -> int:
-        """The number of the last message that it knows."""
+        """The number of the last message that it has read."""
         return self.inbox.seen
 
     def receive(self, rows: Iterable[InboxRow], counted: int = 0) -> bool:
-        """Take note of messages and of how many there have been in all; say if there is news."""
+        """Take messages, and the number of the last one; return whether any of them is new."""
         if self.is_gone:
             return False
         seen = self.inbox.seen
@@ -229,7 +229,7 @@ class Execution:
         self.pump()
 
     def _meet(self, fact: StayFact) -> StayAction:
-        """Let the stay of the run go on after a fact, and return what to do."""
+        """Advance the state of the stay by a fact, and return what to do."""
         decision = advance(self._stay, fact)
         self._stay = decision.to
         self.is_stopped = decision.to in IDLE
@@ -254,9 +254,9 @@ class Execution:
             self._free()
 
     def _free(self) -> None:
-        """Let go of all that refers to this run in turn.
+        """Drop everything that refers back to this run.
 
-        So everything is freed at once. The collector would come late, and keep all runs waiting.
+        Then all is freed at once. The garbage collector would run late, and stop all runs.
         """
         if self._ledger is not None:
             self._ledger.close()
@@ -272,7 +272,7 @@ class Execution:
         self._todo.append(write)
 
     def write_todo(self) -> None:
-        """Write what the body asked for while it ran, when nothing can be written."""
+        """Write what the body asked for: nothing can be written while it runs."""
         todo, self._todo = self._todo, []
         if self.body.diverged is None:
             for write in todo:
@@ -299,7 +299,7 @@ class Execution:
             if inbox.is_stopping or self.claimed.deadline is not None:
                 self._take_stop()
             if not ((self._is_stopping or inbox.held_by) and self._is_barred):
-                # Reading a long history may take its time.
+                # Replaying a long history may take long.
                 watched = self.scope if self.replay.live else None
                 self._host.loop_monitor.run(watched, self.body.advance)
                 if self._todo:
@@ -333,18 +333,18 @@ class Execution:
             self._rest()
 
     def report(self, left: Sequence[Record] = ()) -> None:
-        """Tell, once a stay, that the run goes on though code and history are not the same."""
+        """Report, once per stay, that the run continues though code and history differ."""
         if not self._reported:
             self._reported = report_unread(self.scope, [*self.body.out_of_turn(), *left])
 
     @property
     def _is_barred(self) -> bool:
-        """Say whether nothing new may begin: it is held, or is to stop and cannot know yet."""
+        """Whether nothing new may begin: the run is held, or its body has not received a cancel."""
         is_unheard = self._is_stopping and CANCEL_IDENTITY in self.journal.recording
         return is_unheard or self._is_held
 
     def _take_stop(self) -> None:
-        """Write once that the run is to stop, unless its body has ended; then the body hears it."""
+        """Record once that the run is to stop, for its body to receive, unless that has ended."""
         is_over = self._is_stopping or self.body.diverged is not None or self.body.is_over
         wanted = None if is_over else self._wanted_stop()
         if wanted is not None:
@@ -355,7 +355,7 @@ class Execution:
             self.journal.close(call, state, self.pump, payload=kept, message=seq)
 
     def _serve_others(self) -> None:
-        """Stop children that are not awaited; take up what operators want; one stop is enough."""
+        """Cancel children that are not awaited, and take decisions of operators from the inbox."""
         if self._children is not None and self.replay.live:
             self._children.cancel_unwanted()
         if self.inbox.orders:
@@ -375,7 +375,7 @@ class Execution:
                 take_payloads(self, self._host.engine_calls.messages(self.uid, self.inbox.wanted))
 
     def holds_back(self, call: StepCall | EffectCall) -> bool:
-        """Keep a call for later if nothing new may be begun, and say whether that is so."""
+        """Keep a call for later if nothing new may begin, and return whether that is so."""
         may_be_barred = self._is_stopping or self.inbox.held_by
         if self._is_draining or (may_be_barred and self._is_barred):
             self._undone.append(call)
@@ -392,10 +392,10 @@ class Execution:
                     self.calls.do(call)
 
     def _rest(self) -> None:
-        """Wait for what is being worked on or, if there is nothing, leave the worker's hands.
+        """Wait for what is being worked on or, if there is nothing, leave the worker.
 
         Raises:
-            Stuck: nothing would ever take it up again.
+            Stuck: nothing would ever wake it.
         """
         if self.steps.under_way or not self.is_idle:
             if self.waits.calls or self._alarm.timer is not None or self.body.cancelled is not None:
@@ -414,7 +414,7 @@ class Execution:
                 self.leaving.park(Move(RunState.PAUSED, Reason.OPERATOR, seen=self.inbox.seen))
             case StayAction.PARK:
                 self.body.check_wait()
-                # A run that is to stop has its grace; then it ends, whatever is still uncertain.
+                # A cancelled run ends when its grace is over, even with uncertain effects.
                 is_stopping = self.body.cancelled is not None
                 reason = None if is_stopping else self.waits.operator_reason()
                 state = RunState.WAITING if reason is None else RunState.PAUSED
@@ -422,7 +422,7 @@ class Execution:
                 self.leaving.park(Move(state, reason, due=due, seen=self.inbox.seen))
 
     def _next_due(self) -> Instant | None:
-        # While it is barred no wait comes to its end, however long it is due.
+        # While nothing new may begin, no wait ends, even if it is due.
         due = self.waits.next_due() if self.waits.calls and not self._is_barred else None
         grace = self._grace_ends
         return due if grace is None else min(due or grace, grace)
@@ -442,18 +442,18 @@ class Execution:
     # --- ways to leave ---------------------------------------------------------------------------
 
     @property
-    def unheard(self) -> tuple[int, ...]:
-        """The numbers of signals that are in history, but that the body was never handed."""
-        return tuple(sorted(self.body.unheard.values()))
+    def undelivered_signals(self) -> tuple[int, ...]:
+        """The numbers of signals that are in history, but that the body has not received."""
+        return tuple(sorted(self.body.undelivered.values()))
 
     def stop(self, move: Move) -> None:
-        """Ask nothing more of the body; `move` is the last one of the run."""
+        """Do no more for the body; `move` is the last one of the run."""
         self._meet(StayFact.DECIDED)
         self._alarm.cancel()
         self.move = move
 
     def look_again(self) -> None:
-        """Go on: a message arrived before the run could leave."""
+        """Continue: a message arrived before the run could leave."""
         if not self.body.is_evicted and self._meet(StayFact.MESSAGE_FIRST) is StayAction.LOOK:
             self._host.look(self)
 
@@ -471,11 +471,11 @@ class Execution:
         self._leave(End.OVER)
 
     def wind_down(self) -> None:
-        """Begin no more steps; when those that run are over, give the run back if it needs more."""
+        """Begin no more steps; after those under way, release the run if it needs more."""
         self._meet(StayFact.WORKER_STOPS)
 
     def release(self) -> None:
-        """Give the run back unfinished, for another worker to go on with."""
+        """Release the run unfinished, for another worker to continue."""
         if not self.is_stopped:
             failpoint("release.before")
             self.evict()
@@ -487,7 +487,7 @@ class Execution:
         self._leave(End.LOST)
 
     def drop(self) -> None:
-        """Forget the run without a word: it is another's."""
+        """Forget the run without writing anything: it belongs to another worker."""
         self.move = None
         self._leave(End.LOST)
 

@@ -1,4 +1,4 @@
-"""What a run raises ends that run, and never its worker.
+"""Errors end the run in which they are raised, never its worker.
 
 Everything that is done for a run in a callback goes through here. User code may raise anything,
 and a row that cannot be read may fail anywhere. Without this, asyncio would log the error, and the
@@ -49,9 +49,9 @@ def guarded(execution: GuardedRun, work: Callable[[], None]) -> None:
 
 
 def fail(execution: GuardedRun, error: BaseException) -> None:
-    """End a run after an error of a task of it."""
+    """End a run after an error in one of its tasks."""
     if is_interrupt(error):
-        _give_back(execution)  # asyncio has raised it
+        _release(execution)  # asyncio has raised it
     else:
         end_by(execution, error)
 
@@ -62,10 +62,10 @@ def on_done(
     """Call `then` once something that a run waits for is done, and end the run if that fails."""
 
     def go_on(done: asyncio.Future[T]) -> None:
-        # Retrieved, though `then` may not want it any more.
+        # Retrieved even if `then` does not, or asyncio would log it.
         error = None if done.cancelled() else done.exception()
         if error is not None and is_interrupt(error):
-            _give_back(execution)  # asyncio has raised it
+            _release(execution)  # asyncio has raised it
         else:
             guarded(execution, partial(then, done))
 
@@ -73,13 +73,13 @@ def on_done(
 
 
 def end_by(execution: GuardedRun, error: BaseException) -> None:
-    """End a run after an error that was raised while something was done for it.
+    """End a run after an error in work for it.
 
     Raises:
         BaseException: the error, if it is that of a signal handler, which ends the process.
     """
     if is_interrupt(error):
-        _give_back(execution)
+        _release(execution)
         raise error
     if execution.is_gone:
         return
@@ -97,7 +97,7 @@ def end_by(execution: GuardedRun, error: BaseException) -> None:
         execution.break_off(bug)
 
 
-def _give_back(execution: GuardedRun) -> None:
+def _release(execution: GuardedRun) -> None:
     """Release the run: the process stops, which is no failure of the run."""
     if not execution.is_gone:
         execution.release()

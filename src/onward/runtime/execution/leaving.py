@@ -19,7 +19,7 @@ from onward.model.ends import child_end, to_parent
 from onward.model.following import Continuation
 from onward.model.runs import Move
 from onward.runtime.body.calls import TimerCall
-from onward.runtime.body.divergence import place_of, told
+from onward.runtime.body.divergence import divergence_error, place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.execution.guard import GuardedRun, on_done
 from onward.runtime.execution.replies import Overtaken
@@ -51,7 +51,7 @@ CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
 
 
 class ContinueAsNew(BaseException):
-    """A body goes on as a new run, with other arguments."""
+    """A body continues as a new run, with different arguments."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def _stopped(body: Body, stop: Stop) -> Move:
 
 
 def end_of(body: Body, shape: ProgramShape) -> Move:
-    """Return what a body that has ended means for its run.
+    """Return the move of a run whose body has ended.
 
     A cancelled run ends as cancelled whatever it returns, but an error in its cleanup counts.
     """
@@ -83,7 +83,7 @@ def end_of(body: Body, shape: ProgramShape) -> Move:
     if error is None:
         try:
             return Move(RunState.SUCCEEDED, result=pack(shape.encode_result(main.result())))
-        except BaseException as refused:  # noqa: BLE001 - a result that cannot be kept is a failure
+        except BaseException as refused:  # noqa: BLE001 - a result that cannot be encoded is a failure
             raise_interrupt(refused)
             error = refused
     return failure(body, error)
@@ -100,7 +100,7 @@ def failure(body: Body, error: BaseException) -> Move:
 
 
 def farewell(run: ClaimedRun, move: Move) -> tuple[NewMessage, ...]:
-    """Return what is sent when a run ends: to its parent, if it has one."""
+    """Return the messages of a run that ends: one to its parent, if it has one."""
     if run.parent is None or run.parent_identity is None:
         return ()
     end = child_end(move.state, move.reason, move.result, move.error)
@@ -109,14 +109,14 @@ def farewell(run: ClaimedRun, move: Move) -> tuple[NewMessage, ...]:
 
 def leaves_plans(body: Body, *, has_open_effects: bool) -> bool:
     """Return whether a run may end with effects that were planned and never sent."""
-    if body.diverged is not None:  # its code did not ask for them
+    if body.diverged is not None:  # the code has not asked for all of them
         return has_open_effects
     effects = (call for call in body.calls.values() if isinstance(call, EffectCall))
     return any(call.may_be_planned for call in effects)
 
 
 def check_alone(body: Body) -> None:
-    """Refuse to go on as a new run while something of the old one is under way.
+    """Refuse to continue as a new run while something of the old one is under way.
 
     Raises:
         BadInput: other branches, children or steps are not over.
@@ -130,13 +130,13 @@ def check_alone(body: Body) -> None:
 
 
 def asks_to_continue(main: asyncio.Task[Any]) -> ContinueAsNew | None:
-    """Return the wish of a body that has ended to go on as a new run, if that is how it ended."""
+    """Return the request of an ended body to continue as a new run, if it made one."""
     error = None if main.cancelled() else main.exception()
     return error if isinstance(error, ContinueAsNew) else None
 
 
 def _is_opened(call: Call, *, is_paused: bool) -> bool:
-    """Say whether a wait is written when its run parks.
+    """Return whether a wait is written when its run parks.
 
     A limit is not if the run is paused: nothing is done within it meanwhile, so it does not count.
     """
@@ -166,7 +166,7 @@ class LeavingRun(GuardedRun, Protocol):
     def seen(self) -> int: ...
 
     @property
-    def unheard(self) -> tuple[int, ...]: ...
+    def undelivered_signals(self) -> tuple[int, ...]: ...
 
     def children_left(self) -> list[str]: ...
 
@@ -201,7 +201,7 @@ class Leaving:
     # --- it waits, or pauses ---------------------------------------------------------------------
 
     def park(self, move: Move) -> None:
-        """Let the run wait, or pause until an operator resumes it."""
+        """Park the run until something happens, or pause it until an operator resumes it."""
         failpoint("park.before")
         execution = self._execution
         execution.report()
@@ -214,7 +214,7 @@ class Leaving:
         if self._execution.is_gone:
             return
         if fate is Fate.BUSY:
-            self._execution.look_again()  # something arrived in between: look, then decide
+            self._execution.look_again()  # a message has arrived: read it first
             return
         failpoint("park.after")
         for call in opened:
@@ -222,11 +222,11 @@ class Leaving:
         self._execution.leave_parked(paused=move.state != RunState.WAITING)
 
     def pause(self, misfit: Diverged | Undecodable) -> None:
-        """Park the run where code and history do not fit, until other code is deployed."""
+        """Pause a run whose code does not fit its history until other code is deployed."""
         execution, body = self._execution, self._execution.body
         stop = self._stop_of_misfit()
         body.diverged = misfit
-        error = told(misfit, body.place, body.unread, body.run.id)
+        error = divergence_error(misfit, body.place, body.unread, body.run.id)
         if stop is not None:
             error.add_note(
                 "The run was cancelled, but its history does not fit the code, so no cleanup ran."
@@ -245,7 +245,7 @@ class Leaving:
         self._journal.park((), move, partial(self._parked, [], move))
 
     def _stop_of_misfit(self) -> Stop | None:
-        """Return the wish that the run stops, if its body has not heard of it."""
+        """Return the request that the run stops, if its body has not received it."""
         cancel = self._execution.inbox.take_cancel()
         if cancel is not None:
             return read_stop(cancel)
@@ -257,7 +257,7 @@ class Leaving:
     # --- its code has ended ----------------------------------------------------------------------
 
     def finish(self) -> None:
-        """End a run whose body has ended, or let another follow it, as the body wishes."""
+        """End a run whose body has ended, or continue it as a new run if the body asked to."""
         execution, body = self._execution, self._execution.body
         ended = execution.replay.end()
         if isinstance(ended, Diverged):
@@ -267,32 +267,32 @@ class Leaving:
         execution.report(ended.unread)
         execution.notes.release()  # it may have ended on what history has
         execution.write_todo()
-        wish = asks_to_continue(body.main)
-        if self._journal.writing and (wish is not None or execution.claimed.retry is not None):
-            return  # another run follows what is written
-        if wish is None or body.cancelled is not None:
+        request = asks_to_continue(body.main)
+        if self._journal.writing and (request is not None or execution.claimed.retry is not None):
+            return  # a run that follows needs everything written
+        if request is None or body.cancelled is not None:
             self.end(end_of(body, execution.program.shape))
             return
-        stop = self._stop_unheard(ended)
+        stop = self._late_stop(ended)
         if stop is not None:
             self.end(stop.move)
         else:
-            self._continue(wish)
+            self._continue(request)
 
-    def _stop_unheard(self, ended: Ended) -> Stop | None:
-        """Return the wish that the run stops if it came too late for its body to hear."""
+    def _late_stop(self, ended: Ended) -> Stop | None:
+        """Return a request that the run stops which came too late for its body."""
         if ended.unheard is not None:
             return recalled(ended.unheard)
         cancel = self._execution.inbox.take_cancel()
         return None if cancel is None else read_stop(cancel)
 
     def end(self, move: Move) -> None:
-        """End the run, or let another follow it if it is to be retried as a whole."""
-        # A cancelled run has stopped, even if its cleanup went wrong.
+        """End the run, or retry it as a whole if its policy says so."""
+        # A cancelled run is not retried, even if its cleanup failed.
         may_retry = move.state == RunState.FAILED and not self._execution.inbox.is_stopping
         failpoint("finish.before")
         self._execution.stop(move)
-        # Only with what it has seen: a message that arrives from here on must be looked at first.
+        # A message that arrives from here on must be read before the run ends.
         seen = move._replace(seen=self._execution.seen)
         retried = (
             self._host.engine_calls.retry(self._execution.claimed, seen) if may_retry else None
@@ -308,11 +308,11 @@ class Leaving:
         if done.cancelled() or done.exception() is not None or done.result() is not None:
             self._followed(done)
         else:
-            self._end_for_good(move)  # it was too late to try again
+            self._end_for_good(move)  # it is not retried
 
     def _end_for_good(self, move: Move) -> None:
-        told = farewell(self._execution.claimed, move)
-        end = partial(self._journal.end, move, self._ended_for_good, told)
+        messages = farewell(self._execution.claimed, move)
+        end = partial(self._journal.end, move, self._ended_for_good, messages)
         if self._execution.leaves_plans():  # a plan may be under way
             withdraw = partial(self._execution.ledger.withdraw_planned, end)
             end = partial(self._journal.when_written, withdraw)
@@ -334,20 +334,20 @@ class Leaving:
 
     # --- another follows it ----------------------------------------------------------------------
 
-    def _continue(self, wish: ContinueAsNew) -> None:
-        """End here, and go on as a new run with other arguments."""
+    def _continue(self, request: ContinueAsNew) -> None:
+        """End the run, and continue as a new one with different arguments."""
         try:
             check_alone(self._execution.body)
-            arguments = self._execution.program.bind(*wish.arguments)
-        except BaseException as refused:  # noqa: BLE001 - arguments that cannot be kept are a failure
+            arguments = self._execution.program.bind(*request.arguments)
+        except BaseException as refused:  # noqa: BLE001 - arguments that cannot be encoded are a failure
             raise_interrupt(refused)
             self._fail(Reason.LOGIC, refused)
             return
         failpoint("finish.before")
-        # Nothing may have arrived that was not looked at: what is received from here on was not.
+        # A message that arrives from here on must be read before the run ends.
         move = CONTINUED._replace(seen=self._execution.seen)
         self._execution.stop(move)
-        # What is under way may be a signal, which the new run must have if this one has not.
+        # A commit under way may be of a signal, which the new run takes over if this body has not.
         self._journal.when_written(partial(self._go_on, arguments, move))
 
     def _go_on(self, arguments: Arguments, move: Move) -> None:
@@ -356,7 +356,7 @@ class Leaving:
             pack(arguments.payload()),
             arguments.fingerprint(),
             pack(encode(attributes)) if attributes else None,
-            self._execution.unheard,
+            self._execution.undelivered_signals,
         )
         continued = self._host.engine_calls.continue_run(self._execution.claimed, move, given)
         on_done(self._execution, continued, self._followed)
@@ -375,7 +375,7 @@ class Leaving:
             self._ended()
 
     def end_failed(self, error: BaseException) -> None:
-        """End a run whose body could not go on after an error."""
+        """End a run whose body could not continue after an error."""
         self.end(failure(self._execution.body, error))
 
     # --- something is broken ---------------------------------------------------------------------
@@ -383,7 +383,7 @@ class Leaving:
     def break_off(self, error: BaseException) -> None:
         """End the run for an internal error: it must neither hang nor be retried endlessly."""
         if self._broken:
-            self._execution.drop()  # even that it is broken cannot be written
+            self._execution.drop()  # not even the failure can be written
             return
         self._broken = True
         self._fail(Reason.INTERNAL, error)

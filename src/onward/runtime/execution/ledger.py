@@ -253,9 +253,7 @@ class Ledger:
         wait = await self._tasks.reply(
             self._host.engine_calls.reserve_rate(self.run, key, interval)
         )
-        call.slot_at = self._host.now() + wait
-        if wait > 0:
-            call.is_kept = False  # if the run parks, the open record keeps the slot
+        call.reserve(self._host.now(), wait)
 
     async def _send(self, call: EffectCall) -> EffectEnd | None:
         """Commit that it is in flight, then call its handler."""
@@ -349,8 +347,7 @@ class Ledger:
         if outcome.fate is Fate.BUSY:
             call.must_be_read = True
             return False
-        call.effect = _kept(to, row, max(outcome.at, self._host.now()))
-        call.is_kept = True
+        call.note_written(_kept(to, row, max(outcome.at, self._host.now())))
         if call.needs_operator:
             report_effect(self._host.observer, self.scope, row, self._host.now())
         return True

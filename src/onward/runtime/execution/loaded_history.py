@@ -1,4 +1,4 @@
-"""What a run's history says, read once: every part of the runtime takes its own from it."""
+"""The history of a run, read once and sorted by which part of the runtime needs it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _KINDS = {str(kind): kind for kind in RecordKind}
 _STATES = {str(state): state for state in RecordState}
 MEMO = "=memo."
-"""What the identity of an outcome begins with that was kept aside."""
+"""The prefix of the identity of an outcome from the run that this one retries."""
 
 _CHILDREN = frozenset({RecordKind.CHILD, RecordKind.STEP})
 
 
 class LoadedHistory:
-    """The history of a run, sorted by who asks for it."""
+    """The history of a run."""
 
     __slots__ = (
         "bound",
@@ -49,25 +49,25 @@ class LoadedHistory:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        """What the rules know of it. Notes are for others to see, and no part of that."""
+        """Its records for the replay machine; notes are not among them."""
         self.is_stopping = False
         """Whether the run was cancelled."""
         self.last = 0
         """The last position that is taken."""
         self.last_at: Instant = 0
-        """When it was last added to."""
+        """The time of its last record."""
         self.messages: set[int] = set()
-        """The numbers of messages that have become part of it."""
+        """The numbers of the messages that it has recorded."""
         self.signals: dict[str, int] = {}
-        """The numbers of signals, by the waits that have them."""
+        """The numbers of recorded signals, by the identity of their waits."""
         self.notes: dict[str, bytes] = {}
-        """What the run has noted, by identity."""
+        """The notes of the run, by identity."""
         self.memos: dict[str, RecordRow] = {}
         """Outcomes of calls in the run that this one retries, by identity."""
         self.bound: list[str] = []
-        """Runs that end with this one, even if its code does not ask for them any more."""
+        """Runs that end with this one, even if its code no longer calls them."""
         self.tried: dict[str, Instant] = {}
-        """When the first attempt of each call began that has not come to its end."""
+        """When the first attempt began of each call without an outcome."""
 
     @property
     def has_open_effects(self) -> bool:
@@ -79,7 +79,7 @@ class LoadedHistory:
     def memo_of(self, call: Call) -> RecordRow | None:
         """Return the earlier outcome of this call, if the current code can use it.
 
-        A part of a map in which items have failed is done again, but told of the others.
+        A chunk of a map with failed items is run again, with the outcomes of the others.
         """
         memo = self.memos.get(call.identity)
         if memo is None or memo.name != f"{call.kind} {call.name}":
@@ -93,14 +93,14 @@ class LoadedHistory:
         return None
 
     def noted_by(self, call: Call) -> Noted | None:
-        """Return what a call had noted that is remembered."""
+        """Return what a call had noted in the run that this one retries."""
         memo = self.memos.get(step_notes(call.identity))
         return None if memo is None or memo.payload is None else read_noted(memo.payload)[1]
 
 
 def _is_of_use(call: Call, memo: RecordRow) -> bool:
     if isinstance(call, TimerCall):
-        return call.is_sleep  # a limit is set anew
+        return call.is_sleep  # a limit starts again
     if isinstance(call, StartCall) and memo.payload is not None:
         return bound_child(memo.payload) is None  # one that ends with its parent has ended
     if not isinstance(call, Awaited):
@@ -117,7 +117,7 @@ EMPTY_HISTORY = LoadedHistory()
 
 
 def read_history(history: Iterable[RecordRow]) -> LoadedHistory:
-    """Return what a history says."""
+    """Sort the records of a history."""
     loaded = LoadedHistory()
     for row in history:
         kind = _known(row)
@@ -173,7 +173,7 @@ def _sort_in(loaded: LoadedHistory, row: RecordRow, kind: RecordKind) -> None:
 
 
 def _record(row: RecordRow, kind: RecordKind) -> Record:
-    """Return a row of history as the rules know it."""
+    """Return a row of history as a record of the replay machine."""
     return Record(
         row.identity,
         row.attempt,

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from onward.telemetry.observer import Observer
 
 ABANDONED = frozenset({EffectState.IN_FLIGHT, EffectState.NEEDS_RECONCILE})
-"""What a run leaves to people when it ends; they were called when it came to the others."""
+"""The uncertain states that are reported when a run ends; `indeterminate` was reported before."""
 
 MAX_NAMED = 10
 """How many calls that the code no longer makes are named in a report."""
 
 
 def scope_of(run: ClaimedRun, worker: str) -> RunScope:
-    """Return the scope in which the body of a run is, from its first claim here to its last."""
+    """Return the scope of a run for logs, the same for all of its claims by a worker."""
     return RunScope(run.id, run.uid, run.name, worker, run.queue, run.created_at)
 
 
@@ -56,7 +56,7 @@ def report_left(observer: Observer, scope: RunScope, move: Move | None, at: Inst
 
 
 def report_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
-    """Tell what code did not ask for in its turn, if anything; marks of old changes are no news."""
+    """Report recorded calls that the code did not make again, except marks of changes."""
     marks = (record.identity for record in unread if record.kind is not RecordKind.PATCH)
     missed = list(dict.fromkeys(marks))
     if missed:
@@ -83,7 +83,7 @@ def report_abandoned(observer: Observer, scope: RunScope, name: str, key: str, a
 
 
 def report_crasher(observer: Observer, run: ClaimedRun, worker: str, at: Instant) -> None:
-    """Tell that a run was ended because workers vanish with it."""
+    """Report that a run was ended because workers crashed with it."""
     scope = scope_of(run, worker)
     report_claimed(observer, scope, run)
     message = f"{run.crashes} workers in a row crashed while they had it"

@@ -18,7 +18,7 @@ from onward.errors import OnwardError, Undecodable
 from onward.model.commits import Commit
 from onward.model.runs import Move
 from onward.model.workers import LoadedRun
-from onward.runtime.body.divergence import told
+from onward.runtime.body.divergence import divergence_error
 from onward.runtime.execution.execution import Execution
 from onward.runtime.execution.guard import guarded
 from onward.runtime.execution.reporting import report_claimed, report_crasher, report_left, scope_of
@@ -130,7 +130,7 @@ class Beginnings:
         move = Move(
             RunState.PAUSED,
             Reason.DIVERGENCE,
-            error=pack(encode_error(told(error, None, [], run.id))),
+            error=pack(encode_error(divergence_error(error, None, [], run.id))),
             parked_by=self._worker.programs.mark_of(run),
             seen=run.inbox,
             seq=run.seq,
