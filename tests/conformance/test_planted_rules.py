@@ -20,8 +20,8 @@ WAKE_BY_COMMIT = "test_a_message_of_another_run_wakes_the_same_runs[signal]"
 PLANTED = {
     "sqlite in memory": [
         (CLAIM, "due_candidates", "due <= :now", "due <= :now + 3600000000"),
-        (CLAIM, "claim_run", "crashes = crashes + (state = 'running')", "crashes = crashes"),
-        (REPORT, "move_run", "THEN crashes ELSE 0", "THEN crashes ELSE crashes"),
+        (CLAIM, "claim_run", "+ (r.state = 'running')", ""),
+        (REPORT, "move_run", "THEN r.crashes ELSE 0", "THEN r.crashes ELSE r.crashes"),
         (WAKE, "raise_inbox", "state = 'waiting'", "state = 'waiting' AND due IS NULL"),
     ],
     "postgres": [

@@ -4,7 +4,7 @@ The files are written for SQLite, with `:name` parameters. The Postgres text is 
 in `_for_postgres`: tables get their schema, parameters become `$1`, `:now` becomes the database's
 own clock, and a list, which is a JSON array on SQLite, becomes an array. Row locks, which only
 Postgres has, are left out for SQLite. What cannot be derived stands in a folder of its own, whole:
-`sql/sqlite/` (batches are written row by row in the writer's transaction) and `sql/postgres/`
+`sql/sqlite/` (batches are written part by part in the writer's transaction) and `sql/postgres/`
 (batches are single statements). A test lists what stands there.
 
 A text that several statements share is a part: it follows a line `-- part: name`, and `{name}`
@@ -52,10 +52,16 @@ class Statement:
     name: str
     sql: str
     parameters: tuple[str, ...]
+    row: tuple[str, ...] = ()
+    """The first of them, if rows give these in this order."""
 
     def arrange(self, given: dict[str, object]) -> tuple[object, ...]:
         """Return the values of `given` in the order that the text asks for."""
         return tuple([given[name] for name in self.parameters])
+
+    def arrange_rest(self, given: dict[str, object]) -> tuple[object, ...]:
+        """Return the values of `given` that rows do not give."""
+        return tuple([given[name] for name in self.parameters[len(self.row) :]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,8 @@ class Dialect:
                 names.append(match[1])
             return f"{'$' if self.postgres else '?'}{names.index(match[1]) + 1}"
 
-        return Statement(name, _PARAMETER.sub(numbered, sql), tuple(names))
+        text = _PARAMETER.sub(numbered, sql)
+        return Statement(name, text, tuple(names), () if self.postgres else order)
 
     def _for_postgres(self, sql: str) -> str:
         sql = _INDEX_HINT.sub("", sql)  # SQLite would not choose it without statistics

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.store.sqlite.connection import DIALECT, connect, migrate
+from onward.store.sqlite.row_statements import for_rows
+from onward.store.statements import Statement
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,6 +23,11 @@ STATEMENTS = {
     name: statement
     for name, statement in DIALECT.statements().items()
     if not name.startswith("check_") and name not in FOR_PEOPLE
+}
+STATEMENTS |= {
+    f"{name} of many": Statement(name, for_rows(one, 2), (*one.parameters, *one.row))
+    for name, one in STATEMENTS.items()
+    if one.row
 }
 
 # These tables keep what is over; the rest only hold what is alive.
@@ -41,10 +48,11 @@ CHOSEN = {
     "suspect_candidates": "r USING INDEX onward_run_suspect (namespace=?)",
     "runs_of_worker": "onward_run USING INDEX onward_run_running (namespace=? AND worker=?)",
     "next_due": "onward_run USING INDEX onward_run_waiting (namespace=? AND due>?)",
-    "claim_run": "onward_run USING PRIMARY KEY (namespace=? AND uid=?)",
+    "claim_run of many": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "claimed_runs": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "runs_seen": "r USING PRIMARY KEY (namespace=? AND uid=?)",
-    "move_run": "onward_run USING PRIMARY KEY (namespace=? AND uid=?)",
+    "move_run of many": "r USING PRIMARY KEY (namespace=? AND uid=?)",
+    "unexpected_runs": "r USING PRIMARY KEY (namespace=? AND uid=?) LEFT-JOIN",
     "raise_inbox": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "overdue_runs": "r USING INDEX onward_run_deadline (namespace=? AND deadline>? AND deadline<?)",
     "bound_children": "onward_run USING INDEX onward_run_parent (namespace=? AND parent=?)",

@@ -32,14 +32,14 @@ READ: dict[str, tuple[str, ...]] = {
     "claimed_runs": ClaimedRun._fields,
 }
 
-# What follows the fields of a row is added by whoever writes it.
+# What follows the fields of a row is added by the code that writes it.
 WRITTEN: dict[str, tuple[str, ...]] = {
-    "insert_run": (*NewRun._fields, "namespace", "now"),
-    "add_record": (*NewRecord._fields, "namespace", "now"),
-    "write_effect": (*EffectWrite._fields, "namespace", "now"),
-    "move_delivery": (*DeliveryMove._fields, "run", "namespace", "now"),
-    "add_event": (*Publish._fields, "run", "namespace", "now"),
-    "save_state": (*HandlerState._fields, "run", "namespace", "now"),
+    "insert_run": NewRun._fields,
+    "add_record": NewRecord._fields,
+    "write_effect": EffectWrite._fields,
+    "move_delivery": (*DeliveryMove._fields, "run"),
+    "add_event": (*Publish._fields, "run"),
+    "save_state": (*HandlerState._fields, "run"),
 }
 
 
@@ -65,13 +65,14 @@ def test_a_row_has_the_columns_of_the_statement_that_fills_it(
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_row_gives_the_parameters_of_the_statement_that_writes_it(name: str) -> None:
-    assert STATEMENTS[name].parameters == WRITTEN[name]
+    assert STATEMENTS[name].row == WRITTEN[name]
 
 
 def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be() -> None:
-    assert STATEMENTS["move_run"].parameters[:8] == Move._fields[:8]
+    assert STATEMENTS["move_run"].row == ("uid", *Move._fields[:8])
     assert Move._fields[8:] == ("result", "error", "failed_call")
-    assert STATEMENTS["add_message"].parameters[3:7] == NewMessage._fields[1:5]
-    assert STATEMENTS["insert_run_data"].parameters == (
-        "uid", "input", "args_hash", "trace", "retry", "attributes", "delay_in", "due", "namespace",
+    assert STATEMENTS["keep_end"].row == ("uid", *Move._fields[8:], "lost")
+    assert STATEMENTS["add_message"].row[3:] == NewMessage._fields[1:5]
+    assert STATEMENTS["insert_run_data"].row == (
+        "uid", "input", "args_hash", "trace", "retry", "attributes", "delay_in", "due",
     )  # fmt: skip

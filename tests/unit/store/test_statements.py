@@ -24,7 +24,7 @@ ONLY_SQLITE = {
     "limited_suspects", "look", "message_seen", "move_delivery", "move_run", "oldest_outbox",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
     "runs_seen", "save_state", "shift_leases", "spread_event", "suspect_candidates",
-    "write_effect",
+    "unexpected_runs", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
     "claim", "commit_attached", "commit_records", "commit_runs", "hint_send", "hint_start",
@@ -63,6 +63,13 @@ def test_rows_may_give_the_order_on_sqlite() -> None:
     assert SQLITE.render("x", text, ("b", "unused", "a")).parameters == ("b", "unused", "a")
     assert SQLITE.render("x", text, ("b", "unused", "a")).sql == "INSERT INTO t VALUES (?3, ?1)"
     assert POSTGRES.render("x", text, ("b", "unused", "a")).parameters == ("a", "b")
+
+
+def test_what_rows_do_not_give_is_arranged_apart() -> None:
+    statement = SQLITE.render("x", "INSERT INTO t VALUES (:now, :a, :b)", ("b", "a"))
+
+    assert statement.row == ("b", "a")
+    assert statement.arrange_rest({"now": 1, "c": 2}) == (1,)
 
 
 def test_values_are_arranged_as_the_text_asks() -> None:

@@ -1,33 +1,39 @@
 -- Starting runs. Both inserts change no existing row, so a caller may make them in a transaction of
 -- its own and keep that open without blocking others.
 
--- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, trace, retry, attributes, namespace, now)
+-- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, trace, retry, attributes)
 -- A run that is cancelled with its parent is paused if the parent is.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
     deadline, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, held_by,
     scheduled_at, created_at, updated_at)
-SELECT CAST(:namespace AS TEXT), CAST(:uid AS TEXT), CAST(:id AS TEXT), CAST(:kind AS TEXT),
-       CAST(:name AS TEXT), CAST(:version AS TEXT), CAST(:queue AS TEXT),
-       CAST(:priority AS BIGINT), CAST(:flow_key AS TEXT), CAST(:tags AS TEXT),
+SELECT t.namespace, t.uid, t.id, t.kind, t.name, t.version, t.queue, t.priority, t.flow_key, t.tags,
        CASE WHEN t.held_by <> '' THEN 'paused' WHEN t.due > t.now THEN 'waiting' ELSE 'ready' END,
        CASE WHEN t.held_by <> '' THEN 'operator' END, CASE WHEN t.held_by = '' THEN t.due END,
-       coalesce(CAST(:deadline AS BIGINT), t.due + CAST(:deadline_in AS BIGINT)),
-       CAST(:parent AS TEXT), CAST(:parent_identity AS TEXT), CAST(:root AS TEXT),
-       CAST(:cancel_with_parent AS BIGINT), CAST(:follows AS TEXT), CAST(:link AS TEXT),
-       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), CAST(:handler AS TEXT), t.held_by, t.due,
+       coalesce(t.deadline, t.due + t.deadline_in), t.parent, t.parent_identity, t.root,
+       t.cancel_with_parent, t.follows, t.link, t.attempt, t.origin, t.handler, t.held_by, t.due,
        t.now, t.now
-FROM (SELECT coalesce(CAST(:due AS BIGINT), :now) + CAST(:delay_in AS BIGINT) AS due,
-             CAST(:now AS BIGINT) AS now,
+FROM (SELECT CAST(:namespace AS TEXT) AS namespace, CAST(:uid AS TEXT) AS uid,
+             CAST(:id AS TEXT) AS id, CAST(:kind AS TEXT) AS kind, CAST(:name AS TEXT) AS name,
+             CAST(:version AS TEXT) AS version, CAST(:queue AS TEXT) AS queue,
+             CAST(:priority AS BIGINT) AS priority, CAST(:flow_key AS TEXT) AS flow_key,
+             CAST(:tags AS TEXT) AS tags, CAST(:deadline AS BIGINT) AS deadline,
+             CAST(:deadline_in AS BIGINT) AS deadline_in, CAST(:parent AS TEXT) AS parent,
+             CAST(:parent_identity AS TEXT) AS parent_identity, CAST(:root AS TEXT) AS root,
+             CAST(:cancel_with_parent AS BIGINT) AS cancel_with_parent,
+             CAST(:follows AS TEXT) AS follows, CAST(:link AS TEXT) AS link,
+             CAST(:attempt AS BIGINT) AS attempt, CAST(:origin AS TEXT) AS origin,
+             CAST(:handler AS TEXT) AS handler, CAST(:now AS BIGINT) AS now,
+             coalesce(CAST(:due AS BIGINT), :now) + CAST(:delay_in AS BIGINT) AS due,
              coalesce((SELECT p.held_by FROM onward_run p
                        WHERE p.namespace = CAST(:namespace AS TEXT)
                          AND p.uid = CAST(:parent AS TEXT) AND CAST(:cancel_with_parent AS BIGINT) = 1),
                       '') AS held_by) t
 WHERE true
 ON CONFLICT DO NOTHING
-RETURNING state;
+RETURNING state, uid;
 
--- name: insert_run_data(uid, input, args_hash, trace, retry, attributes, delay_in, due, namespace)
+-- name: insert_run_data(uid, input, args_hash, trace, retry, attributes, delay_in, due)
 INSERT INTO onward_run_data (namespace, uid, input, args_hash, trace, retry, attributes, delay)
 VALUES (:namespace, :uid, :input, :args_hash, :trace, :retry, :attributes,
         CASE WHEN CAST(:due AS BIGINT) IS NULL THEN nullif(CAST(:delay_in AS BIGINT), 0) END);

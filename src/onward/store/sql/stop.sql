@@ -10,7 +10,7 @@ WHERE namespace = :namespace AND uid = :uid
   AND (fence = 0 OR CAST(:unstarted_only AS BIGINT) = 0)
 RETURNING queue;
 
--- name: keep_end(result, error, failed_call, uid, lost, namespace)
+-- name: keep_end(uid, result, error, failed_call, lost)
 -- A run whose data row is lost still gets its result or error.
 INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
 VALUES (:namespace, :uid, :lost, '', :result, :error, :failed_call)
@@ -29,7 +29,7 @@ SET state = 'pending', run = NULL, attempt = attempt + 1, reason = NULL, updated
 WHERE namespace = :namespace AND run = :uid AND state = 'reserved'
 RETURNING handler;
 
--- name: add_work(handler, count, namespace, now)
+-- name: add_work(handler, count)
 INSERT INTO onward_handler AS h (namespace, handler, key, published, updated_at)
 VALUES (:namespace, :handler, '', :count, :now)
 ON CONFLICT (namespace, handler, key) DO UPDATE

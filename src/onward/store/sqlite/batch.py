@@ -1,4 +1,4 @@
-"""The hot path on SQLite: batches written row by row inside the writer's transaction.
+"""The hot path on SQLite: batches written inside the writer's transaction.
 
 The transaction has the file to itself, so each part first reads what is there, lets the rules of
 the core decide, and then writes what they let pass.
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     """Write a batch of owners' commits and return the fate of each."""
     leased = bool(tx.rows("lease_here", worker=worker))
-    seen: dict[str, Row] = {}
-    queues: dict[str, str] = {}
-    for uid, state, fence, inbox, queue in tx.rows("runs_seen", uids=tx.array(batch.runs)):
-        seen[uid] = Row(RunState(state), fence, inbox)
-        queues[uid] = queue
+    seen, queues = _look(tx, batch)
     fates: dict[str, Fate] = {}
     accepted: list[Commit] = []
-    for commit in batch.runs.values():
-        row = seen.get(commit.run)
+    for run, commit in batch.runs.items():
+        if leased and run not in seen:
+            fates[run] = Fate.DONE
+            accepted.append(commit)
+            continue
+        row = seen.get(run)
         answer = fate(row, Write(commit.fence, commit.move is not None, commit.seen), leased=leased)
         # One that is not running was moved by an earlier try of this commit: nothing is left to do.
         if answer is Fate.DONE and row is not None and row.state is RunState.RUNNING:
-            if _refuses(tx, commit.attached, commit.run):
+            if _refuses(tx, commit.attached, run):
                 answer = Fate.BUSY
             else:
                 accepted.append(commit)
-        fates[commit.run] = answer
+        fates[run] = answer
     is_first = _record(tx, accepted) and len(accepted) == len(fates)
     done = () if is_first else [c for c in batch.runs.values() if fates[c.run] is Fate.DONE]
     earlier = await recorded_times(tx, done)
@@ -59,30 +59,52 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     return Written(fates, tx.now, frozenset(woken | released), earlier)
 
 
+def _look(tx: SqliteTx, batch: Batch) -> tuple[dict[str, Row | None], dict[str, str]]:
+    """Return the runs that are not as their commits expect, or about which more must be known.
+
+    Returns:
+        Their rows, and the queues of those that may be released.
+    """
+    fences = {run: commit.fence for run, commit in batch.runs.items()}
+    seen: dict[str, Row | None] = {}
+    for uid, state, fence, inbox in tx.rows("unexpected_runs", fences=tx.mapping(fences)):
+        seen[uid] = None if state is None else Row(RunState(state), fence, inbox)
+    queues: dict[str, str] = {}
+    watched = [run for run, commit in batch.runs.items() if _is_watched(commit)]
+    if watched:
+        for uid, state, fence, inbox, queue in tx.rows("runs_seen", uids=tx.array(watched)):
+            seen[uid] = Row(RunState(state), fence, inbox)
+            queues[uid] = queue
+    return seen, queues
+
+
+def _is_watched(commit: Commit) -> bool:
+    """Return whether more must be known of a run than that it is running under its fence."""
+    return commit.may_be_refused or (commit.move is not None and commit.move.state == "ready")
+
+
 def _record(tx: SqliteTx, accepted: list[Commit]) -> bool:
     """Write records, and return whether all are new: the others were written by an earlier try."""
-    time = (tx.namespace, tx.now)
     records = [record for commit in accepted for record in commit.latest_records()]
-    return tx.write_rows("add_record", [record + time for record in records]) == len(records)
+    changed, _ = tx.write_rows("add_record", records)
+    return changed == len(records)
 
 
 def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
     """Write what was accepted and return the queues of the runs that were sent something."""
-    ours = tx.namespace, worker, tx.now
     moving = [(commit.run, commit.move) for commit in accepted if commit.move is not None]
-    tx.write_rows("move_run", [(*move[:8], run, *ours) for run, move in moving])
+    tx.write_rows("move_run", [(run, *move[:8]) for run, move in moving], worker=worker)
     tx.write_rows(
         "keep_end",
         [
-            (move.result, move.error, move.failed_call, run, b"", tx.namespace)
+            (run, move.result, move.error, move.failed_call, b"")
             for run, move in moving
             if not (move.result is None and move.error is None and move.failed_call is None)
         ],
     )
+    _insert_runs(tx, [run for commit in accepted for run in commit.starts])
     queues: set[str] = set()
     for commit in accepted:
-        for run in commit.starts:
-            _insert_run(tx, run)
         for message in commit.messages:
             sent = _deliver(tx, message.target, message)
             if sent.fate == "delivered":
@@ -129,19 +151,19 @@ def _fits(row: EffectRow | None, effect: EffectWrite, run: str) -> bool:
 def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
     if attached is NOTHING_ATTACHED:
         return
-    time = (tx.namespace, tx.now)
-    tx.write_rows("write_effect", [effect + time for effect in attached.effects])
-    tx.write_rows("move_delivery", [(*move, run, *time) for move in attached.deliveries])
-    tx.write_rows("save_state", [(*saved, run, *time) for saved in attached.states])
+    tx.write_rows("write_effect", attached.effects)
+    tx.write_rows("move_delivery", [(*move, run) for move in attached.deliveries])
+    tx.write_rows("save_state", [(*saved, run) for saved in attached.states])
     added_work = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")
     for event in attached.published:
         added_work.update(_publish(tx, event, run))
-    tx.write_rows("add_work", [(handler, n, *time) for handler, n in added_work.items()])
+    tx.write_rows("add_work", list(added_work.items()))
 
 
 def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
     """Add an event and return the handlers that it was spread to."""
-    if not tx.write_row("add_event", (*event, run, tx.namespace, tx.now)):
+    _, added = tx.write_rows("add_event", [(*event, run)])
+    if not added:
         return []  # a message of that id is there already
     spread = tx.rows("spread_event", event=event.uid, topic=event.topic, key=event.key)
     return [row[0] for row in spread]
@@ -149,8 +171,10 @@ def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
 
 async def start(tx: SqliteTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:
     """Start runs that do not exist yet; an owner that lost its run starts nothing."""
+    lost = {owner for _, owner in starts if owner is not None and not _has(tx, owner)}
+    made = _insert_runs(tx, [run for run, owner in starts if owner not in lost])
     return [
-        _start(tx, run) if owner is None or _has(tx, owner) else LeaseLost(owner.run)
+        LeaseLost(owner.run) if owner in lost and owner is not None else _started(tx, run, made)
         for run, owner in starts
     ]
 
@@ -164,23 +188,26 @@ def _has(tx: SqliteTx, owner: RunOwner) -> bool:
     return fate(row, Write(owner.fence), leased=leased) is Fate.DONE
 
 
-def _start(tx: SqliteTx, run: NewRun) -> Started:
-    _insert_run(tx, run)
+def _started(tx: SqliteTx, run: NewRun, made: dict[str, str]) -> Started:
+    state = made.get(run.uid)
+    if state is not None:
+        return Started(run.uid, True, run.name, run.args_hash, state)  # noqa: FBT003
     [found] = tx.rows("started_run", uid=run.uid, id=run.id)
     return Started(found[0], found[0] == run.uid, *found[1:4])
 
 
-def _insert_run(tx: SqliteTx, run: NewRun) -> bool:
-    if not tx.write_row("insert_run", (*run, tx.namespace, tx.now)):
-        return False
-    tx.write_rows("insert_run_data", [_data_of(run, tx.namespace)])
-    return True
+def _insert_runs(tx: SqliteTx, runs: Sequence[NewRun]) -> dict[str, str]:
+    """Insert runs that do not exist yet, and return the states of those that were inserted."""
+    _, made = tx.write_rows("insert_run", runs)
+    states = {uid: state for state, uid in made}
+    tx.write_rows("insert_run_data", [_data_of(run) for run in runs if run.uid in states])
+    return states
 
 
-def _data_of(run: NewRun, namespace: str) -> tuple[object, ...]:
+def _data_of(run: NewRun) -> tuple[object, ...]:
     return (
         *(run.uid, run.input, run.args_hash, run.trace, run.retry, run.attributes),
-        *(run.delay_in, run.due, namespace),
+        *(run.delay_in, run.due),
     )
 
 
@@ -250,5 +277,5 @@ def _deliver(tx: SqliteTx, uid: str, message: NewMessage) -> SentMessage:
     if not raised:
         return SentMessage(uid, None, "", "ended")
     seq, queue, chain = raised[0]
-    tx.write_rows("add_message", [(uid, seq, chain, *message[1:5], tx.namespace, tx.now)])
+    tx.write_rows("add_message", [(uid, seq, chain, *message[1:5])])
     return SentMessage(uid, seq, queue, "delivered")

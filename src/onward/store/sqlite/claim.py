@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD
@@ -27,9 +26,10 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
     if not tx.rows("lease_here", worker=wanted.worker):
         return []
     ready_at = _choose(tx, wanted)
-    ours = (tx.namespace, wanted.worker, tx.now)
-    tx.write_rows("claim_run", [(uid, *ours) for uid in ready_at])
-    rows = tx.rows("claimed_runs", ready_at=json.dumps(ready_at))
+    if not ready_at:
+        return []
+    tx.write_rows("claim_run", [(uid,) for uid in ready_at], worker=wanted.worker)
+    rows = tx.rows("claimed_runs", ready_at=tx.mapping(ready_at))
     return [ClaimedRun._make(row) for row in rows]
 
 

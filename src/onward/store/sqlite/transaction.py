@@ -13,11 +13,12 @@ from onward.store.sqlite import batch
 from onward.store.sqlite.clock import SavedTime
 from onward.store.sqlite.holders import writer
 from onward.store.sqlite.library import is_busy, sqlite3, translate_error
+from onward.store.sqlite.row_statements import MAX_ROWS, for_rows, padded
 from onward.store.sqlite.waiting import LockWait
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from onward.core.instant import Instant
@@ -45,6 +46,7 @@ class SqliteTx:
     ) -> None:
         self._connection = connection
         self._statements = statements
+        self._texts: dict[tuple[str, int], str] = {}
         self.where = where
         self.now: Instant = 0
         self.namespace = ""
@@ -69,19 +71,36 @@ class SqliteTx:
         finally:
             self._connection.text_factory = str
 
-    def write_rows(self, name: str, rows: Iterable[tuple[object, ...]]) -> int:
-        """Run a named statement once per row, and return how many rows it changed.
+    def write_rows(
+        self, name: str, rows: Sequence[tuple[object, ...]], **given: object
+    ) -> tuple[int, list[Any]]:
+        """Run a named statement for all rows at once.
 
-        A row gives its parameters in the declared order.
+        A row has its values in the declared order; `given` is the same for all rows.
+
+        Returns:
+            How many rows of the database changed, and what the statement returns.
         """
-        return self._connection.executemany(self._statements[name].sql, rows).rowcount
-
-    def write_row(self, name: str, row: tuple[object, ...]) -> bool:
-        """Run a named statement that returns what it wrote, and return whether it wrote."""
-        return bool(self._connection.execute(self._statements[name].sql, row).fetchall())
+        if not rows:
+            return 0, []
+        before = self._connection.total_changes
+        found: list[Any] = []
+        statement = self._statements[name]
+        same = statement.arrange_rest(given | {"now": self.now, "namespace": self.namespace})
+        for at in range(0, len(rows), MAX_ROWS):
+            count, values = padded(rows[at : at + MAX_ROWS])
+            text = self._texts.get((name, count))
+            if text is None:
+                text = self._texts[name, count] = for_rows(statement, count)
+            found += self._connection.execute(text, [*same, *values]).fetchall()
+        return self._connection.total_changes - before, found
 
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
         return _as_json(list(values)).decode()
+
+    def mapping(self, values: Mapping[str, int]) -> object:
+        """Return the parameter that stands for keys with a value each."""
+        return _as_json(values).decode()
 
     async def lock(self, uids: Iterable[str]) -> None:
         """Do nothing: a transaction that writes has the file to itself."""

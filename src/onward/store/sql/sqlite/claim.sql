@@ -42,12 +42,12 @@ WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', '
   AND {offered}
 LIMIT :room;
 
--- name: claim_run(uid, namespace, worker, now)
-UPDATE onward_run
-SET state = 'running', reason = NULL, worker = :worker, fence = fence + 1,
-    crashes = crashes + (state = 'running'), due = NULL,
-    started_at = coalesce(started_at, :now), updated_at = :now
-WHERE namespace = :namespace AND uid = :uid;
+-- name: claim_run(uid)
+UPDATE onward_run AS r
+SET state = 'running', reason = NULL, worker = :worker, fence = r.fence + 1,
+    crashes = r.crashes + (r.state = 'running'), due = NULL,
+    started_at = coalesce(r.started_at, :now), updated_at = :now
+WHERE r.namespace = :namespace AND r.uid = :uid;
 
 -- name: claimed_runs
 SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,

@@ -1,34 +1,41 @@
 -- The writes of owners on SQLite, in the writer's transaction: first what is there, then, for the
--- commits that the rules let pass, row by row. Postgres does all of it in one statement.
+-- commits that the rules let pass, part by part, all rows of a part at once. Postgres does all of it in one statement.
 
 -- name: runs_seen
 SELECT r.uid, r.state, r.fence, r.inbox, r.queue
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
 
--- name: move_run(state, reason, due, due_in, seq, seen, phase, parked_by, uid, namespace, worker, now)
-UPDATE onward_run
+-- name: unexpected_runs
+-- The runs that are not running under the fences of their commits: none, in most batches.
+SELECT j.key, r.state, r.fence, r.inbox
+FROM json_each(:fences) j
+LEFT JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.key
+WHERE (r.state = 'running' AND r.fence = j.value) IS NOT true;
+
+-- name: move_run(uid, state, reason, due, due_in, seq, seen, phase, parked_by)
+UPDATE onward_run AS r
 SET state = :state,
     reason = :reason,
     due = CASE WHEN :state = 'ready' THEN :now
                WHEN :due IS NULL THEN :now + :due_in
                WHEN :due_in IS NULL THEN :due
                ELSE min(:due, :now + :due_in) END,
-    seq = max(seq, :seq),
-    crashes = CASE WHEN :state = 'ready' THEN crashes ELSE 0 END,
-    phase = coalesce(:phase, phase),
+    seq = max(r.seq, :seq),
+    crashes = CASE WHEN :state = 'ready' THEN r.crashes ELSE 0 END,
+    phase = coalesce(:phase, r.phase),
     parked_by = CASE WHEN :parked_by IS NULL
-                       OR instr(' ' || parked_by || ' ', ' ' || :parked_by || ' ') > 0
-                     THEN parked_by ELSE trim(parked_by || ' ' || :parked_by) END,
-    worker = CASE WHEN :state = 'running' THEN worker END,
+                       OR instr(' ' || r.parked_by || ' ', ' ' || :parked_by || ' ') > 0
+                     THEN r.parked_by ELSE trim(r.parked_by || ' ' || :parked_by) END,
+    worker = CASE WHEN :state = 'running' THEN r.worker END,
     finished_at = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
     held_by = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN ''
-                   ELSE held_by END,
+                   ELSE r.held_by END,
     updated_at = :now
-WHERE namespace = :namespace AND uid = :uid AND (:seen IS NULL OR inbox = :seen)
-  AND worker = :worker;
+WHERE r.namespace = :namespace AND r.uid = :uid AND (:seen IS NULL OR r.inbox = :seen)
+  AND r.worker = :worker;
 
--- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error, namespace, now)
+-- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error)
 -- An open record is closed by a later write of the same attempt; a closed one never changes.
 INSERT INTO onward_record AS r (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
@@ -42,7 +49,7 @@ SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.d
     closed_at = excluded.closed_at
 WHERE r.state = 'open';
 
--- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked, namespace, now)
+-- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked)
 INSERT INTO onward_effect AS e (
     namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
     approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error,
@@ -66,16 +73,16 @@ WHERE e.version = excluded.version - 1;
 SELECT state, run FROM onward_delivery
 WHERE namespace = :namespace AND handler = :handler AND event = :event;
 
--- name: move_delivery(handler, event, was, becomes, reason, run, namespace, now)
-UPDATE onward_delivery
+-- name: move_delivery(handler, event, was, becomes, reason, run)
+UPDATE onward_delivery AS d
 SET state = :becomes,
     run = CASE WHEN :becomes <> 'pending' THEN :run END,
-    attempt = attempt + (:was = 'reserved' AND :becomes = 'pending'),
+    attempt = d.attempt + (:was = 'reserved' AND :becomes = 'pending'),
     reason = :reason,
     updated_at = :now
-WHERE namespace = :namespace AND handler = :handler AND event = :event AND state = :was;
+WHERE d.namespace = :namespace AND d.handler = :handler AND d.event = :event AND d.state = :was;
 
--- name: add_event(uid, topic, message, payload, key, run, namespace, now)
+-- name: add_event(uid, topic, message, payload, key, run)
 INSERT INTO onward_event (namespace, uid, topic, message, key, payload, run, created_at)
 VALUES (:namespace, :uid, :topic, :message, :key, :payload, :run, :now)
 ON CONFLICT DO NOTHING
@@ -87,7 +94,7 @@ SELECT :namespace, handler, :event, :key, 'pending', :now
 FROM onward_subscription WHERE namespace = :namespace AND topic = :topic
 RETURNING handler;
 
--- name: save_state(handler, key, version, state, wake_at, run, namespace, now)
+-- name: save_state(handler, key, version, state, wake_at, run)
 INSERT INTO onward_handler (
     namespace, handler, key, state, state_version, saved_by, wake_at, updated_at)
 VALUES (:namespace, :handler, :key, :state, :version, :run, :wake_at, :now)

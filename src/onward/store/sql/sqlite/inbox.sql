@@ -28,7 +28,7 @@ WHERE r.namespace = :namespace AND r.uid = :run
   AND r.state IN ('ready', 'running', 'waiting', 'paused')
 RETURNING inbox, queue, coalesce(chain, uid);
 
--- name: add_message(run, seq, chain, message, kind, name, payload, namespace, now)
+-- name: add_message(run, seq, chain, message, kind, name, payload)
 INSERT INTO onward_inbox (namespace, run, seq, chain, message, kind, name, payload, sent_at)
 VALUES (:namespace, :run, :seq, :chain, :message, :kind, :name, :payload, :now)
 ON CONFLICT DO NOTHING;
