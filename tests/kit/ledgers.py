@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from tests.kit.watching import until
 
 if TYPE_CHECKING:
-    import asyncio
 
     import pytest
 
     from onward import App, Run
-    from onward.model.commits import Commit, CommitOutcome
+    from onward.model.commits import Answered, Commit, CommitOutcome
     from onward.runtime.worker.session import WorkerSession
     from onward.sdk.effects import EffectInfo
 
@@ -48,12 +47,16 @@ def lose_run(patch: pytest.MonkeyPatch, worker: WorkerSession, state: str) -> li
     commit = worker.commit
     lost: list[str] = []
 
-    def then_lost(wish: Commit) -> asyncio.Future[CommitOutcome]:
-        answer = commit(wish)
+    def then_lost(wish: Commit, then: Answered) -> None:
+        def lose(answer: CommitOutcome | BaseException) -> None:
+            worker.running[wish.run].drop()
+            then(answer)
+
         if any(each.state == state for each in wish.attached.effects) and not lost:
             lost.append(wish.run)
-            answer.add_done_callback(lambda _: worker.running[wish.run].drop())
-        return answer
+            commit(wish, lose)
+        else:
+            commit(wish, then)
 
     patch.setattr(worker, "commit", then_lost)
     return lost

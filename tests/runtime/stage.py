@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
-    from onward.model.commits import Commit
+    from onward.model.commits import Answered, Commit
     from onward.model.messages import InboxRow
     from onward.model.runs import Move
     from onward.runtime.attempts.perform import StepOwner
@@ -116,7 +116,7 @@ class Stage:
         times = [row.closed_at or row.opened_at for row in self.story.rows]
         self._now = max([EPOCH, *times]) + 1000
         self._fence = 0
-        self._unanswered: list[tuple[Commit, asyncio.Future[CommitOutcome]]] = []
+        self._unanswered: list[tuple[Commit, Answered]] = []
         self._gates: list[asyncio.Future[None]] = []
         self._parked: Execution | None = None
         self._due: Instant | None = None
@@ -137,10 +137,8 @@ class Stage:
     def now(self) -> Instant:
         return self._now
 
-    def commit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        answer: asyncio.Future[CommitOutcome] = self._loop.create_future()
-        self._unanswered.append((commit, answer))
-        return answer
+    def commit(self, commit: Commit, then: Answered) -> None:
+        self._unanswered.append((commit, then))
 
     def perform(self, owner: StepOwner, call: StepCall) -> Attempt:
         context = copy_context()
@@ -228,10 +226,9 @@ class Stage:
         self._randomness.choice(self._gates).set_result(None)
 
     def _answer(self) -> None:
-        commit, answer = self._unanswered.pop(0)
+        commit, then = self._unanswered.pop(0)
         self._write(commit)
-        if not answer.done():
-            answer.set_result(CommitOutcome(Fate.DONE, self._now))
+        self._loop.call_soon(then, CommitOutcome(Fate.DONE, self._now))
 
     def _write(self, commit: Commit) -> None:
         self._now += self._randomness.randrange(1, 1000)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.lease import Row
     from onward.engine.notes import Noted
-    from onward.model.commits import Commit
+    from onward.model.commits import Answered, Commit
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import Move
@@ -61,13 +61,13 @@ def test_a_result_that_is_handed_out_before_it_is_written_is_seen(
 ) -> None:
     patiently = LocalWorker.submit
 
-    def hastily(self: LocalWorker, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        written = patiently(self, commit)
+    def hastily(self: LocalWorker, commit: Commit, then: Answered) -> None:
         if not commit.is_plain:
-            return written
-        answer: asyncio.Future[CommitOutcome] = asyncio.get_running_loop().create_future()
-        answer.set_result(CommitOutcome(Fate.DONE, self._store.machine_time()))
-        return answer
+            patiently(self, commit, then)
+            return
+        patiently(self, commit, lambda _: None)
+        early = CommitOutcome(Fate.DONE, self._store.machine_time())
+        asyncio.get_running_loop().call_soon(then, early)
 
     monkeypatch.setattr(LocalWorker, "submit", hastily)
     failure = first_failure()

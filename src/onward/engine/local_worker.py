@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock
     from onward.engine.worker_engine import Renewer, WorkerEngine, WorkerHooks
     from onward.model.claims import Wanted
-    from onward.model.commits import Commit, CommitOutcome
+    from onward.model.commits import Answered, Commit, CommitOutcome
     from onward.model.effects import EffectRow
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
@@ -224,16 +224,17 @@ class LocalWorker:
         self._disown(run.uid, run.fence)
         return is_given_up
 
-    def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        written = self._writer.submit(commit)
+    def submit(self, commit: Commit, then: Answered) -> None:
         if commit.move is not None and commit.move.state != RunState.RUNNING:
-            written.add_done_callback(partial(self._moved, commit.run, commit.fence))
-        return written
+            then = partial(self._moved, commit.run, commit.fence, then)
+        self._writer.submit(commit, then)
 
-    def _moved(self, run: str, fence: int, done: asyncio.Future[CommitOutcome]) -> None:
-        is_answered = not done.cancelled() and done.exception() is None
-        if is_answered and done.result().fate is not Fate.BUSY:
+    def _moved(
+        self, run: str, fence: int, then: Answered, answer: CommitOutcome | BaseException
+    ) -> None:
+        if not isinstance(answer, BaseException) and answer.fate is not Fate.BUSY:
             self._disown(run, fence)
+        then(answer)
 
     def _disown(self, run: str, fence: int) -> None:
         """Have no more news of a run, unless it was claimed again since."""

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from onward.core.instant import Duration, Instant
     from onward.model.claims import Wanted
-    from onward.model.commits import Commit, CommitOutcome
+    from onward.model.commits import Answered, Commit
     from onward.model.effects import EffectRow
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
@@ -154,8 +153,11 @@ class WorkerEngine(Protocol):
         """End a run that was claimed and cannot begin; return whether it was the worker's."""
         ...
 
-    def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        """Write what a run has done, together with whatever else has gathered."""
+    def submit(self, commit: Commit, then: Answered) -> None:
+        """Write what a run has done, together with whatever else has gathered.
+
+        `then` is called later, on the event loop, with the outcome or an error.
+        """
         ...
 
     async def keep_progress(self, run: str, fence: int, value: bytes) -> None:

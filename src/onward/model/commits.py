@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from onward.core.instant import Instant
     from onward.core.lease import Fate
@@ -128,3 +128,7 @@ class CommitOutcome(NamedTuple):
 
     fate: Fate
     at: Instant
+
+
+Answered: TypeAlias = "Callable[[CommitOutcome | BaseException], None]"
+"""What is called once with the outcome of a commit, or with the error that prevented it."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.engine.worker_engine import Renewer, WorkerHooks
     from onward.model.claims import Wanted
-    from onward.model.commits import Commit
+    from onward.model.commits import Answered, Commit
     from onward.model.effects import EffectWrite
     from onward.model.runs import Move, RunOwner
     from onward.model.workers import Registration
@@ -228,12 +228,11 @@ class FakeEngine:
 
     # --- commits ---------------------------------------------------------------------------------
 
-    def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        written: asyncio.Future[CommitOutcome] = asyncio.get_running_loop().create_future()
+    def submit(self, commit: Commit, then: Answered) -> None:
+        loop = asyncio.get_running_loop()
         fate = self.before_commit(commit) or self._commit(commit)
-        written.set_result(CommitOutcome(fate, self.clock.wall()))
-        asyncio.get_running_loop().create_task(self._notify())
-        return written
+        loop.call_soon(then, CommitOutcome(fate, self.clock.wall()))
+        loop.create_task(self._notify())
 
     def _commit(self, commit: Commit) -> Fate:
         run, now = self.runs[commit.run], self.clock.wall()

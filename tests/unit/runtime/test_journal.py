@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
@@ -13,7 +12,7 @@ from onward.runtime.body.clock import ClockCall
 from onward.runtime.execution.journal import Journal
 
 if TYPE_CHECKING:
-    from onward.model.commits import Commit
+    from onward.model.commits import Answered, Commit
 
 
 CLAIMED = ClaimedRun(
@@ -26,23 +25,21 @@ class Desk:
     """Takes commits, and answers when it is told to."""
 
     def __init__(self) -> None:
-        self.answers: list[asyncio.Future[CommitOutcome]] = []
+        self.answers: list[Answered] = []
         self.moves: list[str | None] = []
         self.told: list[str] = []
         lost, broken = (lambda: self.told.append("lost")), (lambda _: self.told.append("broken"))
         self.journal = Journal(CLAIMED, 0, Replay(), self._write, lost, broken, None)
 
-    def _write(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
+    def _write(self, commit: Commit, then: Answered) -> None:
         self.moves.append(None if commit.move is None else commit.move.state)
-        self.answers.append(asyncio.get_running_loop().create_future())
-        return self.answers[-1]
+        self.answers.append(then)
 
     def write(self) -> None:
         self.journal.note(self.journal.note_row("note", b""), lambda: None)
 
-    async def answer(self, fate: Fate = Fate.DONE) -> None:
-        self.answers.pop(0).set_result(CommitOutcome(fate, 7))
-        await asyncio.sleep(0)
+    def answer(self, fate: Fate = Fate.DONE) -> None:
+        self.answers.pop(0)(CommitOutcome(fate, 7))
 
 
 async def test_a_clock_record_does_not_count_as_progress_of_a_run_that_crashed() -> None:
@@ -68,12 +65,12 @@ async def test_what_waits_for_all_that_is_written_happens_once_after_the_last() 
         desk.write()
     desk.journal.when_written(lambda: desk.told.append("then"))
 
-    await desk.answer()
+    desk.answer()
     assert desk.told == []
-    await desk.answer()
+    desk.answer()
     assert desk.told == ["then"]
     desk.write()
-    await desk.answer()
+    desk.answer()
     assert desk.told == ["then"]
 
 
@@ -82,5 +79,5 @@ async def test_what_waits_does_not_happen_when_the_run_is_lost() -> None:
     desk.write()
     desk.journal.when_written(lambda: desk.told.append("then"))
 
-    await desk.answer(Fate.LOST)
+    desk.answer(Fate.LOST)
     assert desk.told == ["lost"]

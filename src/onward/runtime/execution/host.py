@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
-    from onward.model.commits import Commit, CommitOutcome
+    from onward.model.commits import Answered, Commit
     from onward.runtime.attempts.attempt import Attempt
     from onward.runtime.attempts.perform import StepOwner
     from onward.runtime.attempts.sender import Sender
@@ -65,8 +65,8 @@ class Host(Protocol):
         """Return the database's time, or a little less."""
         ...
 
-    def commit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        """Write, together with other commits that are waiting."""
+    def commit(self, commit: Commit, then: Answered) -> None:
+        """Write, together with other commits that are waiting, and call `then` with the outcome."""
         ...
 
     def perform(self, owner: StepOwner, call: StepCall) -> Attempt:

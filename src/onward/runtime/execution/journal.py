@@ -19,19 +19,18 @@ from onward.model.runs import Move
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Replay
-    from onward.model.commits import CommitOutcome
+    from onward.model.commits import Answered, CommitOutcome
     from onward.model.effects import EffectWrite
     from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun, NewRun
     from onward.runtime.body.calls import Call
     from onward.runtime.body.clock import ClockCall
 
-    Write = Callable[[Commit], asyncio.Future[CommitOutcome]]
+    Write = Callable[[Commit, Answered], None]
 
 
 class Kept(NamedTuple):
@@ -286,23 +285,20 @@ class Journal:
             move, self.crashes = Move(RunState.RUNNING), 0
         self.writing += 1
         commit = Commit(self._uid, self._fence, records, move, messages, starts, attached)
-        self._commit(commit).add_done_callback(partial(self._answered, then))
+        self._commit(commit, partial(self._answered, then))
 
     def _answered(
-        self, then: Callable[[CommitOutcome], None], done: asyncio.Future[CommitOutcome]
+        self, then: Callable[[CommitOutcome], None], answer: CommitOutcome | BaseException
     ) -> None:
         self.writing -= 1
-        try:
-            outcome = done.result()
-        except Rejected as error:  # trying again would not help: only this run suffers
-            self._broken(error)
-            return
-        except BaseException:  # noqa: BLE001 - the store is away, or its lane was cancelled
-            self._lost()
-            return
-        if outcome.fate is Fate.LOST:
-            self._lost()
-            return
+        if isinstance(answer, Rejected):  # trying again would not help: only this run suffers
+            self._broken(answer)
+        elif isinstance(answer, BaseException) or answer.fate is Fate.LOST:
+            self._lost()  # or the store is away, or its lane was cancelled
+        else:
+            self._go_on(then, answer)
+
+    def _go_on(self, then: Callable[[CommitOutcome], None], outcome: CommitOutcome) -> None:
         try:
             then(outcome)
             if self._then is not None and not self.writing:

@@ -28,7 +28,6 @@ from onward.telemetry.events import emit
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
 
     from onward.engine.worker_engine import WorkerEngine
@@ -135,14 +134,15 @@ class Beginnings:
             seen=run.inbox,
             seq=run.seq,
         )
-        written = self._worker.commit(Commit(run.uid, run.fence, move=move))
-        written.add_done_callback(partial(self._parked, run, move))
+        commit = Commit(run.uid, run.fence, move=move)
+        self._worker.commit(commit, partial(self._parked, run, move))
 
-    def _parked(self, run: ClaimedRun, move: Move, done: asyncio.Future[CommitOutcome]) -> None:
-        if done.cancelled() or done.exception() is not None:
+    def _parked(self, run: ClaimedRun, move: Move, answer: CommitOutcome | BaseException) -> None:
+        if isinstance(answer, BaseException):
             return  # an audit finds it
-        if done.result().fate is Fate.BUSY:  # a message came: the next claim reads that as well
-            self._worker.commit(Commit(run.uid, run.fence, move=Move(RunState.READY, seq=run.seq)))
+        if answer.fate is Fate.BUSY:  # a message came: the next claim reads that as well
+            release = Move(RunState.READY, seq=run.seq)
+            self._worker.commit(Commit(run.uid, run.fence, move=release), _ignore)
         else:
             self._report(run, move)
 
@@ -151,3 +151,7 @@ class Beginnings:
         scope = scope_of(run, worker.id)
         report_claimed(worker.observer, scope, run)
         report_left(worker.observer, scope, move, worker.now())
+
+
+def _ignore(_: CommitOutcome | BaseException) -> None:
+    """Do nothing: an audit finds a run that was not released."""

@@ -4,12 +4,17 @@ There are no timers. A lone write goes out at once; a thousand concurrent ones g
 batches. A batch that fails because of one member is halved until that member is alone, so that only
 it is refused; a member that waits for a lock is retried apart, so that no other waits for it.
 Cancelling the caller of a write does not affect the write.
+
+A write is answered by a call of a function, and a batch by one callback of the event loop: a future
+for each write would cost more than most of what is done with the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onward.errors import Rejected, Unavailable
@@ -55,8 +60,8 @@ class Lane(Generic[Item, Answer]):
         self._name = name
         self._key = key
         self._max_items = max_items
-        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
-        self._apart: dict[object, list[tuple[Item, asyncio.Future[Answer]]]] = {}
+        self._waiting: list[_Waiting] = []
+        self._apart: dict[object, list[_Waiting]] = {}
         self._one_apart = asyncio.Lock()
         # Not the context of the first submitter: the tasks of the lane would keep it in memory.
         self._context = copy_context()
@@ -65,12 +70,16 @@ class Lane(Generic[Item, Answer]):
         self.batches = 0
         self.items = 0
 
+    def put(self, item: Item, then: Callable[[Answer | BaseException], None]) -> None:
+        """Queue a write and call `then` with its answer, or its error, on the event loop."""
+        self._waiting.append((item, then))
+        if self._task is None:
+            self._start()
+
     def submit(self, item: Item) -> asyncio.Future[Answer]:
         """Queue a write and return the future of its answer."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, answer))
-        if self._task is None:
-            self._start()
+        self.put(item, partial(_settle, answer))
         return answer
 
     @property
@@ -102,7 +111,7 @@ class Lane(Generic[Item, Answer]):
                 self._waiting = self._waiting[self._max_items :]
                 self._waiting = await self._write(batch) + self._waiting
         except asyncio.CancelledError as end:  # the loop ends: every caller gets an answer
-            _fail(self._waiting, end)
+            self._fail(self._waiting, end)
             raise
         finally:
             self._task = None
@@ -121,22 +130,22 @@ class Lane(Generic[Item, Answer]):
             if isinstance(refusal, Contended):
                 self._set_apart(batch[0])
             else:
-                _fail(batch, refusal)
+                self._fail(batch, refusal)
             return []
         except Unavailable as away:
             # Later members would wait as long again for the same answer.
-            _fail([*batch, *self._waiting], away)
+            self._fail([*batch, *self._waiting], away)
             self._waiting = []
             return []
         except Exception as error:  # noqa: BLE001 - the callers get it
-            _fail(batch, error)
+            self._fail(batch, error)
             return []
         except asyncio.CancelledError as end:
-            _fail(batch, end)
+            self._fail(batch, end)
             raise
         self.batches += 1
         self.items += len(batch)
-        return _answer(batch, answers)
+        return self._answer(batch, answers)
 
     async def _halve(self, batch: list[_Waiting]) -> list[_Waiting]:
         middle = len(batch) // 2
@@ -147,7 +156,7 @@ class Lane(Generic[Item, Answer]):
             rest = [waiting for waiting in batch[middle:] if self._key(waiting[0]) not in put_off]
             return left + await self._write(rest)
         except asyncio.CancelledError as end:
-            _fail(batch, end)
+            self._fail(batch, end)
             raise
 
     # --- members that wait for a lock -------------------------------------------------------------
@@ -169,9 +178,9 @@ class Lane(Generic[Item, Answer]):
         try:
             await self._write_alone(waiting)
         except Exception as error:  # noqa: BLE001 - the caller gets it
-            _fail([waiting], error)
+            self._fail([waiting], error)
         except asyncio.CancelledError as end:
-            _fail([waiting, *self._apart.pop(self._key(waiting[0]))], end)
+            self._fail([waiting, *self._apart.pop(self._key(waiting[0]))], end)
             raise
         self._waiting = self._apart.pop(self._key(waiting[0])) + self._waiting
         if self._waiting:
@@ -188,29 +197,54 @@ class Lane(Generic[Item, Answer]):
                 if loop.time() > end:
                     raise
             else:
-                _answer([waiting], answers)
+                self._answer([waiting], answers)
                 return
             await asyncio.sleep(_APART_DELAY_SECONDS)
 
+    # --- answers ----------------------------------------------------------------------------------
 
-_Waiting = tuple[Any, "asyncio.Future[Any]"]
+    def _answer(self, batch: list[_Waiting], answers: Sequence[Answer | None]) -> list[_Waiting]:
+        """Answer the members that were written, and return the others."""
+        left: list[_Waiting] = []
+        done: deque[_Answered] = deque()
+        for waiting, value in zip(batch, answers, strict=True):
+            if value is None:
+                left.append(waiting)
+            else:
+                done.append((waiting[1], value))
+        self._call(done)
+        return left
+
+    def _fail(self, batch: list[_Waiting], error: BaseException) -> None:
+        self._call(deque((then, error) for _, then in batch))
+
+    def _call(self, answers: deque[_Answered]) -> None:
+        # Not at once: first the next batch goes out.
+        asyncio.get_running_loop().call_soon(_call_each, answers, context=self._context)
 
 
-def _answer(batch: list[_Waiting], answers: Sequence[object | None]) -> list[_Waiting]:
-    left: list[_Waiting] = []
-    for waiting, value in zip(batch, answers, strict=True):
-        if value is None:
-            left.append(waiting)
-        elif not waiting[1].done():  # its caller may have been cancelled meanwhile
-            waiting[1].set_result(value)
-    return left
+_Then = Any  # a function of an answer or an error; Python 3.11 has no generic alias for it
+_Waiting = tuple[Any, _Then]
+_Answered = tuple[_Then, Any]
 
 
-def _fail(batch: list[_Waiting], error: BaseException) -> None:
-    for _, answer in batch:
-        if answer.done():
-            continue
-        if isinstance(error, asyncio.CancelledError):
-            answer.cancel()
-        else:
-            answer.set_exception(error)
+def _call_each(answers: deque[_Answered]) -> None:
+    """Give each member its answer, whatever the others do with theirs."""
+    try:
+        while answers:
+            then, value = answers.popleft()
+            then(value)
+    finally:
+        if answers:
+            asyncio.get_running_loop().call_soon(_call_each, answers)
+
+
+def _settle(answer: asyncio.Future[Any], value: object) -> None:
+    if answer.done():
+        return  # its caller was cancelled meanwhile
+    if isinstance(value, asyncio.CancelledError):
+        answer.cancel()
+    elif isinstance(value, BaseException):
+        answer.set_exception(value)
+    else:
+        answer.set_result(value)

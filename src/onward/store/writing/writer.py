@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
+    from onward.model.commits import Answered
     from onward.store.database import Database, Written
     from onward.store.writing.batch import Batch
 
@@ -57,19 +58,26 @@ class Writer:
             await lane.close()
 
     async def commit(self, commit: Commit) -> CommitOutcome:
-        """Write a commit in the next batch, and return its outcome."""
-        return await self.submit(commit)
+        """Write a commit in the next batch, and return its outcome.
 
-    def submit(self, commit: Commit) -> asyncio.Future[CommitOutcome]:
-        """Queue a commit and return the future of its outcome."""
+        Raises:
+            Rejected: a database cannot store it.
+        """
+        check_commit(commit)
+        return await self._lane_of(commit).submit(commit)
+
+    def submit(self, commit: Commit, then: Answered) -> None:
+        """Queue a commit and call `then` with its outcome, or its error, on the event loop."""
         try:
             check_commit(commit)
         except Rejected as refusal:
-            refused: asyncio.Future[CommitOutcome] = asyncio.get_running_loop().create_future()
-            refused.set_exception(refusal)
-            return refused
+            asyncio.get_running_loop().call_soon(then, refusal)
+        else:
+            self._lane_of(commit).put(commit, then)
+
+    def _lane_of(self, commit: Commit) -> Lane[Commit, CommitOutcome]:
         lanes = self.lanes
-        return lanes[ord(commit.run[-1]) % len(lanes)].submit(commit)
+        return lanes[ord(commit.run[-1]) % len(lanes)]
 
     async def _apply(self, commits: list[Commit]) -> list[CommitOutcome | None]:
         batch, taken = fold(commits)
