@@ -43,11 +43,16 @@ _OWNED_START = (
 def _columns(
     prefix: str, fields: Sequence[str], rows: Sequence[tuple[Any, ...]]
 ) -> dict[str, tuple[Any, ...]]:
-    """Turn rows into one array per field, named as the statement names them."""
+    """Turn rows into one array per field, named as the statement names them.
+
+    A column without values is an empty array, which `unnest` fills up with nulls: the driver takes
+    longer to encode a null than most values, and most columns of a row are null.
+    """
     if not rows:
         return {prefix + field: () for field in fields}
+    count = len(rows)
     return {
-        prefix + field: column
+        prefix + field: () if column.count(None) == count else column
         for field, column in zip(fields, zip(*rows, strict=True), strict=True)
     }
 
