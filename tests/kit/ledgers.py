@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from tests.kit.watching import until
 
 if TYPE_CHECKING:
-
     import pytest
 
     from onward import App, Run

@@ -137,25 +137,39 @@ class RunInbox:
 
 
 class Waits:
-    """The calls of a run that wait for a time or a message, in the order asked."""
+    """The calls of a run that wait for a time or a message, in the order asked.
+
+    A call has its time, if it has one, before it is added. Signals, children and times are found
+    without a look at all calls: a run may have thousands, and is pumped whenever one of them ends.
+    """
 
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
         self.put_off: Duration = 0
         """By how much what ends the cleanup is later because the database's clock was set."""
         self.held_since: Instant | None = None
+        self._timed: dict[str, Call] = {}
+        self._signals: dict[str, SignalCall] = {}
         self._children: dict[str, ChildCall] = {}
 
     def add(self, call: Call) -> None:
         """Wait for this call, too."""
         self.calls[call.identity] = call
-        if isinstance(call, ChildCall):
+        if call.due is not None:
+            self._timed[call.identity] = call
+        if isinstance(call, SignalCall):
+            self._signals[call.identity] = call
+        elif isinstance(call, ChildCall):
             self._children[call.started_by] = call
 
     def discard(self, call: Call) -> None:
         """Stop waiting for this call."""
-        self.calls.pop(call.identity, None)
-        if isinstance(call, ChildCall):
+        if self.calls.pop(call.identity, None) is None:
+            return
+        self._timed.pop(call.identity, None)
+        if isinstance(call, SignalCall):
+            self._signals.pop(call.identity, None)
+        elif isinstance(call, ChildCall):
             self._children.pop(call.started_by, None)
 
     def __iter__(self) -> Iterator[Call]:
@@ -175,7 +189,7 @@ class Waits:
 
     def next_due(self) -> Instant | None:
         """Return the earliest time at which one of them must be looked at."""
-        dues = [call.due for call in self.calls.values() if call.due is not None]
+        dues = [call.due for call in self._timed.values() if call.due is not None]
         return min(dues, default=None)
 
     def clock_stepped(self, step: Duration, calls: Iterable[Call] = ()) -> None:
@@ -210,8 +224,9 @@ class Waits:
         for started_by in [name for name in inbox.ends if name in self._children]:
             if inbox.is_ready(inbox.ends[started_by]):
                 yield self._children[started_by], inbox.ends.pop(started_by)
-        over = [call for call in self if not isinstance(call, SignalCall) and _is_over(call, now)]
-        for call, message in self._signals(inbox, now):
+        over = [call for call in self._timed.values() if _is_over(call, now)]
+        over = [call for call in over if not isinstance(call, SignalCall)]
+        for call, message in self._settled(inbox, now):
             if message is None:
                 over.append(call)
             else:
@@ -219,12 +234,12 @@ class Waits:
         if not inbox.wanted:  # what is still to be read may be for one of them
             yield from ((call, None) for call in sorted(over, key=lambda call: call.due or 0))
 
-    def _signals(self, inbox: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
-        signals = [call for call in self.calls.values() if isinstance(call, SignalCall)]
-        if not signals:
+    def _settled(self, inbox: RunInbox, now: Instant) -> Iterator[tuple[Call, InboxRow | None]]:
+        """Yield the waits for signals that are over, each with its signal or without."""
+        if not self._signals:
             return
         arrivals = [Arrival(row.seq, row.message, row.name) for row in inbox.signals.values()]
-        waits = [InboxWait(call.identity, call.name, call.due) for call in signals]
+        waits = [InboxWait(call.identity, call.name, call.due) for call in self._signals.values()]
         for outcome in settle(waits, arrivals, now=now):
             call = self.calls[outcome.wait.identity]
             if isinstance(outcome, Arrived):
