@@ -64,7 +64,7 @@ def test_a_signal_that_is_delivered_again_after_two_continuations_is_seen(
 ) -> None:
     rewrite(
         monkeypatch,
-        "message_seen",
+        "messages_seen",
         "AND i.kind = 'signal'",
         "AND i.kind = 'signal' AND i.run IN (r.uid, r.follows)",
     )

@@ -21,7 +21,7 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 ONLY_SQLITE = {
     "add_event", "add_message", "add_record", "candidates_of_key", "claim_run", "claimed_runs",
     "count_running", "delivery_seen", "due_candidates", "keep_time", "keys_of_queue",
-    "limited_suspects", "look", "message_seen", "move_delivery", "move_run", "oldest_outbox",
+    "limited_suspects", "look", "messages_seen", "move_delivery", "move_run", "oldest_outbox",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
     "runs_seen", "save_state", "shift_leases", "spread_event", "suspect_candidates",
     "unexpected_runs", "write_effect",

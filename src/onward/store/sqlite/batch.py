@@ -103,14 +103,14 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
         ],
     )
     _insert_runs(tx, [run for commit in accepted for run in commit.starts])
-    queues: set[str] = set()
+    for commit in accepted:
+        _attach(tx, commit.attached, commit.run)
+    alike: dict[tuple[str, str], list[NewMessage]] = {}
     for commit in accepted:
         for message in commit.messages:
-            sent = _deliver(tx, message.target, message)
-            if sent.fate == "delivered":
-                queues.add(sent.queue)
-        _attach(tx, commit.attached, commit.run)
-    return queues
+            alike.setdefault((message.target, message.wakes), []).append(message)
+    sent = [each for (uid, _), messages in alike.items() for each in _deliver(tx, uid, messages)]
+    return {each.queue for each in sent if each.fate == "delivered"}
 
 
 def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
@@ -262,20 +262,36 @@ def _send(tx: SqliteTx, message: NewMessage) -> SentMessage:
         uid = tx.rows("target_seen", target=run_id, by_uid=0)[0][0]
     # The newest may be of another chain, if it was started in the place of the one that is meant.
     for run in dict.fromkeys((meant, uid)) if message.kind == MessageKind.SIGNAL else ():
-        there = tx.rows("message_seen", run=run, message=message.message, in_chain=1)
+        there = _seen(tx, run, [message], in_chain=True)
         if there:
-            return SentMessage(uid, there[0][0], "", "duplicate")
-    return _deliver(tx, uid, message)
+            return SentMessage(uid, there[message.message], "", "duplicate")
+    [sent] = _deliver(tx, uid, [message])
+    return sent
 
 
-def _deliver(tx: SqliteTx, uid: str, message: NewMessage) -> SentMessage:
-    """Put a message into the inbox of a run, unless it is there already or the run is over."""
-    there = tx.rows("message_seen", run=uid, message=message.message, in_chain=0)
-    if there:
-        return SentMessage(uid, there[0][0], "", "duplicate")
-    raised = tx.rows("raise_inbox", run=uid, wakes=message.wakes)
-    if not raised:
-        return SentMessage(uid, None, "", "ended")
-    seq, queue, chain = raised[0]
-    tx.write_rows("add_message", [(uid, seq, chain, *message[1:5])])
-    return SentMessage(uid, seq, queue, "delivered")
+def _deliver(tx: SqliteTx, uid: str, messages: Sequence[NewMessage]) -> list[SentMessage]:
+    """Put messages that wake alike into the inbox of a run, unless they are there or it is over."""
+    there = _seen(tx, uid, messages)
+    new = {each.message: each for each in messages if each.message not in there}
+    raised = tx.rows("raise_inbox", run=uid, wakes=messages[0].wakes, count=len(new)) if new else []
+    last, queue, chain = raised[0] if raised else (0, "", "")
+    seqs = dict(zip(new, range(last - len(new) + 1, last + 1), strict=True)) if raised else {}
+    rows = [(uid, seq, chain, *new[message][1:5]) for message, seq in seqs.items()]
+    tx.write_rows("add_message", rows)
+    sent: list[SentMessage] = []
+    for each in messages:
+        if each.message in there:
+            sent.append(SentMessage(uid, there[each.message], "", "duplicate"))
+        elif raised:
+            sent.append(SentMessage(uid, seqs[each.message], queue, "delivered"))
+        else:
+            sent.append(SentMessage(uid, None, "", "ended"))
+    return sent
+
+
+def _seen(
+    tx: SqliteTx, run: str, messages: Sequence[NewMessage], *, in_chain: bool = False
+) -> dict[str, int]:
+    """Return the numbers of the messages that are there already."""
+    ids = tx.array(each.message for each in messages)
+    return dict(tx.rows("messages_seen", run=run, messages=ids, in_chain=in_chain))

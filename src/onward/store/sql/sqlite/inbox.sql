@@ -1,20 +1,20 @@
 -- Sending on SQLite. The run's row counts the messages; parking compares that count.
 
--- name: message_seen
--- By the run itself or, with `in_chain`, by any run of the chain that it belongs to.
-SELECT i.seq FROM onward_run r
+-- name: messages_seen
+-- Which of these messages are there: for the run itself or, with `in_chain`, for any run of its chain.
+SELECT i.message, i.seq FROM onward_run r
+CROSS JOIN json_each(:messages) j
 CROSS JOIN onward_inbox i INDEXED BY onward_inbox_message
-    ON i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid) AND i.message = :message
+    ON i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid) AND i.message = j.value
 WHERE r.namespace = :namespace AND r.uid = :run
-  AND (i.run = r.uid OR :in_chain AND i.kind = 'signal')
-LIMIT 1;
+  AND (i.run = r.uid OR :in_chain AND i.kind = 'signal');
 
 -- name: raise_inbox
 -- Every message wakes a waiting run, and some wake a run that is paused for a certain reason. A run
 -- that was never claimed does not start early: it finds the message when it starts, unless the message
 -- ends it, which also ends every pause of it.
 UPDATE onward_run AS r
-SET inbox = r.inbox + 1,
+SET inbox = r.inbox + :count,
     state = CASE WHEN w.wakes THEN 'ready' ELSE r.state END,
     reason = CASE WHEN NOT w.wakes THEN r.reason END,
     due = CASE WHEN w.wakes THEN :now ELSE r.due END,
