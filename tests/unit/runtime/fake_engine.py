@@ -229,10 +229,9 @@ class FakeEngine:
     # --- commits ---------------------------------------------------------------------------------
 
     def submit(self, commit: Commit, then: Answered) -> None:
-        loop = asyncio.get_running_loop()
         fate = self.before_commit(commit) or self._commit(commit)
-        loop.call_soon(then, CommitOutcome(fate, self.clock.wall()))
-        loop.create_task(self._notify())
+        asyncio.get_running_loop().call_soon(then, CommitOutcome(fate, self.clock.wall()))
+        asyncio.get_running_loop().create_task(self._notify())
 
     def _commit(self, commit: Commit) -> Fate:
         run, now = self.runs[commit.run], self.clock.wall()
