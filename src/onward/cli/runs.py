@@ -142,7 +142,7 @@ async def show(context: CommandContext, *, run_id: str) -> int:
     return DONE
 
 
-# --- telling --------------------------------------------------------------------------------------
+# --- controlling ----------------------------------------------------------------------------------
 
 
 @command(runs, "cancel", example="onward runs cancel order-7 order-8 --wait --timeout 1m")
@@ -177,7 +177,7 @@ async def cancel(
         state = await run.state()
         done = accepted and (not wait or state == RunState.CANCELLED)
         waits = accepted and state not in TERMINAL
-        _tell(
+        _report(
             context,
             row.id,
             "is being cancelled" if waits else in_words(state),
@@ -202,7 +202,7 @@ async def pause(context: CommandContext, *, ids: tuple[str, ...]) -> int:
         row = await _find(context, given)
         accepted = await context.app.pause(row.id)
         refused = "has ended or is being cancelled"
-        _tell(context, row.id, "is being paused" if accepted else refused, accepted=accepted)
+        _report(context, row.id, "is being paused" if accepted else refused, accepted=accepted)
         return accepted
 
     return await for_each(context, ids, act)
@@ -220,7 +220,9 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
     async def act(given: str) -> bool:
         row = await _find(context, given)
         accepted = await context.app.resume(row.id)
-        _tell(context, row.id, "continues" if accepted else "has already ended", accepted=accepted)
+        _report(
+            context, row.id, "continues" if accepted else "has already ended", accepted=accepted
+        )
         return accepted
 
     return await for_each(context, ids, act)
@@ -239,7 +241,7 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -
     async def act(given: str) -> bool:
         row = await _find(context, given)
         new = await context.app.retry(row.id, force=force)
-        _tell(context, new.id, "is retried", accepted=True, uid=new.uid)
+        _report(context, new.id, "is retried", accepted=True, uid=new.uid)
         return True
 
     return await for_each(context, ids, act)
@@ -273,7 +275,7 @@ async def fork(
     value = UNCHANGED if result is None else from_json("--result", result)
     row = await _find(context, run_id)
     new = await context.app.fork(row.id, step, result=value, new_id=new_id, resend=resend)
-    _tell(context, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
+    _report(context, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
     return DONE
 
 
@@ -309,7 +311,7 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
     row = await _find(context, run_id)
     await context.app.signal(row.id, name, sent, message_id=message_id)
     about = f"is sent {name}" if sent is None else f"is sent {name} with {kind_of(sent)}"
-    _tell(context, row.id, about, accepted=True)
+    _report(context, row.id, about, accepted=True)
     return DONE
 
 
@@ -333,7 +335,7 @@ async def _over(run: Run[Any], seconds: float | None) -> None:
             result.exception()  # counts as seen: how the run ended is read separately
 
 
-def _tell(context: CommandContext, run_id: str, text: str, **known: Any) -> None:
+def _report(context: CommandContext, run_id: str, text: str, **known: Any) -> None:
     context.out.done({"id": run_id} | known, f"run {run_id} {text}")
 
 

@@ -5,7 +5,7 @@ the path to the field. Exceptions, arguments of calls and ids have their rules h
 """
 
 from onward.codec.failures import own as _own  # noqa: F401 - registers our errors
-from onward.codec.failures.built_in import built_in_base
+from onward.codec.failures.built_in import known_base
 from onward.codec.failures.exceptions import decode_error, encode_error, read_error
 from onward.codec.failures.failure import Failure, StepFailed
 from onward.codec.failures.registry import register_error
@@ -24,13 +24,13 @@ __all__ = [
     "Payload",
     "StepFailed",
     "UnknownTag",
-    "built_in_base",
     "check_id",
     "decode",
     "decode_error",
     "encode",
     "encode_error",
     "fingerprint",
+    "known_base",
     "read_error",
     "register_error",
     "signature_of",

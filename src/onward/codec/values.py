@@ -30,7 +30,7 @@ def encode(
         value: What to encode.
         path: What errors call the value; the path to a field starts with it.
         annotation: What `decode` will be given to read it back.
-        limit: The most bytes that the encoded value may have.
+        limit: The maximum size of the encoded value, in bytes.
 
     Raises:
         Unencodable: the value would not come back equal and of the same type.

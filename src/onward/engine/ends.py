@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from onward.codec import StepFailed, built_in_base
+from onward.codec import StepFailed, known_base
 from onward.core.retry import error_name
 from onward.core.run import Reason, RunState, in_words
 from onward.errors import OnwardError, RunCancelled, RunFailed
@@ -46,7 +46,7 @@ def failure_of(run: str, error: BaseException | None, reason: str = "logic") -> 
 def client_failure_of(run: str, error: BaseException | None, reason: str) -> BaseException:
     """Return what `result()` raises: a registered error itself, or `RunFailed` with the cause.
 
-    For a built-in error that is a `RunFailed` which `except` catches by the built-in type as well.
+    That `RunFailed` is caught by the built-in type, or base type, of the error as well.
     """
     if error is not None and type(error).__module__ == "builtins":
         return _run_failed(run, error, reason)
@@ -54,22 +54,24 @@ def client_failure_of(run: str, error: BaseException | None, reason: str) -> Bas
 
 
 def _run_failed(run: str, error: BaseException | None, reason: str) -> RunFailed:
-    base = None if error is None else _built_in_base(error)
+    base = None if error is None else _known_base(error)
     kind = RunFailed if base is None else caught_as(RunFailed, base)
     failed = kind(run, reason, _happened(error, reason))
     failed.__cause__ = error
     return failed
 
 
-def _built_in_base(error: BaseException) -> type[Exception] | None:
-    """Return the built-in type of what user code raised.
+def _known_base(error: BaseException) -> type[Exception] | None:
+    """Return the type by which `except` catches what user code raised, apart from its own.
 
     A `TimeoutError` of `result()` says that the caller has waited too long, so none of a run may
     look like it.
     """
+    if isinstance(error, RunFailed) and error.__cause__ is not None:
+        return _known_base(error.__cause__)
     if isinstance(error, OnwardError) and not isinstance(error, StepFailed):
         return None
-    base = built_in_base(error_name(each) for each in type(error).__mro__ if each is not object)
+    base = known_base(error_name(each) for each in type(error).__mro__ if each is not object)
     return None if base is TimeoutError else base
 
 

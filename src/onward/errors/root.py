@@ -38,18 +38,24 @@ def caught_as(kind: type[E], built_in: type[Exception]) -> type[E]:
     return _combined[bases]
 
 
+def uncombined(kind: type) -> type:
+    """Return the type that `caught_as` was given, or the type itself."""
+    bases: tuple[type, ...] = getattr(kind, "_bases", ())
+    return bases[0] if bases and kind in _combined.values() else kind
+
+
 _combined: dict[tuple[type[Any], type[Exception]], type[Any]] = {}
 
 
-class Told(OnwardError):
+class FieldError(OnwardError):
     """An error made of fields, whose message is built from them."""
 
     def __repr__(self) -> str:
-        told = vars(self) or {"message": str(self)}
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in told.items())})"
+        fields = vars(self) or {"message": str(self)}
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in fields.items())})"
 
 
-class UserError(Told):
+class UserError(FieldError):
     """The call, the value or the setup is wrong; trying again will not help."""
 
     code: ClassVar[str] = "user_error"

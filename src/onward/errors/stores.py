@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from onward.errors.root import Told, UserError, closed
+from onward.errors.root import FieldError, UserError, closed
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +53,7 @@ class SchemaTooNew(UserError):
 
 
 @dataclass(eq=False, repr=False)
-class Unavailable(Told):
+class Unavailable(FieldError):
     """The store is away, full or too busy. Nothing was lost; the same call may be made again."""
 
     code: ClassVar[str] = "unavailable"
@@ -66,7 +66,7 @@ class Unavailable(Told):
 
 
 @dataclass(eq=False, repr=False)
-class LeaseLost(Told):
+class LeaseLost(FieldError):
     """Another worker owns the run now; this one wrote nothing and must abandon it."""
 
     code: ClassVar[str] = "lease_lost"
@@ -81,7 +81,7 @@ class LeaseLost(Told):
 
 
 @dataclass(eq=False, repr=False)
-class InvariantBroken(Told):
+class InvariantBroken(FieldError):
     """Something that cannot happen did: a bug in Onward."""
 
     code: ClassVar[str] = "invariant_broken"

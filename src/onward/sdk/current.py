@@ -159,7 +159,7 @@ class Current:
         self._attempt.heartbeat()
 
     def progress(self, value: Any) -> None:
-        """Let others see how far the run is, in `info().progress`; the last word wins."""
+        """Let others see how far the run is, in `info().progress`; the last value wins."""
         if self._attempt is not None:
             self._attempt.progress(value)
         elif self._body is not None:

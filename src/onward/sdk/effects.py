@@ -97,15 +97,15 @@ class Effects:
             Unencodable: the result does not fit the annotation of the effect.
         """
         try:
-            word = Verdict(verdict)
+            chosen = Verdict(verdict)
         except ValueError:
-            words = ", ".join(Verdict)
+            known = ", ".join(Verdict)
             raise BadInput(
-                f"verdict {verdict!r}", f"is not one of {words}", "Use one of them"
+                f"verdict {verdict!r}", f"is not one of {known}", "Use one of them"
             ) from None
-        kept = await self._encoded(effect_id, result) if word is Verdict.APPLIED else None
+        kept = await self._encoded(effect_id, result) if chosen is Verdict.APPLIED else None
         decision = Decision(reason, by or _me(), version)
-        return await self._engine.resolve(effect_id, word, decision, result=kept)
+        return await self._engine.resolve(effect_id, chosen, decision, result=kept)
 
     async def approve(
         self, effect_id: str, *, reason: str, version: int | None = None, by: str | None = None

@@ -183,7 +183,7 @@ class ChildRun(Generic[R]):
         Raises:
             RunFailed: it raised something, which is the cause; a registered type is raised itself.
             RunCancelled: it was cancelled.
-            BadInput: another started it, so it does not tell this run when it is over.
+            BadInput: another run started it, so it does not report its end to this one.
         """
         body = body_for(f"a wait for run {self.id!r}")
         if self._parent is None:

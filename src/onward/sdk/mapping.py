@@ -46,7 +46,7 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 LIMIT = 100
-"""How many items are worked on at a time, unless told otherwise."""
+"""How many items are worked on at a time, by default."""
 
 
 class Mappable(Generic[P, R]):
@@ -58,7 +58,7 @@ class Mappable(Generic[P, R]):
         raise NotImplementedError
 
     def map_options(self, retry: Retry | None) -> CallOptions:
-        """Return how it is called for each item; `retry` is the word of the workflow that does."""
+        """Return how it is called for each item; `retry` is the policy of the workflow."""
         raise NotImplementedError
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -403,11 +403,11 @@ def _key(item: Item) -> str:
     return cast("str", item.key)
 
 
-def _parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
+def _parts(items: Sequence[Item], max_items: int) -> Iterator[Sequence[Item]]:
     """Yield parts of at most so many items, which are not too large together."""
     at = size = 0
     for n, item in enumerate(items):
-        if n > at and (n - at >= most or size + len(item.data) > MAX_BYTES):
+        if n > at and (n - at >= max_items or size + len(item.data) > MAX_BYTES):
             yield items[at:n]
             at, size = n, 0
         size += len(item.data)

@@ -76,7 +76,7 @@ class Step(Mappable[P, R], Generic[P, R]):
         return self.definition
 
     def map_options(self, retry: Retry | None) -> CallOptions:
-        """Return how it is called for each item; `retry` is the word of the workflow that does."""
+        """Return how it is called for each item; `retry` is the policy of the workflow."""
         return step_options(self.definition, retry)
 
     @property

@@ -95,11 +95,13 @@ class AttentionLine:
         spawn: Starts that thread; None means that there are none, and it is called right here.
     """
 
-    def __init__(self, callback: OnAttention, spawn: Spawn | None, most: int = MAX_WAITING) -> None:
+    def __init__(
+        self, callback: OnAttention, spawn: Spawn | None, max_waiting: int = MAX_WAITING
+    ) -> None:
         self._callback = callback
         self._is_async = _is_async(callback)
         self._spawn = spawn
-        self._most = most
+        self._max_waiting = max_waiting
         self._waiting: deque[Attention] = deque()
         self._task: asyncio.Task[None] | None = None
         self._is_dropping = False
@@ -108,7 +110,7 @@ class AttentionLine:
 
     def put(self, item: Attention) -> None:
         """Call the callback soon. Called on the event loop; it never waits."""
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= self._max_waiting:
             if not self._is_dropping:
                 self._is_dropping = True
                 emit("attention.dropped", _scope(item))
@@ -155,7 +157,7 @@ class AttentionLine:
 
     def _in_thread(self, item: Attention, spawn: Spawn) -> asyncio.Future[object]:
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[object] = loop.create_future()
+        answered: asyncio.Future[object] = loop.create_future()
         context = copy_context()
 
         def work() -> None:
@@ -165,21 +167,21 @@ class AttentionLine:
             except BaseException as raised:  # noqa: BLE001 - in a thread it would be lost
                 error = raised
             with suppress(RuntimeError):  # the loop is closed: nothing waits any more
-                loop.call_soon_threadsafe(_answer, told, answer, error)
+                loop.call_soon_threadsafe(_answer, answered, answer, error)
 
         spawn(work, name="onward-attention")
-        return told
+        return answered
 
 
-def _answer(told: asyncio.Future[object], answer: object, error: BaseException | None) -> None:
-    if told.done():
+def _answer(answered: asyncio.Future[object], answer: object, error: BaseException | None) -> None:
+    if answered.done():
         return
     if error is None:
-        told.set_result(answer)
+        answered.set_result(answer)
     elif isinstance(error, Exception):
-        told.set_exception(error)
+        answered.set_exception(error)
     else:  # such as SystemExit, which ends a thread and not the process
-        told.set_exception(RuntimeError(describe(error)).with_traceback(error.__traceback__))
+        answered.set_exception(RuntimeError(describe(error)).with_traceback(error.__traceback__))
 
 
 def _is_async(callback: Callable[..., Any]) -> bool:

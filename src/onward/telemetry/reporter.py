@@ -130,8 +130,8 @@ class Reporter(Observer):
         if self._line is None or state is None or reason is None:
             return
         if calls_for_attention(state, reason):
-            told = message or ("" if error is None else describe(error))
-            self._line.put(attention(scope, reason, told, at))
+            text = message or ("" if error is None else describe(error))
+            self._line.put(attention(scope, reason, text, at))
 
     def _count(
         self,
@@ -259,9 +259,9 @@ class Reporter(Observer):
     def store_away(self, worker: str, error: BaseException) -> None:
         """The store did not answer a worker."""
         now = self._clock.monotonic()
-        since, told = self._away.get(worker, (now, now))
+        since, reported = self._away.get(worker, (now, now))
         is_new = worker not in self._away
-        if is_new or now - told >= MINUTE:
+        if is_new or now - reported >= MINUTE:
             self._away[worker] = since, now
             event = "store.away" if is_new else "store.still_away"
             emit(event, worker=worker, error=str(error), seconds=(now - since) // SECOND)

@@ -255,7 +255,41 @@ async def test_a_failed_run_is_caught_by_the_built_in_base_of_its_error(memory: 
         assert isinstance(failed, LookupError)
         assert isinstance(failed.__cause__, StepFailed)
         assert failed.__cause__.is_a("OutOfStock")
-        assert type(await failure(memory, "fatal")) is RunFailed
+
+
+@workflow
+async def fails_below(how: str) -> None:
+    await fails_itself(how)
+
+
+@workflow
+async def catches_fatal(*, below: bool) -> str:
+    try:
+        await (fails_below if below else fails_itself)("fatal")
+    except onward.Fatal as failed:
+        return type(failed).__name__
+    return "not reached"
+
+
+@pytest.mark.parametrize("below", [False, True])
+async def test_fatal_is_caught_where_a_child_has_raised_it(memory: App, below: bool) -> None:
+    async with memory, memory.worker():
+        assert await memory.run(catches_fatal, below=below) == "RunFailed"
+
+
+@pytest.mark.parametrize(("how", "base"), [("derived", LookupError), ("fatal", onward.Fatal)])
+async def test_the_failure_of_a_grandchild_is_caught_by_its_base(
+    memory: App, how: str, base: type[Exception]
+) -> None:
+    async with memory, memory.worker():
+        with pytest.raises(RunFailed) as failed:
+            await memory.run(fails_below, how)
+
+    assert isinstance(failed.value, base)
+    inner = failed.value.__cause__
+    assert type(inner) is RunFailed
+    assert isinstance(inner.__cause__, StepFailed)
+    assert str(failed.value).count("See its history") == 1
 
 
 async def test_the_timeout_of_a_run_is_not_that_of_the_caller(memory: App) -> None:

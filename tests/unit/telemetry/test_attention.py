@@ -217,7 +217,7 @@ async def test_a_callback_that_is_too_slow_loses_what_comes_then_and_says_so_onc
         told.append(item.run_id)
         await go_on.wait()
 
-    line = AttentionLine(slow, None, most=2)
+    line = AttentionLine(slow, None, max_waiting=2)
     with a_log() as log:
         for number in range(6):
             line.put(an_attention(f"run-{number}"))

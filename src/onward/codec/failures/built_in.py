@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onward.codec.failures.parts import COMMON, exception_args
 from onward.codec.failures.registry import register_error
 from onward.codec.shapes.compiler import shape_of
+from onward.errors import Fatal, Retryable
 from onward.telemetry.interrupts import raise_interrupt
 
 if TYPE_CHECKING:
@@ -36,15 +37,14 @@ _BUILT_IN: Final[dict[str, type[Exception]]] = {
 }
 
 # `except Exception` catches everything; a future cannot raise StopIteration.
-_NO_BASES: Final = ("Exception", "StopIteration")
+_BASES: Final = {
+    name: kind for name, kind in _BUILT_IN.items() if kind not in (Exception, StopIteration)
+} | {"onward.errors.Fatal": Fatal, "onward.errors.Retryable": Retryable}
 
 
-def built_in_base(names: Iterable[str]) -> type[Exception] | None:
-    """Return the first of these types that is built in and says more than `Exception`."""
-    for name in names:
-        if name in _BUILT_IN and name not in _NO_BASES:
-            return _BUILT_IN[name]
-    return None
+def known_base(names: Iterable[str]) -> type[Exception] | None:
+    """Return the first of these types that every process knows: built in, `Fatal`, `Retryable`."""
+    return next((_BASES[name] for name in names if name in _BASES), None)
 
 
 def _take_apart(error: BaseException) -> dict[str, Any]:

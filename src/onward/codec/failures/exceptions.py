@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onward.codec.failures.built_in import built_in_base
+from onward.codec.failures.built_in import known_base
 from onward.codec.failures.failure import Failure, StepFailed
 from onward.codec.failures.registry import registered_name, registered_type
 from onward.codec.payload import JSON, Payload, unknown_tag
@@ -43,7 +43,7 @@ def encode_error(error: BaseException) -> Payload:
 
     Never fails because of the exception, and never gives more than 512 KiB.
     """
-    failure = safely(lambda: _Teller().tell(error, MAX_CHAIN), _UNREADABLE)
+    failure = safely(lambda: _Encoder().encode(error, MAX_CHAIN), _UNREADABLE)
     data = _write(failure)
     if len(data) > MAX_ERROR_BYTES:
         data = _write(msgspec.structs.replace(failure, cause=None, context=None, members=()))
@@ -75,13 +75,13 @@ def decode_error(payload: Payload) -> BaseException:
     return _revive(read_error(payload), MAX_CHAIN)
 
 
-class _Teller:
+class _Encoder:
     """Turns one exception, with all that hangs on it, into a failure of bounded size."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
-    def tell(self, error: BaseException, deep: int) -> Failure:
+    def encode(self, error: BaseException, deep: int) -> Failure:
         self._seen.add(id(error))
         kind, bases, message = _head(error)
         name, data = _registered_data(error)
@@ -107,16 +107,16 @@ class _Teller:
             return None
         if deep <= 1 or len(self._seen) >= MAX_FAILURES:
             return None
-        return self.tell(error, deep - 1)
+        return self.encode(error, deep - 1)
 
     def _members(
         self, error: BaseException, deep: int
     ) -> tuple[tuple[Failure, ...], tuple[str, ...]]:
         if not isinstance(error, BaseExceptionGroup):
             return (), ()
-        told = [self._next(member, deep) for member in error.exceptions]
-        members = tuple(failure for failure in told if failure is not None)
-        missing = len(told) - len(members)
+        encoded = [self._next(member, deep) for member in error.exceptions]
+        members = tuple(failure for failure in encoded if failure is not None)
+        missing = len(encoded) - len(members)
         return members, (f"{missing} more exceptions of this group were left out",) * bool(missing)
 
 
@@ -176,6 +176,6 @@ def _revive_head(failure: Failure, deep: int) -> BaseException:
 
 
 def _step_failed(failure: Failure) -> StepFailed:
-    base = built_in_base((failure.type, *failure.bases))
+    base = known_base((failure.type, *failure.bases))
     kind = StepFailed if base is None else caught_as(StepFailed, base)
     return kind(failure.type, failure.message, failure.traceback, failure.bases)

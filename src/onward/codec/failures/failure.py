@@ -65,8 +65,9 @@ class StepFailed(OnwardError):
     """A step raised an exception whose type is neither built in nor registered.
 
     Built-in exceptions come back as themselves, and so do types that are registered with
-    `register_error`. If the type derives from a built-in one, `except` catches the `StepFailed` by
-    that as well: `class OutOfStock(LookupError)` by `except LookupError`.
+    `register_error`. If the type derives from a built-in one, or from `Fatal` or `Retryable`,
+    `except` catches the `StepFailed` by that as well: `class OutOfStock(LookupError)` by
+    `except LookupError`.
 
     Attributes:
         type: The name of the exception's type, with the module unless it is built in.

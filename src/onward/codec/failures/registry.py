@@ -14,6 +14,7 @@ from onward.codec.failures.parts import Parts
 from onward.codec.names import check_id
 from onward.codec.shapes.compiler import shape_of
 from onward.errors import BadInput
+from onward.errors.root import uncombined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,8 +151,8 @@ def _same_source(one: type, other: type) -> bool:
 
 
 def registered_type(kind: type) -> Registered | None:
-    """Return the registration of exactly this type."""
-    return _by_type.get(kind)
+    """Return the registration of exactly this type, or of the one that it was combined from."""
+    return _by_type.get(uncombined(kind))
 
 
 def registered_name(name: str | None) -> Registered | None:

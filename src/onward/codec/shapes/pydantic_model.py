@@ -44,7 +44,7 @@ class Model(Shape):
             raise mismatch(value, self.name)
         try:
             tree = _dump(value)
-            # Checked as plain data first: a big int or deep nesting has a place to tell.
+            # Checked as plain data first: a big int or deep nesting has a path to report.
             _PLAIN.lower(tree, depth)
             same = bool(self._validate(tree) == value)
         except ValueRefused:

@@ -1,4 +1,4 @@
-"""Why a value cannot be stored or read back, told with the place where it happens.
+"""Why a value cannot be stored or read back, with the place where it happens.
 
 The walk itself keeps no path, because nearly every value is fine. When one is not, the innermost
 shape raises, and every container on the way out adds its own step. What users gave is never part
