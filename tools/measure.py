@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +137,7 @@ def cycles() -> list[set[str]]:
     return [group for group in _components(graph) if len(group) > 1]
 
 
+@cache
 def _modules() -> dict[str, Path]:
     paths = (path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
     return {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in paths}

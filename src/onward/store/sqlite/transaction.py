@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from onward.store.sqlite.clock import FileClock
     from onward.store.sqlite.files import Presence
     from onward.store.sqlite.locks import Locks
-    from onward.store.sqlite.threads import SqliteJob
     from onward.store.sqlite.watch import FileWatch
     from onward.store.statements import Statement
 
@@ -130,6 +129,14 @@ class Sharing(NamedTuple):
     watch: FileWatch
 
 
+class SessionJob(Protocol):
+    """Work in a transaction; with an error it leaves no trace."""
+
+    error: Exception | None
+
+    def run(self, tx: SqliteTx) -> None: ...
+
+
 class Session:
     """A connection, and how a list of jobs becomes one transaction on it."""
 
@@ -165,7 +172,7 @@ class Session:
                     self._connection.execute("COMMIT")
             self._connection.close()
 
-    def run(self, jobs: list[SqliteJob]) -> None:
+    def run(self, jobs: Sequence[SessionJob]) -> None:
         """Run all jobs in one transaction. A job that fails leaves no trace and harms no other.
 
         Raises:
@@ -184,7 +191,7 @@ class Session:
                 [[version]] = self._connection.execute("PRAGMA data_version")
                 self._watch.see(version)
 
-    def _try(self, jobs: list[SqliteJob], left: int, wait: LockWait | None) -> bool:
+    def _try(self, jobs: Sequence[SessionJob], left: int, wait: LockWait | None) -> bool:
         """Run all jobs and return True, or False if they are to be run again."""
         with ExitStack() as held:
             self._lock(held, wait)
@@ -210,7 +217,7 @@ class Session:
         if left <= 1 or not isinstance(meaning, Unavailable):
             raise meaning or error from error
 
-    def _transact(self, jobs: list[SqliteJob]) -> None:
+    def _transact(self, jobs: Sequence[SessionJob]) -> None:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE" if self._writes else "BEGIN")
         self.look()
