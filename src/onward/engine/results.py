@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from onward.core.run import TERMINAL
 from onward.errors import StoreUnusable, Unavailable
 from onward.store.hints import run_subject
+from onward.system.process import check_process
 
 if TYPE_CHECKING:
     from onward.model.runs import RunEnd
@@ -35,9 +37,15 @@ class Results:
         self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
+        self._pid = os.getpid()
 
     async def end_of(self, uid: str, *, also_paused: bool = False) -> RunEnd:
-        """Wait until a run has ended (or is paused, if asked), and return how."""
+        """Wait until a run has ended (or is paused, if asked), and return how.
+
+        Raises:
+            StoreUnusable: this process was forked from the one that has opened the store.
+        """
+        check_process(self._pid, self._store.database.where)
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._task = loop.create_task(

@@ -14,7 +14,7 @@ from onward import App, workflow
 from onward.errors import BadInput, BadStoreUrl, StoreUnusable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 
 @workflow
@@ -111,6 +111,27 @@ def test_a_forked_child_is_refused_at_once_whatever_it_does_with_the_app(tmp_pat
             f"{tmp_path}/app.db was opened by process {os.getpid()}",
         ]
         assert app.run(twice, 5) == run.result() + 2 == 10
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_a_forked_child_that_waits_for_a_run_of_its_parent_is_refused_at_once(
+    tmp_path: Path,
+) -> None:
+    app = App(tmp_path / "app.db")
+    async with app, app.worker(workflows=[twice]):
+        run = await app.start(twice, 4)
+        await run.result()
+
+        said = in_a_fork(lambda: asyncio.run(awaited(run.result())))
+
+        assert [text.partition(",")[0] for text in said] == [
+            f"{tmp_path}/app.db was opened by process {os.getpid()}"
+        ]
+
+
+async def awaited(work: Awaitable[Any]) -> None:
+    async with asyncio.timeout(10):
+        await work
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
