@@ -116,7 +116,7 @@ async def hold_arrives(app: App, worker: Any) -> None:
     """Wait until the worker has read the pause of every run that it has."""
 
     async def there() -> bool:
-        return all(execution.mail.held_by for execution in worker.running.values())
+        return all(execution.inbox.held_by for execution in worker.running.values())
 
     await until(there)
 

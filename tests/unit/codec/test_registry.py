@@ -28,8 +28,9 @@ NOON = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - naive moments are values like 
 
 @pytest.fixture(autouse=True)
 def _a_registry_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_by_type", dict(registry._by_type))
-    monkeypatch.setattr(registry, "_by_name", dict(registry._by_name))
+    own = [each for each in registry._by_type.values() if each.name.startswith("builtins.")]
+    monkeypatch.setattr(registry, "_by_type", {each.kind: each for each in own})
+    monkeypatch.setattr(registry, "_by_name", {each.name: each for each in own})
 
 
 def back(error: BaseException) -> Any:
