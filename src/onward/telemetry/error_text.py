@@ -42,7 +42,8 @@ def first_causes(texts: Sequence[str]) -> str:
 
 def typed(kind: str, message: str) -> str:
     """Return the type and the message of an exception in one line."""
-    kind = kind.removeprefix("onward.errors.")
+    if kind.startswith("onward."):
+        kind = kind.rpartition(".")[2]  # where Onward defines it is of no interest
     return f"{kind}: {message}" if message else kind
 
 

@@ -152,6 +152,22 @@ def test_a_type_that_derives_from_a_built_in_one_is_caught_by_that() -> None:
     assert not isinstance(failed, KeyError | ValueError)
 
 
+@pytest.mark.parametrize(
+    "kind", [each for each in KINDS if each not in (StopIteration, MemoryError)]
+)
+def test_a_type_that_derives_from_any_built_in_one_is_caught_by_that(kind: type[Exception]) -> None:
+    derived = type("Derived", (kind,), {"__module__": __name__})
+
+    error = derived("text")
+    failed = back(error)
+
+    assert isinstance(failed, StepFailed)
+    assert isinstance(failed, kind)
+    assert failed.message == str(error)
+    assert str(failed) == f"{__name__}.Derived: {error}"
+    assert pickle.loads(pickle.dumps(failed)).message == str(error)
+
+
 def test_types_of_the_standard_library_are_caught_by_their_built_in_base() -> None:
     with pytest.raises(ValueError, match="Expecting value"):
         raise back(raised_by(lambda: json.loads("no json")))

@@ -36,10 +36,13 @@ _BUILT_IN: Final[dict[str, type[Exception]]] = {
     and name == kind.__name__  # IOError is another name of OSError
 }
 
-# `except Exception` catches everything; a future cannot raise StopIteration.
-_BASES: Final = {
-    name: kind for name, kind in _BUILT_IN.items() if kind not in (Exception, StopIteration)
-} | {"onward.errors.Fatal": Fatal, "onward.errors.Retryable": Retryable}
+# `except Exception` catches everything, a future cannot raise StopIteration, and Python keeps
+# instances of MemoryError for itself.
+_NO_BASES: Final = (Exception, StopIteration, MemoryError)
+_BASES: Final = {name: kind for name, kind in _BUILT_IN.items() if kind not in _NO_BASES} | {
+    "onward.errors.Fatal": Fatal,
+    "onward.errors.Retryable": Retryable,
+}
 
 
 def known_base(names: Iterable[str]) -> type[Exception] | None:
