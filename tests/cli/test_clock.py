@@ -12,8 +12,10 @@ import pytest
 
 import onward
 from onward import App, workflow
+from onward.core.clock_steps import SeenStep
 from onward.core.instant import DAY, HOUR
 from onward.store import open_store
+from onward.store.runs.clock_steps import record_step
 from onward.system.clock import SystemClock
 from tests.conformance.suite.samples import a_run
 
@@ -89,7 +91,7 @@ def test_a_store_that_is_ahead_is_shown_with_the_timers_that_were_set_meanwhile(
     assert "1 set while the store's time was ahead" in shown
 
     facts = json.loads(ask("clock", "--db", ahead, "--json").out)
-    assert facts.keys() == {"store", "machine", "ahead_seconds", "timers"}
+    assert facts.keys() == {"store", "machine", "ahead_seconds", "timers", "added_seconds"}
     assert (round(facts["ahead_seconds"] / 60), facts["timers"]) == (24 * 60, 1)
 
 
@@ -149,3 +151,33 @@ def test_waits_that_were_set_while_the_time_was_ahead_count_from_now_when_told_t
     assert answer.out == "The waits of 1 runs count from now: nap\n"
     assert json.loads(again.out) == {"retimed": []}
     assert asyncio.run(awake()) == "awake"
+
+
+def test_waits_that_a_step_made_longer_are_shown_and_end_when_they_were_first_due(
+    tmp_path: Path, ask: Ask
+) -> None:
+    path = str(tmp_path / "stepped.db")
+
+    async def step() -> None:
+        async with open_store(path) as store:
+            await store.take_lease("w", HOUR)
+            await store.start(a_run("a")._replace(delay_in=HOUR))
+            now = await store.now()
+            seen = SeenStep(now, now + DAY, DAY)
+            await store.write(lambda tx: record_step(tx, "w", 0, seen))
+
+    async def due() -> int | None:
+        async with open_store(path) as store:
+            return (await store.run("uid-a")).due
+
+    asyncio.run(step())
+    longer = asyncio.run(due())
+    shown = ask("clock", "--db", path).out
+    answer = ask("clock", "--accept", "--db", path)
+    again = ask("clock", "--accept", "--json", "--db", path)
+
+    assert "1d longer, as the clock was set forward" in shown
+    assert answer.out == "Waits that were 1d longer end when they were first due.\n"
+    assert json.loads(again.out) == {"accepted_seconds": 0}
+    assert longer is not None
+    assert asyncio.run(due()) == longer - DAY

@@ -10,9 +10,9 @@ import pytest
 from onward.core.decision import Moved
 from onward.core.effect import EffectState, machine, window
 from onward.core.value import changed
+from onward.engine.database_time import DatabaseTime
 from onward.runtime.attempts.sender import SendAttempt
 from onward.runtime.execution.ledger import EffectEnd, Ledger
-from onward.runtime.worker.database_time import DatabaseTime
 from tests.simulation.simulator import Failed, Simulation
 from tests.simulation.simulator.ledger_rules import (
     EffectSeen,
@@ -107,13 +107,13 @@ def test_a_window_that_ends_early_where_the_clock_was_put_back_is_seen(
         jumps = (Jump(1.0, -20.0),)
         return Plan((purchases.name,) * 2, 100, 0, CALM, crashes=(crash,), jumps=jumps)
 
-    def learn_forward(self: DatabaseTime, at: Instant, asked: int) -> None:
-        if at > self.now():
-            follow(self, at, asked)
+    class Forward(DatabaseTime):
+        def learn(self, at: Instant, asked: int) -> None:
+            if at > self.now():
+                super().learn(at, asked)
 
     # A worker follows the clock back, and does not trust that it has: each alone is enough.
-    follow = DatabaseTime.learn
-    monkeypatch.setattr(DatabaseTime, "learn", learn_forward)
+    monkeypatch.setattr("onward.runtime.worker.session.DatabaseTime", Forward)
     monkeypatch.setattr("onward.runtime.execution.ledger._by_our_time", lambda effect, *_: effect)
     assert "too early" in how_it_fails(put_back)
 

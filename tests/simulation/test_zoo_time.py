@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onward.runtime.worker.database_time import DatabaseTime
+from onward.engine.database_time import DatabaseTime
 from tests.simulation.simulator.line import Weather
 from tests.simulation.simulator.measured import limits, sleeper
 from tests.simulation.simulator.plan import DAY_SECONDS, SEATS, Crash, Jump
@@ -41,15 +41,16 @@ def test_waits_that_count_from_before_a_pause_are_seen(monkeypatch: pytest.Monke
 def test_a_worker_that_follows_its_databases_clock_only_forward_is_seen(
     monkeypatch: pytest.MonkeyPatch, is_server: bool
 ) -> None:
-    def forward(self: DatabaseTime, at: Instant, _asked: int) -> None:
-        if self._ahead is None or at > self.now():
-            self._ahead = at - self._clock.monotonic()
+    class Forward(DatabaseTime):
+        def learn(self, at: Instant, asked: int) -> None:
+            if self._ahead is None or at > self.now():
+                self._ahead = at - self._clock.monotonic()
 
     def put_back(seed: int) -> Plan:
         jumps = (Jump(5.0, -60.0),)
         return quiet(seed, sleeper.name, limits.name, is_server=is_server, jumps=jumps)
 
-    monkeypatch.setattr(DatabaseTime, "learn", forward)
+    monkeypatch.setattr("onward.runtime.worker.session.DatabaseTime", Forward)
     assert TOO_SHORT in caught(put_back, 10)
 
 

@@ -31,7 +31,12 @@ def add_clock(root: click.Group) -> None:
         is_flag=True,
         help="Restart waits and delays that were set while the time was ahead.",
     )
-    async def clock(context: CommandContext, *, reset: bool, retime: bool) -> int:
+    @click.option(
+        "--accept",
+        is_flag=True,
+        help="Count the time that the clock left out when it was set forward.",
+    )
+    async def clock(context: CommandContext, *, reset: bool, retime: bool, accept: bool) -> int:
         """Compare the store's time with this machine's.
 
         The time of a SQLite file never goes back by itself: if this machine's clock was ahead for a
@@ -42,7 +47,13 @@ def add_clock(root: click.Group) -> None:
         time is right again, --retime lets such timers and delayed starts count from now, so that
         they are late by no more than the time since. Those with a fixed time (sleep_until, at)
         and deadlines stay.
+
+        When the clock is set forward while workers run, waits keep their length, so they end later
+        by the new time. If that time did pass, because the machine was suspended, use --accept:
+        waits then end when they were first due.
         """
+        if accept:
+            return await _accept(context)
         if retime:
             return await _retime(context, reset=reset)
         if reset:
@@ -66,12 +77,22 @@ async def _retime(context: CommandContext, *, reset: bool) -> int:
     return DONE
 
 
+async def _accept(context: CommandContext) -> int:
+    added = await context.engine.accept_steps()
+    text = "No wait is longer because the clock was set forward."
+    if added:
+        text = f"Waits that were {_rounded(added)} longer end when they were first due."
+    context.out.done({"accepted_seconds": added / SECOND}, text)
+    return DONE
+
+
 def _facts(reading: Reading) -> dict[str, Any]:
     return {
         "store": _datetime(reading.store),
         "machine": _datetime(reading.machine),
         "ahead_seconds": reading.ahead / SECOND,
         "timers": reading.timers,
+        "added_seconds": reading.added / SECOND,
     }
 
 
@@ -83,6 +104,8 @@ def _shown(reading: Reading) -> dict[str, Any]:
     }
     if reading.timers:
         shown["timers"] = f"{reading.timers} set while the store's time was ahead"
+    if reading.added:
+        shown["waits"] = f"{_rounded(reading.added)} longer, as the clock was set forward"
     return shown
 
 

@@ -303,6 +303,10 @@ class ClientEngine(Protocol):
         """Set the engine's time to the machine's clock, and return what both were before."""
         ...
 
+    async def accept_steps(self) -> Duration:
+        """Let the time count that the clock left out; return by how much waits were longer."""
+        ...
+
     async def restart_waits(self) -> list[str]:
         """Let waits that were set while the time was ahead count from now; return their runs."""
         ...

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.file_time import TOLERATED
+from onward.store.runs import clock_steps
+from onward.store.runs.clock_steps import steps_in_force
 
 if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
@@ -15,12 +17,14 @@ class Reading(NamedTuple):
     """Both clocks, read together.
 
     `timers` is how many runs of the namespace wait for a timer that they set while the store's time
-    was ahead of what the machine's clock says now.
+    was ahead of what the machine's clock says now. `added` is by how much waits last longer because
+    workers saw the clock being set forward.
     """
 
     store: Instant
     machine: Instant
     timers: int
+    added: Duration
 
     @property
     def ahead(self) -> Duration:
@@ -37,7 +41,8 @@ async def read_clock(store: Store) -> Reading:
     """Return the time of both clocks."""
     now = await store.now()
     machine = store.machine_time()
-    return Reading(now, machine, await store.timers_set_after(machine))
+    added = sum(each.step for each in await store.read(steps_in_force))
+    return Reading(now, machine, await store.timers_set_after(machine), added)
 
 
 async def retime(store: Store) -> list[str]:
@@ -47,6 +52,15 @@ async def retime(store: Store) -> list[str]:
         The ids of their runs.
     """
     return [(await store.run(uid)).id for uid in await store.retime()]
+
+
+async def accept_steps(store: Store) -> Duration:
+    """Let the time count that the clock left out when it was set forward.
+
+    Returns:
+        By how much waits that began before were longer.
+    """
+    return await store.write(clock_steps.accept_steps)
 
 
 async def reset_clock(store: Store) -> Reading:

@@ -262,6 +262,9 @@ class LocalClient:
     async def reset_clock(self) -> Reading:
         return await clock.reset_clock(self.store)
 
+    async def accept_steps(self) -> Duration:
+        return await clock.accept_steps(self.store)
+
     async def restart_waits(self) -> list[str]:
         return await clock.retime(self.store)
 

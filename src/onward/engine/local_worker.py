@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onward.core.lease import Fate
 from onward.core.run import TERMINAL, RunState
 from onward.engine import children, following
+from onward.engine.clock_steps import ClockSteps
 from onward.engine.loading import load
 from onward.engine.maintenance import Maintenance
 from onward.model.workers import ClaimAnswer, News
@@ -74,7 +75,8 @@ class LocalWorker:
         self._open_store = open_store
         self._worker = worker
         self._on_time = hooks.on_time
-        self._maintenance = Maintenance(store, clock, hooks.on_time)
+        self._steps = ClockSteps(store, clock, worker, self.wake)
+        self._maintenance = Maintenance(store, clock, hooks.on_time, self._steps)
         self._writer = store.writer(worker)
         self._writer.on_written = hooks.on_time
         self._writer.through = hooks.send
@@ -101,7 +103,9 @@ class LocalWorker:
             await self._store.resign(before.worker, before.held)
             await self._store.unregister(before.worker)
         asked = self._clock.monotonic()
-        self._on_time(await self._store.now(), asked)
+        now = await self._store.now()
+        self._on_time(now, asked)
+        await self._steps.join(now, asked)
         await self._store.take_lease(self._worker, lease)
         await self.register(registration)
         for key, maximum in registration.limits.items():
@@ -188,7 +192,8 @@ class LocalWorker:
         begun = self._clock.monotonic()
         try:
             runs = await self._store.claim(
-                replace(wanted, limited=self._has_limited_runs), repeated=repeated
+                replace(wanted, limited=self._has_limited_runs, latest=self._steps.latest()),
+                repeated=repeated,
             )
         finally:
             self._subscription.others = None
@@ -197,6 +202,8 @@ class LocalWorker:
         for run in runs:
             self._owned[run.uid] = run.fence
             self._subscription.subjects.add(run_subject(run.uid))
+        if runs:
+            await self._steps.learn(runs[0].claimed_at, begun)
         changed = (run.uid for run in runs if run_subject(run.uid) in others)
         return ClaimAnswer(runs, frozenset(changed) if others else frozenset(), was_repeated)
 

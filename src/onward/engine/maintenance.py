@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.ports import Clock
+    from onward.engine.clock_steps import ClockSteps
     from onward.model.maintenance import MaintenanceDue
     from onward.model.workers import Registration
     from onward.store.store import Store
@@ -25,6 +26,7 @@ class Maintenance:
         store: Where the runs are.
         clock: Tells when the rarer work is due.
         on_time: Called with the database's time, and when it was asked for.
+        steps: Watches the database's clock, if a worker does this.
     """
 
     def __init__(
@@ -32,10 +34,12 @@ class Maintenance:
         store: Store,
         clock: Clock,
         on_time: Callable[[Instant, int], None] = lambda _, __: None,
+        steps: ClockSteps | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._on_time = on_time
+        self._steps = steps
         self._next_cleanup = clock.monotonic() + AUDIT_EVERY
         self.code: Registration | None = None
         """The code that this process brings: it may fit runs that other code has parked."""
@@ -45,6 +49,8 @@ class Maintenance:
         asked = self._clock.monotonic()
         due = await self._store.maintenance_due()
         self._on_time(due.at, asked)
+        if self._steps is not None and await self._steps.learn(due.at, asked):
+            due = await self._store.maintenance_due()  # what looked overdue may not be
         if due.outbox:
             await self._store.sweep()
         if due.overdue:

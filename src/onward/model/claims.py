@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from onward.core.run import ONE, Rooms
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+
+NEVER: Instant = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +27,5 @@ class Wanted:
     """How many runs with which number of crashes; see `onward.core.run.suspects`."""
     limited: bool = False
     """Take runs that have a flow key too, as far as its limit allows."""
+    latest: Instant = NEVER
+    """Take no run that is due later than this, even if the database's clock says so by now."""

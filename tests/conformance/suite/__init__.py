@@ -22,6 +22,7 @@ SUBJECTS = (
     "recording",
     "repeating",
     "parking",
+    "clock_steps",
     "inbox",
     "ending",
     "stopping",

@@ -152,17 +152,6 @@ def test_a_sleep_until_a_time_is_over_when_the_clock_is_put_there() -> None:
     assert in_virtual_time(scene) < WORK
 
 
-def test_a_sleep_that_is_on_record_is_over_when_the_clock_is_put_past_its_due_time() -> None:
-    async def scene(app: App, clock: VirtualClock) -> float:
-        async with app.worker():
-            run = await app.start(works_and_sleeps)
-            await asyncio.sleep(4)
-            await put_forward(app, clock, HOUR)
-            return await run.result(timeout=100)
-
-    assert in_virtual_time(scene) < LIMIT
-
-
 @workflow
 async def cleans_up() -> None:
     try:

@@ -26,13 +26,13 @@ YEAR = 365 * DAY
 async def sleep_through(
     app: App, clock: VirtualClock, started: onward.Workflow[..., T], *args: Any
 ) -> T:
-    """Run a workflow to its end; whenever it waits, put the clock to where it is due."""
+    """Run a workflow to its end; whenever it waits, let time pass until it is due."""
     async with app.worker(workflows=[started]):
         run = await app.start(started, *args)
         while (info := await run.info()).finished_at is None:
             if info.state == "waiting" and info.due is not None:
                 due = int(info.due.timestamp() * SECOND)
-                clock.jump(max(0, due - clock.wall() - 1000))
+                clock.advance(max(0, due - clock.wall() - 1000))
             await asyncio.sleep(0.1)
         return await run.result()
 
@@ -62,7 +62,7 @@ async def until_time(days: int) -> timedelta:
     ("started", "given", "slept"),
     [
         (sleeper, "10d", timedelta(days=10)),
-        (sleeper, "52000w", timedelta(weeks=52000)),
+        (sleeper, "5200w", timedelta(weeks=5200)),
         (sleeper, 86400, timedelta(days=1)),
         (plain_sleeper, 3 * 365 * 86400.0, timedelta(days=3 * 365)),
         (until_time, 3650, timedelta(days=3650)),

@@ -1,4 +1,4 @@
-"""Waits that are not in history follow a clock that is set."""
+"""Waits in memory follow a clock that is set."""
 
 from __future__ import annotations
 
@@ -24,10 +24,19 @@ def test_however_the_clock_is_set_a_wait_lasts_as_long_as_it_did(steps: list[int
     assert wait.due == ASKED_AT + HOUR + sum(steps)
 
 
-def test_a_wait_that_is_in_history_keeps_its_due_time() -> None:
+def test_a_wait_that_is_in_history_lasts_longer_after_a_step_forward() -> None:
     wait = a_wait()
     wait.is_kept = True
     wait.clock_stepped(DAY)
+
+    assert wait.due == ASKED_AT + HOUR + DAY
+
+
+def test_a_wait_that_is_in_history_never_ends_before_its_due_time() -> None:
+    wait = a_wait()
+    wait.is_kept = True
+    wait.clock_stepped(DAY)
+    wait.clock_stepped(-2 * DAY)
 
     assert wait.due == ASKED_AT + HOUR
 

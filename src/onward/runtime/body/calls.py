@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.codec import decode, decode_error
-from onward.core.replay import Record, RecordKind, RecordState
+from onward.core.replay import Record, RecordKind, RecordState, put_off_after
 from onward.engine.payloads import unpack
 from onward.errors import RunCancelled, TimedOut, Undecodable
 from onward.runtime.body.divergence import UnfitSignal
@@ -47,6 +47,8 @@ class Call:
     """The path of the task that asked for it."""
     due: Instant | None = None
     """When the run must look at it again, if nothing happens before."""
+    delayed: Duration = 0
+    """By how much it is due later because the database's clock was set forward."""
     is_kept = False
     """Whether an open record of it is in history."""
     compare = True
@@ -85,6 +87,12 @@ class Call:
 
     def throw(self, error: BaseException) -> None:
         """End the body's wait with an error that is not in history."""
+
+    def clock_stepped(self, step: Duration) -> None:
+        """Be due no earlier because the database's clock was set forward."""
+        if self.due is not None:
+            before, self.delayed = self.delayed, put_off_after(self.delayed, step)
+            self.due += self.delayed - before
 
 
 class Awaited(Call):
@@ -197,8 +205,12 @@ class TimedCall(Call):
         self.due += time
 
     def clock_stepped(self, step: Duration) -> None:
-        """Last as long as before; but a due time that is in history stays."""
-        if self.delay is not None and not self.is_kept:
+        """Last as long as before; but what is in history does not end before its due time."""
+        if self.delay is None:
+            return
+        if self.is_kept:
+            super().clock_stepped(step)
+        else:
             self.put_off(step)
             self.asked_at += min(0, step)  # so that a clock record does not set it back once more
 

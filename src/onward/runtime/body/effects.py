@@ -173,11 +173,17 @@ class EffectCall(Awaited):
         self._put_off: Duration = 0
 
     def clock_stepped(self, step: Duration) -> None:
-        """Leave a send as much time to take effect as before."""
+        """Leave a send as long to take effect as before, and wait as long for the next one."""
+        super().clock_stepped(step)
         before, self._put_off = self._put_off, put_off_after(self._put_off, step)
-        if self.effect.settle_until is not None:
-            later = self.effect.settle_until + self._put_off - before
-            self.effect = changed(self.effect, settle_until=later)
+        later = self._put_off - before
+        effect = self.effect
+        if effect.settle_until is not None:
+            self.effect = changed(effect, settle_until=effect.settle_until + later)
+        if effect.due is not None:
+            self.effect = changed(self.effect, due=effect.due + later)
+        if self.slot_at is not None:
+            self.slot_at += later
 
     def key(self, run: ClaimedRun) -> str:
         """Return the key under which it is sent: the same in every attempt and retry."""

@@ -11,7 +11,7 @@ from onward.core.inbox import Message as Arrival
 from onward.core.replay import RecordKind, RecordState, put_off_after
 from onward.core.run import Reason
 from onward.errors import UnreadableRow
-from onward.runtime.body.calls import SignalCall, StepCall, TimedCall, TimerCall
+from onward.runtime.body.calls import SignalCall, StepCall, TimerCall
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.reading import newer
@@ -195,15 +195,14 @@ class Waits:
     def clock_stepped(self, step: Duration, calls: Iterable[Call] = ()) -> None:
         """Let what is counted in memory last as long as before the database's clock was set.
 
-        These are waits that are not in history, the cleanup, and the attempts of `calls`.
+        These are the waits, the cleanup, and the attempts of `calls`.
         """
         self.put_off = put_off_after(self.put_off, step)
         tried = [call for call in calls if isinstance(call, StepCall | EffectCall)]
         for call in tried:
             call.since = None if call.since is None else call.since + step
         for counted in dict.fromkeys((*self.calls.values(), *tried)):
-            if isinstance(counted, TimedCall | EffectCall):
-                counted.clock_stepped(step)
+            counted.clock_stepped(step)
 
     def hold(self, now: Instant, *, is_held: bool) -> None:
         """Stop the limits that are not in history while the run is held: nothing is begun then."""

@@ -7,6 +7,7 @@ import contextlib
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
+from onward.engine.database_time import DatabaseTime
 from onward.engine.worker_engine import WorkerHooks
 from onward.errors import LeaseLost, OnwardError
 from onward.model.workers import LostWorker, Registration
@@ -20,7 +21,6 @@ from onward.runtime.execution.reporting import report_claimed, report_left
 from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.body_cache import BodyCache
 from onward.runtime.worker.claiming import Claiming
-from onward.runtime.worker.database_time import DatabaseTime
 from onward.runtime.worker.engine_calls import EngineCalls
 from onward.runtime.worker.inbox_reader import InboxReader
 from onward.runtime.worker.lease_renewer import LeaseRenewer
@@ -326,6 +326,9 @@ class WorkerSession:
             execution.waits.clock_stepped(step)  # the attempts of their steps wait on record
         for execution in list(self.running.values()):
             execution.waits.clock_stepped(step, execution.body.calls.values())
+            deadline = execution.claimed.deadline
+            if deadline is not None and step > 0:  # as the engine does on record
+                execution.claimed = execution.claimed._replace(deadline=deadline + step)
             self.loop.call_soon(execution.pump, context=self.context)
 
     # --- what others know ------------------------------------------------------------------------

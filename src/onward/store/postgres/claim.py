@@ -30,6 +30,7 @@ async def claim(
         rooms=[room for _, room in suspects],
         gaps=GAPS_A_LEASE,
         ahead=MAX_AHEAD,
+        latest=wanted.latest,
         limited_uid=[run.uid for run in limited],
         limited_priority=[run.priority for run in limited],
         limited_due=[run.due for run in limited],
@@ -42,7 +43,7 @@ async def choose_limited(tx: PostgresTx, wanted: Wanted) -> list[Candidate]:
 
     They and their limits stay locked until the transaction ends.
     """
-    await tx.fetch("make_due_ready", limit=MAX_DUE)
+    await tx.fetch("make_due_ready", limit=MAX_DUE, latest=wanted.latest)
     limits = await tx.fetch("limited_keys", queues=wanted.queues)
     if not limits:
         return []

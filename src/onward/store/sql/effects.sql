@@ -1,17 +1,23 @@
 -- The ledger, as operators read and decide it.
 
+-- part: effect
+-- Steps of the clock leave it as long to take effect, to be known and to be due (clock_steps.sql).
+e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state, e.version, e.attempt, e.asks,
+e.approved, e.reconciles, e.tries, e.reach, e.start_by + {added}, e.settle_until + {added},
+e.known_until + {added}, e.due + {added}, e.result, e.error, e.verdict, e.decided_by, e.decided_why,
+e.decided_at, e.created_at, e.updated_at, :now
+
+-- part: added
+(SELECT CAST(coalesce(sum(s.step), 0) AS BIGINT) FROM onward_clock_step s
+ WHERE s.namespace = :namespace AND s.began_by >= e.updated_at)
+
 -- name: ledger_row
-SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
-       decided_by, decided_why, decided_at, created_at, updated_at, :now
-FROM onward_effect WHERE namespace = :namespace AND key = :key;
+SELECT {effect}
+FROM onward_effect e WHERE namespace = :namespace AND key = :key;
 
 -- name: open_effects
 -- Effects that are not settled: they wait for an operator, for a due time, or for a worker.
-SELECT e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state, e.version,
-       e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach, e.start_by, e.settle_until,
-       e.known_until, e.due, e.result, e.error, e.verdict, e.decided_by, e.decided_why, e.decided_at,
-       e.created_at, e.updated_at, :now
+SELECT {effect}
 FROM onward_effect e
 WHERE e.namespace = :namespace
   AND e.state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate')
@@ -19,19 +25,15 @@ WHERE e.namespace = :namespace
 ORDER BY e.key LIMIT :limit;
 
 -- name: effects_of_run
-SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
-       decided_by, decided_why, decided_at, created_at, updated_at, :now
-FROM onward_effect INDEXED BY onward_effect_run
+SELECT {effect}
+FROM onward_effect e INDEXED BY onward_effect_run
 WHERE namespace = :namespace AND run = :run AND run IS NOT NULL
 ORDER BY created_at, key;
 
 -- name: list_effects
 -- All of them, those of the newest runs first: uids sort by time.
-SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
-       decided_by, decided_why, decided_at, created_at, updated_at, :now
-FROM onward_effect INDEXED BY onward_effect_run
+SELECT {effect}
+FROM onward_effect e INDEXED BY onward_effect_run
 WHERE namespace = :namespace AND run IS NOT NULL
   AND (CAST(:after AS TEXT) = '' OR (run, key) < (
       SELECT last.run, last.key FROM onward_effect last
@@ -39,10 +41,8 @@ WHERE namespace = :namespace AND run IS NOT NULL
 ORDER BY run DESC, key DESC LIMIT :limit;
 
 -- name: effects_between
-SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-       reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, verdict,
-       decided_by, decided_why, decided_at, created_at, updated_at, :now
-FROM onward_effect WHERE namespace = :namespace AND key >= :low AND key <= :high
+SELECT {effect}
+FROM onward_effect e WHERE namespace = :namespace AND key >= :low AND key <= :high
 ORDER BY key LIMIT :limit;
 
 -- name: is_dropped

@@ -28,6 +28,7 @@ INSERT INTO onward_run AS r (
 SELECT CAST(:namespace AS TEXT), d.uid, '', 'workflow', '', '', 'ready', d.due, :now, :now
 FROM (SELECT uid, due FROM onward_run
       WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL AND due <= :now
+        AND due <= CAST(:latest AS BIGINT)
       ORDER BY due LIMIT CAST(:limit AS BIGINT)
       FOR UPDATE SKIP LOCKED) d
 WHERE true

@@ -59,13 +59,14 @@ def _offer(tx: SqliteTx, wanted: Wanted) -> dict[str, object]:
         "names": tx.array(wanted.names),
         "tags": tx.array(wanted.tags),
         "version": wanted.version,
+        "latest": wanted.latest,
         "suspect_at": SUSPECT_AT,
     }
 
 
 def _choose_limited(tx: SqliteTx, wanted: Wanted, given: dict[str, object]) -> list[Candidate]:
     """Return runs with a flow key that may be claimed now, all of them or some."""
-    tx.rows("make_due_ready", limit=MAX_DUE)
+    tx.rows("make_due_ready", limit=MAX_DUE, latest=wanted.latest)
     keys = [
         (queue, *row) for queue in wanted.queues for row in tx.rows("keys_of_queue", queue=queue)
     ]

@@ -9,6 +9,16 @@ CREATE TABLE onward_meta (
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Steps of the database's clock that workers saw: waits that began at `began_by` or before last `step`
+-- longer by the new time. A step back takes away what a step forward added, with a row of its own.
+CREATE TABLE onward_clock_step (
+    namespace TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    began_by INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    PRIMARY KEY (namespace, began_by, seq)
+) STRICT, WITHOUT ROWID;
+
 -- A worker is alive while its row is here. Renewing moves `renewed_at`; takeover deletes the row.
 -- Its worker has renewed it without a gap since `steady_since`.
 CREATE TABLE onward_lease (

@@ -37,7 +37,8 @@ WITH RECURSIVE me AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED) r
 ), due AS (
     SELECT uid, priority, due FROM onward_run
-    WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
+    WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND due <= :latest::bigint
+      AND flow_key IS NULL
       AND crashes < :suspect_at::bigint
       AND queue = ANY(:queues::text[]) AND {offered}
     ORDER BY due LIMIT :limit::bigint
@@ -71,7 +72,7 @@ WITH RECURSIVE me AS MATERIALIZED (
         SELECT uid, priority FROM onward_run
         WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
           AND least(crashes + (state = 'running')::int, :max_crashes::bigint) = l.crashes
-          AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
+          AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= least(:now, :latest::bigint))
                OR state = 'running' AND worker = ANY (ARRAY(SELECT worker FROM vanished)))
           AND queue = ANY(:queues::text[]) AND {offered}
         LIMIT l.room

@@ -14,7 +14,8 @@ LIMIT :limit;
 
 -- name: due_candidates
 SELECT uid, priority, due FROM onward_run
-WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND flow_key IS NULL
+WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND due <= :latest
+  AND flow_key IS NULL
   AND crashes < :suspect_at
   AND queue IN (SELECT value FROM json_each(:queues))
   AND {offered}
@@ -35,7 +36,7 @@ LIMIT :limit;
 SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_suspect
 WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
   AND min(crashes + (state = 'running'), :max_crashes) = :crashes
-  AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= :now)
+  AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= min(:now, :latest))
        OR state = 'running' AND NOT EXISTS (
            SELECT 1 FROM onward_lease l WHERE l.namespace = r.namespace AND l.worker = r.worker))
   AND queue IN (SELECT value FROM json_each(:queues))

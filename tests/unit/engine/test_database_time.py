@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onward.core.clock_steps import STEP
 from onward.core.instant import DAY, HOUR, SECOND
-from onward.runtime.worker.database_time import STEP, DatabaseTime
+from onward.engine.database_time import DatabaseTime
 from onward.testing.clock import VirtualClock
 
 START = 1_000_000 * SECOND

@@ -1,10 +1,10 @@
-"""The database's time, as a worker knows it between two answers.
+"""The database's time, as a process knows it between two answers.
 
 An answer says what time it was at some moment between its request and its arrival. So it bounds how
 far the database's clock is from the machine's steady one. What was believed stays while it is
-within those bounds; if it is not, the worker follows, forward and back. The clock was set, or
+within those bounds; if it is not, the process follows, forward and back. The clock was set, or
 another database has taken over, if those bounds do not meet those of the answers before. An answer
-to a question that was under way when the worker last followed may be from before that, so it
+to a question that was under way when the process last followed may be from before that, so it
 changes nothing.
 """
 
@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.instant import SECOND
+from onward.core.clock_steps import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
-
-STEP: Duration = 2 * SECOND
-"""A change of the database's clock that is reported."""
 
 
 class DatabaseTime:
@@ -42,6 +39,10 @@ class DatabaseTime:
     def now(self) -> Instant:
         """Return the database's time, or a little less."""
         return self._clock.monotonic() + (self._ahead or 0)
+
+    def latest(self) -> Instant:
+        """Return a time that the database's clock has not reached unless it was set."""
+        return self._clock.monotonic() + self._ahead_max + STEP
 
     def learn(self, at: Instant, asked: int) -> None:
         """Learn from an answer that arrives now and was asked for at `asked`.

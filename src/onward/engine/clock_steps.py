@@ -1,0 +1,68 @@
+"""Watches the database's clock for a worker, so that no wait on record ends early."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.clock_steps import SeenStep
+from onward.core.value import changed
+from onward.engine.database_time import DatabaseTime
+from onward.store.runs.clock_steps import last_step, record_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onward.core.instant import Duration, Instant
+    from onward.core.ports import Clock
+    from onward.store.store import Store
+
+
+class ClockSteps:
+    """Compares the database's time with a steady clock, and records when the former was set.
+
+    Args:
+        store: Where steps are recorded.
+        clock: The steady clock.
+        worker: The worker that records them; it must have its lease.
+        recorded: Called when a step was recorded: runs that are due may be claimed now.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, worker: str, recorded: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._recorded = recorded
+        self._time = DatabaseTime(clock, self._stepped)
+        self._at: Instant = 0
+        self._seen: SeenStep | None = None
+        self._known = 0
+
+    async def join(self, at: Instant, asked: int) -> None:
+        """Begin with the database's time and what is recorded so far."""
+        self._time.learn(at, asked)
+        self._at = at
+        self._known = await self._store.read(last_step)
+
+    def latest(self) -> Instant:
+        """Return up to when runs may be claimed as due: not further than time has passed."""
+        return self._time.latest() - (0 if self._seen is None else max(0, self._seen.step))
+
+    def _stepped(self, step: Duration) -> None:
+        before, earlier = (
+            (self._at, 0) if self._seen is None else (self._seen.before, self._seen.step)
+        )
+        self._seen = SeenStep(before, 0, earlier + step)
+
+    async def learn(self, at: Instant, asked: int) -> bool:
+        """Learn the database's time from an answer, and return whether a step was recorded."""
+        self._time.learn(at, asked)
+        if self._seen is None:
+            self._at = at
+            return False
+        seen = self._seen = changed(self._seen, at=at)
+        known = self._known
+        self._known = await self._store.write(lambda tx: record_step(tx, self._worker, known, seen))
+        self._seen, self._at = None, at
+        self._recorded()
+        return True
