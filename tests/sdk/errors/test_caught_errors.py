@@ -310,3 +310,19 @@ async def test_the_error_of_a_task_group_says_what_happened_in_it(memory: App) -
         assert (await run.info()).error == (
             "ValueError: invalid literal for int() with base 10: 'seven'"
         )
+
+
+@workflow
+async def calls_out() -> None:
+    async with asyncio.TaskGroup() as group:  # as httpx and other clients do
+        group.create_task(asyncio.open_connection("127.0.0.1", 1))
+
+
+async def test_a_client_that_connects_in_a_body_is_refused_in_plain_words(memory: App) -> None:
+    async with memory, memory.worker():
+        run = await memory.start(calls_out)
+        with pytest.raises(RunFailed, match="in a workflow body reaches outside the run"):
+            await run.result(timeout=SECONDS)
+
+        told = (await run.info()).error or ""
+        assert told.startswith("loop.create_connection in a workflow body reaches outside the run")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.telemetry import JsonFormatter, RunFilter
+from onward.telemetry.events import emit
 from onward.telemetry.scope import scope_now
 from tests.unit.telemetry.builders import Kept, a_log, a_run, a_step
 
@@ -191,3 +192,15 @@ def test_a_fact_cannot_pass_for_the_time_or_the_level(kept: Kept) -> None:
 
     line = formatted(kept.records[0])
     assert (line["level"], line["time"] == "never") == ("INFO", False)
+
+
+def test_a_line_of_json_has_the_error_of_a_failed_run_and_its_traceback() -> None:
+    error = ValueError("no tea")
+    error.__cause__ = KeyError("tea")
+    with a_log() as log:
+        emit("run.failed", a_run(), cause=error, reason="logic")
+
+    line = formatted(log.records[0])
+    assert (line["event"], line["run"], line["reason"]) == ("run.failed", "order-7", "logic")
+    assert (line["error"], line["error_type"]) == ("ValueError: no tea", "ValueError")
+    assert str(line["exception"]).startswith("KeyError: 'tea'\n\nThe above exception")
