@@ -9,7 +9,7 @@ they wait for is not cancelled, and what they hold is freed without a collector.
 from __future__ import annotations
 
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from onward.runtime.execution.guard import GuardedRun, on_done
 from onward.runtime.execution.replies import is_away
@@ -134,6 +134,11 @@ class CallTasks:
         """Wait for `resume`, and return its value."""
         return suspend(_begin_nothing)
 
+    async def closed(self) -> NoReturn:
+        """Wait for the end of this task: nothing is left to do until the run leaves."""
+        await suspend(_begin_nothing)
+        raise AssertionError("the task was resumed")
+
     async def done(self, future: asyncio.Future[T]) -> asyncio.Future[T]:
         """Wait until a future is done, however it ends, and return it."""
         self._requested += 1
@@ -147,7 +152,7 @@ class CallTasks:
         """Return the reply of the engine; if its store or the lease is gone, the run leaves."""
         if is_away(await self.done(future)):
             self.run.drop()  # its next owner will see
-            await self.resumed()
+            await self.closed()
         return future.result()
 
     def when_done(self, future: asyncio.Future[None], then: Callable[[], None]) -> None:

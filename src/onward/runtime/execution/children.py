@@ -85,7 +85,7 @@ class Children:
         """End what is under way here: the run has left."""
         self._tasks.close()
 
-    # --- what others want of it ------------------------------------------------------------------
+    # --- requests of the run ---------------------------------------------------------------------
 
     def take(self, call: ChildCall | StartCall) -> None:
         """Carry out a call: at once if it only waits, or else when something can be written."""
@@ -104,7 +104,7 @@ class Children:
             self._tasks.start(call, live(call))
 
     def resume(self, call: ChildCall | StartCall, message: InboxRow | None = None) -> None:
-        """Go on with a call: the message about its end is here, or it is time to ask again."""
+        """Continue a call: the message about its end is here, or it is time to ask again."""
         self._tasks.resume(call, message)
 
     def abandon(self, call: ChildCall) -> None:
@@ -120,7 +120,7 @@ class Children:
             self.cancel(children, self._run.pump)
 
     def cancel(self, children: list[str], then: Callable[[], None]) -> None:
-        """Cancel children, or the runs that follow them by now; only then go on."""
+        """Cancel children, or the runs that follow them by now; then call `then`."""
         cancelled = self._host.engine_calls.dismiss(self._run.claimed, children)
         self._tasks.when_done(cancelled, then)
 
@@ -208,7 +208,7 @@ class Children:
         call.due = None
         return message
 
-    # --- a run that goes on by itself ------------------------------------------------------------
+    # --- a run that continues on its own ---------------------------------------------------------
 
     async def _start(self, call: StartCall) -> None:
         run = call.start_row(self._parent)
@@ -238,7 +238,7 @@ class Children:
             if isinstance(error, LeaseLost):
                 self._run.drop()
             if done.cancelled() or isinstance(error, LeaseLost):
-                await self._tasks.resumed()  # it is not: the worker stops, or the run has left
+                await self._tasks.closed()
             started = None if error is not None else done.result()
             if started is not None:
                 return started

@@ -85,7 +85,7 @@ class EffectEnd(NamedTuple):
 
 
 class Ledger:
-    """The effects of one run, as the attempts see it that send them (an `EffectOwner`)."""
+    """Carries out the effects of one run, and is the `EffectOwner` of their sends."""
 
     def __init__(self, run: EffectRun, journal: Journal, host: Host) -> None:
         self._run = run
@@ -113,14 +113,14 @@ class Ledger:
         """End what is under way here: the run has left, and the ledger has what is known."""
         self._tasks.close()
 
-    # --- what others want of it ------------------------------------------------------------------
+    # --- requests of the run ---------------------------------------------------------------------
 
     def take(self, call: EffectCall) -> None:
         """Begin to carry out a call."""
         self._tasks.start(call, self._live(call))
 
     def resume(self, call: EffectCall) -> None:
-        """Go on with a call: its time has come, or it was held back."""
+        """Continue a call: its time has come, or it was held back."""
         self._tasks.resume(call)
 
     def drop_waiting(self) -> None:
@@ -139,7 +139,7 @@ class Ledger:
                     self._tasks.resume(call)
 
     def withdraw_planned(self, then: Callable[[], None]) -> None:
-        """Withdraw what was planned and never sent, as the run is about to end; then go on."""
+        """Withdraw what was planned and never sent, before the run ends; then call `then`."""
         self._tasks.when_done(self._host.engine_calls.withdraw(self.run), then)
 
     def report_abandoned(self, calls: Iterable[Call]) -> None:
@@ -175,7 +175,7 @@ class Ledger:
         )
 
     async def _next(self, call: EffectCall) -> EffectEnd | None:
-        """Do what is next for an effect, and return how it ends, if it does."""
+        """Do the next thing for an effect; return how its record is closed, if it has settled."""
         if call.must_be_read:
             return await self._read(call)
         if self._is_dropped(call):
@@ -206,7 +206,7 @@ class Ledger:
     # --- reading ---------------------------------------------------------------------------------
 
     async def _read(self, call: EffectCall) -> EffectEnd | None:
-        """Go on from a row that an earlier stay of the run, another run or an operator wrote."""
+        """Continue from the row, which another claim, run or operator may have written."""
         polls = 0
         while True:
             call.must_be_read = False
@@ -216,7 +216,7 @@ class Ledger:
                 return None
             if row.args_hash != call.args_hash:
                 self._run.body.refuse(call, row.args_hash)
-                await self._tasks.resumed()  # it is not: the run pauses
+                await self._tasks.closed()  # the run pauses
             if not await self._is_held_elsewhere(row):
                 return await self._take_over(call, row, asked)
             if self._is_dropped(call):
@@ -277,7 +277,7 @@ class Ledger:
         """Wait for a handler or a reconciler, and record what it says."""
         done = await self._tasks.done(attempt.reply)
         if done.cancelled():
-            await self._tasks.resumed()  # it is not: the worker stops
+            await self._tasks.closed()  # the worker stops, and the run with it
         reply = done.result()
         # If an earlier send may have happened, that is why the outcome is unknown, and not this.
         is_about_doubt = isinstance(reply.fact, RaisedNotApplied) and call.effect.in_doubt
@@ -316,7 +316,7 @@ class Ledger:
         error: bytes | None = None,
         at: Instant | None = None,
     ) -> EffectEnd | None:
-        """Write what follows from a fact, and return how the effect ends, if it has settled."""
+        """Write what follows from a fact; return how the record is closed, if it has settled."""
         now = self._host.now() if at is None else at
         decision = advance(call.effect, fact, call.definition.terms, now=now)
         if not isinstance(decision, Moved):
