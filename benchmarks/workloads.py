@@ -7,11 +7,13 @@
     W5   one run that starts a thousand children at once: seconds
     W6   many runs that sleep until the same moment: seconds from that moment to the last result
 
-Each workload runs in a process of its own, with the collector as `worker.serve()` sets it. Several
-trees take turns within a round, so that a slow moment of the machine hits all of them.
+Each workload runs in a process of its own, whose CPU time is measured, too: it says more than the
+time that passed where other programs use the machine. Several trees take turns within a round, so
+that a slow moment of the machine hits all of them. With `--tuned` the garbage collector runs as
+rarely as in a process that is a worker and nothing else, in the same way for all trees.
 
-    python benchmarks/workloads.py
-    python benchmarks/workloads.py --tree ../before --tree . --rounds 5 --only W1 W5
+    python benchmarks/workloads.py --tuned
+    python benchmarks/workloads.py --tuned --tree ../before --tree . --rounds 5 --only W1 W5
     python benchmarks/workloads.py --json > figures.json
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import statistics
@@ -32,7 +35,6 @@ from typing import TYPE_CHECKING
 
 import onward
 from onward import App, step, workflow
-from onward.runtime.worker.process import tune_collector
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -42,7 +44,7 @@ STEPS = 10
 ENDED: list[None] = []
 UNITS = {
     "W1 steps/s": 1, "W2 p50 ms": -1, "W2 p99 ms": -1, "W3 ms/step": -1,
-    "W4 starts/s": 1, "W4 drain/s": 1, "W5 s": -1, "W6 late s": -1,
+    "W4 starts/s": 1, "W4 drain/s": 1, "W5 s": -1, "W6 late s": -1, "CPU s": -1,
 }  # fmt: skip
 """What is measured, and whether more (1) or less (-1) is better."""
 
@@ -143,22 +145,34 @@ WORKLOADS: dict[str, Callable[[App], Awaitable[dict[str, float]]]] = {
 }  # fmt: skip
 
 
-async def measure(name: str, url: str) -> dict[str, float]:
-    tune_collector()
+def tune_collector() -> None:
+    # Not by the engine: every tree is to be measured with the same collector.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+
+
+async def measure(name: str, url: str, *, tuned: bool) -> dict[str, float]:
+    if tuned:
+        tune_collector()
+    began = time.process_time()
     async with App(url) as app:
-        return await WORKLOADS[name](app)
+        figures = await WORKLOADS[name](app)
+    return figures | {f"{name} CPU s": time.process_time() - began}
 
 
-def ask(tree: Path, name: str, url: str) -> dict[str, float]:
+def ask(tree: Path, name: str, url: str, *, tuned: bool) -> dict[str, float]:
     """Measure one workload in a process that imports the engine from a tree."""
     code = {**os.environ, "PYTHONPATH": str(tree.resolve() / "src")}
-    command = [sys.executable, __file__, "--measure", name, url]
+    command = [sys.executable, __file__, "--measure", name, url, *(["--tuned"] if tuned else [])]
     answer = subprocess.run(command, env=code, check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
     return figures
 
 
-def compare(trees: list[Path], names: Iterable[str], rounds: int) -> dict[str, list[list[float]]]:
+def compare(
+    trees: list[Path], names: Iterable[str], rounds: int, *, tuned: bool
+) -> dict[str, list[list[float]]]:
     """Return for each figure, by its database and title, a list a tree of what each round gave."""
     # Not above: a measuring process may have an older tree, which need not have what this imports.
     sys.path.insert(0, str(ROOT))
@@ -176,7 +190,7 @@ def compare(trees: list[Path], names: Iterable[str], rounds: int) -> dict[str, l
                     file = str(Path(files, f"{number}-{name}-{place}.db"))
                     urls = {"SQLite": file, "Postgres": server.create_database()}
                     for database, url in urls.items():
-                        for title, figure in ask(tree, name, url).items():
+                        for title, figure in ask(tree, name, url, tuned=tuned).items():
                             figures = found.setdefault(f"{database} {title}", [[] for _ in trees])
                             figures[place].append(figure)
                 print(f"round {number + 1} of {rounds}: {name} measured", file=sys.stderr)
@@ -187,7 +201,8 @@ def show(found: dict[str, list[list[float]]], trees: list[Path]) -> None:
     heads = [tree.resolve().name[:12] for tree in trees]
     print(f"{'':22}" + "".join(f"{head:>14}" for head in heads) + "    last beside first")
     for title, figures in found.items():
-        sign = UNITS[title.split(" ", 1)[1]]
+        figure = title.split(" ", 1)[1]
+        sign = UNITS["CPU s" if figure.endswith("CPU s") else figure]
         medians = [statistics.median(each) for each in figures]
         ratios = [
             (last / first) ** sign for first, last in zip(figures[0], figures[-1], strict=True)
@@ -203,14 +218,15 @@ def main() -> None:
     parser.add_argument("--tree", type=Path, action="append", help="a source tree; may repeat")
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tuned", action="store_true", help="let the collector run rarely")
     parser.add_argument("--json", action="store_true", help="print every round's figures as JSON")
     parser.add_argument("--measure", nargs=2, metavar=("WORKLOAD", "URL"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(asyncio.run(measure(*options.measure))))
+        print(json.dumps(asyncio.run(measure(*options.measure, tuned=options.tuned))))
         return
     trees = options.tree or [ROOT]
-    found = compare(trees, options.only, options.rounds)
+    found = compare(trees, options.only, options.rounds, tuned=options.tuned)
     if options.json:
         print(json.dumps(found, indent=2))
     else:
