@@ -37,6 +37,7 @@ from onward.runtime.body.divergence import Place, hand_over, place_now, place_of
 from onward.runtime.body.draws import Draws, beginning_of_body
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.failure_origin import FailureOrigins
+from onward.runtime.body.futures import salt_of
 from onward.runtime.body.history_limit import HistoryLimit
 from onward.runtime.body.runloop import Exited, RunLoop, Stuck, branch_now
 from onward.runtime.body.waits import UnclaimedSignals
@@ -111,8 +112,8 @@ class Body:
         self._scope = scope
         scope.silent = not replay.live
         self._unclaimed = UnclaimedSignals()
-        self._loop = RunLoop(replay.branch, self._set_timer)
         begun = beginning_of_body(run)
+        self._loop = RunLoop(replay.branch, self._set_timer, salt_of(begun.seed_at(0)))
         self._loop.set_time(begun.started_at)
         self._draws = Draws(begun)
         self.clock = BodyClock(owner, is_replayed=run.fence > 1 or run.beginning is not None)

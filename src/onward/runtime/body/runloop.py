@@ -85,16 +85,19 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         name_branch: Returns the path of a new task, given its parent's path and its own name.
         on_timer: Called for every timer that the body sets: how long from now, and the handle to
             run when that time has come. Returns what to call when the timer is cancelled.
+        salt: What the hashes of its tasks begin with.
     """
 
     def __init__(
         self,
         name_branch: Callable[[str, str | None], str],
         on_timer: Callable[[Duration, Handle], Callable[[], None]],
+        salt: int = 0,
     ) -> None:
         self.ready: deque[Handle] = deque()
         self._name_branch = name_branch
         self._on_timer = on_timer
+        self._salt = salt
         self.now: Instant = 0
         self._draining = False
         # In the order made, which a set would not keep: who is cancelled first decides what a body
@@ -276,7 +279,7 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         **options: Any,
     ) -> asyncio.Task[T]:
         task: asyncio.Task[T] = RunTask(
-            number, coro, loop=self, name=name, context=context, **options
+            number, coro, loop=self, name=name, salt=self._salt, context=context, **options
         )
         self.tasks[task] = None
         task.add_done_callback(self._forget)
