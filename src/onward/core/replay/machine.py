@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _WAIT = Wait()
+_NOTHING_LEFT = Ended(())
 # Its owner wrote these for the run itself; they are delivered though no code asked for them.
 _OWN = frozenset({RecordKind.CANCEL, RecordKind.CLOCK})
 _UNASKED = _OWN | {RecordKind.PATCH}
@@ -275,6 +276,8 @@ class Replay:
 
     def end(self) -> Ended | Diverged:
         """Return whether the run may end, now that its body has."""
+        if not self._calls:
+            return _NOTHING_LEFT
         calls = [call for call in self._calls.values() if call.asked is None]
         left = [call.written for call in sorted(calls, key=TrackedCall.place)]
         unread = tuple(record for record in left if record.kind not in _OWN)

@@ -113,7 +113,7 @@ class Body:
         scope.silent = not replay.live
         self._unclaimed = UnclaimedSignals()
         begun = beginning_of_body(run)
-        self._loop = RunLoop(replay.branch, self._set_timer, salt_of(begun.seed_at(0)))
+        self._loop = RunLoop(replay.branch, self._set_timer, salt_of(begun.seeds[0][1]))
         self._loop.set_time(begun.started_at)
         self._draws = Draws(begun)
         self.clock = BodyClock(owner, is_replayed=run.fence > 1 or run.beginning is not None)

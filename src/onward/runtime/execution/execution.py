@@ -151,7 +151,7 @@ class Execution:
         return self.children.left(self.body.calls.values()) if has_any else []
 
     def leaves_plans(self) -> bool:
-        return leaves_plans(self.body, has_open_effects=self._history.has_open_effects)
+        return leaves_plans(self.body, self._history)
 
     def report_abandoned(self) -> None:
         if self._ledger is not None and not self.is_gone:
@@ -334,7 +334,7 @@ class Execution:
 
     def report(self, left: Sequence[Record] = ()) -> None:
         """Report, once per stay, that the run continues though code and history differ."""
-        if not self._reported:
+        if not self._reported and (left or self.body.unread):
             self._reported = report_unread(self.scope, [*self.body.out_of_turn(), *left])
 
     @property

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.host import Host
     from onward.runtime.execution.journal import Journal
     from onward.runtime.execution.ledger import Ledger
+    from onward.runtime.execution.loaded_history import LoadedHistory
 
 CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
 """The move of a run that continues as a new one."""
@@ -107,10 +108,12 @@ def farewell(run: ClaimedRun, move: Move) -> tuple[NewMessage, ...]:
     return (to_parent(run.parent, run.parent_identity, end),)
 
 
-def leaves_plans(body: Body, *, has_open_effects: bool) -> bool:
+def leaves_plans(body: Body, history: LoadedHistory) -> bool:
     """Return whether a run may end with effects that were planned and never sent."""
     if body.diverged is not None:  # the code has not asked for all of them
-        return has_open_effects
+        return history.has_open_effects
+    if not body.calls:
+        return False
     effects = (call for call in body.calls.values() if isinstance(call, EffectCall))
     return any(call.may_be_planned for call in effects)
 
@@ -292,15 +295,17 @@ class Leaving:
         may_retry = move.state == RunState.FAILED and not self._execution.inbox.is_stopping
         failpoint("finish.before")
         self._execution.stop(move)
+        if not (may_retry and self._retry(move)):
+            self._end_for_good(move)
+
+    def _retry(self, move: Move) -> bool:
+        """Retry the run if it has a policy, and return whether it has."""
         # A message that arrives from here on must be read before the run ends.
         seen = move._replace(seen=self._execution.seen)
-        retried = (
-            self._host.engine_calls.retry(self._execution.claimed, seen) if may_retry else None
-        )
+        retried = self._host.engine_calls.retry(self._execution.claimed, seen)
         if retried is not None:
             on_done(self._execution, retried, partial(self._retried, move))
-        else:
-            self._end_for_good(move)
+        return retried is not None
 
     def _retried(self, move: Move, done: asyncio.Future[bool | None]) -> None:
         if self._execution.is_gone:
