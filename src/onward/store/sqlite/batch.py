@@ -63,14 +63,15 @@ def _look(tx: SqliteTx, batch: Batch) -> tuple[dict[str, Row | None], dict[str, 
     """Return the runs that are not as their commits expect, or about which more must be known.
 
     Returns:
-        Their rows, and the queues of those that may be released.
+        Their rows, None for a run that is not there, and the queues of those that may be released.
     """
-    fences = {run: commit.fence for run, commit in batch.runs.items()}
-    seen: dict[str, Row | None] = {}
-    for uid, state, fence, inbox in tx.rows("unexpected_runs", fences=tx.mapping(fences)):
-        seen[uid] = None if state is None else Row(RunState(state), fence, inbox)
-    queues: dict[str, str] = {}
     watched = [run for run, commit in batch.runs.items() if _is_watched(commit)]
+    seen: dict[str, Row | None] = dict.fromkeys(watched)
+    queues: dict[str, str] = {}
+    fences = {run: commit.fence for run, commit in batch.runs.items() if run not in seen}
+    if fences:
+        for uid, state, fence, inbox in tx.rows("unexpected_runs", fences=tx.mapping(fences)):
+            seen[uid] = None if state is None else Row(RunState(state), fence, inbox)
     if watched:
         for uid, state, fence, inbox, queue in tx.rows("runs_seen", uids=tx.array(watched)):
             seen[uid] = Row(RunState(state), fence, inbox)
