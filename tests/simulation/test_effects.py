@@ -128,7 +128,7 @@ def test_a_send_by_a_worker_that_stood_still_and_does_not_look_at_the_clock_is_s
     monkeypatch.setattr(SendAttempt, "_check_start", lambda *_: None)
     monkeypatch.setattr("onward.sdk.effect.check_key", lambda sending: sending.key)
     monkeypatch.setattr("onward.runtime.attempts.send_window.check_key", lambda _: None)
-    assert "it is applied" in how_it_fails(standing_still)
+    assert ", but it is " in how_it_fails(standing_still)
 
 
 def test_a_no_of_a_later_send_that_is_taken_for_one_of_the_first_is_seen(
