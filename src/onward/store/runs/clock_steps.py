@@ -41,10 +41,12 @@ async def record_step(tx: Tx, worker: str, known: int, seen: SeenStep) -> int:
         "renewed_between", worker=worker, after=after, before=before
     ):
         return await last_step(tx)
-    for each in to_record(seen, recorded, await steps_in_force(tx)):
+    added = to_record(seen, recorded, await steps_in_force(tx))
+    for each in added:
         await _add(tx, each, seen.before)
-        if each.step < 0:
-            await tx.fetch("look_again", began_by=each.began_by)
+    if seen.step < 0 and (added or recorded < 0):
+        # Also if another worker recorded it: this one may have parked runs by the old time since.
+        await tx.fetch("look_again")
     return await last_step(tx)
 
 
@@ -59,7 +61,8 @@ async def accept_steps(tx: Tx) -> Duration:
     added = await steps_in_force(tx)
     for each in added:
         await _add(tx, changed(each, step=-each.step), 0)
-        await tx.fetch("replay_again", began_by=each.began_by)
+    if added:
+        await tx.fetch("replay_again")
     return sum(each.step for each in added)
 
 

@@ -44,14 +44,12 @@ WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline > :due_after
 
 -- name: look_again
 -- Runs that parked while more was added are due too late: each is claimed, and parks until the earliest
--- of its waits.
+-- of its waits. Others do the same to no effect: a clock is rarely set back.
 UPDATE onward_run SET due = :now, updated_at = :now
-WHERE namespace = :namespace AND state = 'waiting' AND fence > 0 AND due > :now
-  AND created_at <= :began_by;
+WHERE namespace = :namespace AND state = 'waiting' AND fence > 0 AND due > :now;
 
 -- name: replay_again
 -- The same where no worker has seen a step: one that has a body in memory, with the old times, finds
 -- another fence than it left.
 UPDATE onward_run SET due = :now, fence = fence + 1, updated_at = :now
-WHERE namespace = :namespace AND state = 'waiting' AND fence > 0 AND due > :now
-  AND created_at <= :began_by;
+WHERE namespace = :namespace AND state = 'waiting' AND fence > 0 AND due > :now;
