@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from onward.core.decision import Moved
 from onward.core.inbox import MessageKind
-from onward.core.instant import MINUTE, SECOND
+from onward.core.instant import HOUR, MINUTE, SECOND
 from onward.core.run import Freed, Held, Reason, RunState, RunStatus, advance
+from onward.errors import StoreUnusable
 from onward.model.ends import to_children, to_overdue
 from onward.model.runs import Move
 from onward.model.stopping import PauseAnswer
@@ -448,3 +450,21 @@ async def test_a_pause_that_is_made_twice_at_once_is_one(world: World) -> None:
     held = await holders(worker.store, top.uid, middle.uid, leaf.uid)
     assert (held["top"], held["middle"]) == (top.uid, top.uid)
     assert sorted(held["leaf"].split()) == sorted([top.uid, leaf.uid])
+
+
+async def test_the_end_of_a_pause_does_not_date_a_ready_run_to_before_it_was_due(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.store.pause("a")
+    await worker.store.audit(worker.name, ())  # it is released, and still held
+    world.clock.set_back(HOUR)
+    with suppress(StoreUnusable):  # a database with a clock of its own has it right now
+        await worker.store.reset_clock()
+    await worker.store.resume("a")
+
+    row = await worker.store.run(run.uid)
+    assert row.state == "ready"
+    assert row.due is not None
+    assert row.due <= row.updated_at

@@ -43,7 +43,7 @@ CROSS JOIN onward_run l ON l.namespace = :namespace AND l.uid = j.value
 WHERE l.state IN ('ready', 'running', 'waiting', 'paused')
   AND instr(' ' || l.held_by || ' ', ' ' || CAST(:source AS TEXT) || ' ') > 0
 ON CONFLICT (namespace, uid) DO UPDATE
-SET held_by = excluded.held_by, updated_at = excluded.updated_at
+SET held_by = excluded.held_by  -- its state does not change here
 RETURNING uid, state;
 
 -- name: free_runs
