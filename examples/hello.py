@@ -28,7 +28,7 @@ async def hello(name: str) -> str:
 
 
 async def main(name: str) -> None:
-    app = App("hello.db")
+    app = App("onward.db")
     async with app, app.worker():
         run = await app.start(hello, name)
         print(f"run {run.id} started")

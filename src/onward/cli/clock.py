@@ -34,7 +34,7 @@ def add_clock(root: click.Group) -> None:
     @click.option(
         "--accept",
         is_flag=True,
-        help="Count the time that the clock left out when it was set forward.",
+        help="Let the time skipped when the clock was set forward count toward waits.",
     )
     async def clock(context: CommandContext, *, reset: bool, retime: bool, accept: bool) -> int:
         """Compare the store's time with this machine's.
@@ -49,8 +49,8 @@ def add_clock(root: click.Group) -> None:
         and deadlines stay.
 
         When the clock is set forward while workers run, waits keep their length, so they end later
-        by the new time. If that time did pass, because the machine was suspended, use --accept:
-        waits then end when they were first due.
+        by the new time. If that time did pass, for example because a virtual machine was paused,
+        use --accept: waits then end when they were first due.
         """
         if accept:
             return await _accept(context)

@@ -134,7 +134,7 @@ class ClientEngine(Protocol):
         """Run again what failed, in a new run under the same id.
 
         Raises:
-            RunOver: it has not failed, or another run has taken its place.
+            RunOver: it is still open or succeeded, or another run has taken its place.
             Undone: effects that it made because of the error may have undone what is kept.
         """
         ...

@@ -142,8 +142,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "worker seconds",
-            "waits that began before end that much later by the new time; if that time did pass,"
-            " because the machine was suspended, run: onward clock --accept",
+            "waits in progress end that much later by the new time; if that time did pass, for"
+            " example because a virtual machine was paused, run: onward clock --accept",
         ),
         _event(
             "clock.back",
@@ -167,8 +167,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "file jump",
-            "the machine's clock was set forward; while a worker runs, waits that began before end"
-            " that much later; if that time did pass, run: onward clock --accept",
+            "the machine's clock was set forward; while a worker runs, waits in progress end that"
+            " much later; if that time did pass, run: onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
         _event("attention.dropped", "attention", _ERROR, "run", "on_attention is too slow"),

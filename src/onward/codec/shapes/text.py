@@ -115,7 +115,7 @@ def _read_duration(text: str) -> timedelta:
 
 def _write_decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise ValueRefused("is NaN or infinite, which does not compare", "Pass None instead.")
+        raise ValueRefused("is NaN or infinite, which cannot be stored", "Pass None instead.")
     return str(value)
 
 
