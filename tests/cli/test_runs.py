@@ -115,7 +115,7 @@ def test_a_run_that_is_not_there_is_an_answer(command: str, shop: str, ask: Ask)
 def test_changing_takes_no_beginning_of_somebodys_own_id(shop: str, ask: Ask) -> None:
     answer = ask("runs", "cancel", "hold", "--force")
     assert answer.status == 1
-    assert "the beginning of hold-1. Give more of the id, or all of it." in answer.err
+    assert "the beginning of hold-1. Give the whole id to change a run." in answer.err
     assert state(ask, "hold-1") == "waiting"
 
 
@@ -233,7 +233,7 @@ def test_a_signal_of_one_message_id_is_delivered_once(shop: str, ask: Ask) -> No
 def test_a_signal_to_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
     answer = ask("runs", "signal", "fail-1", "go")
     assert (answer.status, answer.out) == (1, "")
-    assert "it has already ended; signal 'go' was not delivered" in answer.err
+    assert "signal 'go' was not delivered, because the run has already ended" in answer.err
 
 
 def test_what_failed_is_retried_and_what_did_not_is_refused(shop: str, ask: Ask) -> None:

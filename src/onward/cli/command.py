@@ -65,7 +65,7 @@ def root() -> click.Group:
         """Inspect and control durable runs and their effects.
 
         The database is --db, else ONWARD_DB, else `db` in onward.toml or in [tool.onward] of
-        pyproject.toml, else onward.db. The namespace is found likewise. These flags may stand
+        pyproject.toml, else onward.db. The namespace is found in the same way. Put these flags
         before or after the command.
         """
 
@@ -87,7 +87,7 @@ def group(about: Callable[[], None]) -> click.Group:
 def _flags(work: Any) -> Any:
     """Give a command or a group the flags that all have."""
     for flag in (
-        click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line."),
         click.option("--namespace", metavar="NAME", help="The tenant."),
         click.option("--db", metavar="URL", help="A file, or postgresql://..."),
     ):

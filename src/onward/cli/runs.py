@@ -32,8 +32,8 @@ HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
 def runs() -> None:
     """List, show and control runs.
 
-    An id that Onward made may be abbreviated. Yours must be whole where something is changed, so
-    that `cancel order-1` never reaches order-10.
+    An id that Onward made may be abbreviated. An id of your own must be whole where something is
+    changed, so that `cancel order-1` never reaches order-10.
     """
 
 
@@ -232,10 +232,10 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
 @_ids
 @click.option("--force", is_flag=True, help="Retry even if effects may have undone work.")
 async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -> int:
-    """Run again what failed.
+    """Run failed runs again.
 
-    A new run under the same id continues from the call that failed. Exits with 1 if it has not
-    failed, or if it made effects because of the error: these may have undone what was done.
+    A new run under the same id continues from the call that failed. Exits with 1 if a run has not
+    failed, or if it sent effects because of its error: these may have undone its earlier work.
     """
 
     async def act(given: str) -> bool:

@@ -29,13 +29,14 @@ class Unclear(UserError):
     kind: str
     given: str
     found: tuple[str, ...]
+    advice: str = "Give more of the id, or all of it"
 
     def __str__(self) -> str:
         named = ", ".join(self.found[:_MAX_NAMED])
         more = " and others" if len(self.found) > _MAX_NAMED else ""
         return (
             f"{self.given!r} is not the id of one {self.kind}, but the beginning of {named}{more}. "
-            "Give more of the id, or all of it."
+            f"{self.advice}."
         )
 
 
@@ -62,7 +63,7 @@ async def find_run(store: Store, given: str, *, changes: bool) -> RunRow:
         return row
     named = {row.id: row for row in await store.find_ids(given)}
     if changes and named:
-        raise Unclear("run", given, tuple(named))
+        raise Unclear("run", given, tuple(named), "Give the whole id to change a run")
     return only_one("run", given, named, store.namespace)
 
 

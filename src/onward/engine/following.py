@@ -190,7 +190,12 @@ async def find_call(store: Store, uid: str, step: str) -> RecordRow:
     row = _found(history, step)
     if row is None:
         run = await store.run(uid)
-        raise NotFound(f"step {step!r} in the history of run", run.id, store.namespace)
+        raise NotFound(
+            f"step {step!r} in the history of run",
+            run.id,
+            store.namespace,
+            f"Take the name of a step that `onward runs show {run.id}` lists",
+        )
     return row
 
 

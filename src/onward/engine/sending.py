@@ -34,7 +34,9 @@ async def signal(
     kind, wanted = MessageKind.SIGNAL, check_id(name, "the signal")
     sent = await _send(store, target, kind, wanted, payload, message)
     if sent.fate == "ended":
-        raise RunOver(target, f"it has already ended; signal {name!r} was not delivered")
+        raise RunOver(
+            target, f"signal {name!r} was not delivered, because the run has already ended"
+        )
     return sent
 
 

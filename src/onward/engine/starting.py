@@ -171,7 +171,7 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
         BadInput: one is none, or there is one text where there should be several.
     """
     if isinstance(tags, str):
-        raise BadInput(f"tags={tags!r}", "is one text", f"Write tags=[{tags!r}]")
+        raise BadInput(f"tags={tags!r}", "is a single string", f"Write tags=[{tags!r}]")
     return tuple(check_tag(tag) for tag in tags)
 
 

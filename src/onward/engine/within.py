@@ -43,8 +43,8 @@ class CallerTransaction:
         if on_conflict not in _CONFLICTS:
             raise BadInput(
                 f"on_conflict={on_conflict!r}",
-                "changes a run that is there, and a caller's transaction only inserts",
-                f"Use {' or '.join(_CONFLICTS)} there, or start the run with the app itself",
+                "would change an existing run, and a start in your transaction can only insert",
+                f"Use {' or '.join(_CONFLICTS)}, or start the run with app.start",
             )
         return check_started(run, await self._within.start(run), on_conflict)
 
@@ -62,6 +62,8 @@ class CallerTransaction:
             raise NotFound("run", target, self._store.namespace)
         run_id, state = found
         if state in TERMINAL:
-            raise RunOver(target, f"it has already ended; signal {name!r} was not delivered")
+            raise RunOver(
+                target, f"signal {name!r} was not delivered, because the run has already ended"
+            )
         message = self._store.new_uid()
         await self._within.send(NewMessage(run_id, message, kind, wanted, packed, wakes_for(kind)))

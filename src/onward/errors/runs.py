@@ -32,11 +32,12 @@ class NotFound(UserError, LookupError):
     kind: str
     id: str
     namespace: str
+    advice: str = "Check the id and the namespace"
 
     def __str__(self) -> str:
         return (
             f"there is no {self.kind} {self.id!r} in namespace {self.namespace!r}. "
-            "Check the id and the namespace."
+            f"{closed(self.advice)}"
         )
 
 

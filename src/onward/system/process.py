@@ -25,6 +25,6 @@ def forked(opened_by: int, where: str) -> StoreUnusable:
     return StoreUnusable(
         where,
         f"was opened by process {opened_by}, from which this one ({os.getpid()}) was forked",
-        "Fork before you open it, or start processes by multiprocessing's 'spawn' or 'forkserver' "
-        "method and open an App there",
+        "Open an App in the new process: fork before you open one, or use the 'spawn' or "
+        "'forkserver' method of multiprocessing",
     )

@@ -382,7 +382,7 @@ def test_an_error_is_never_large() -> None:
     "data", [b"", b"{}", b"[]", b'{"type": 1, "message": ""}', b'"\xff"', b'{"cause":' * 100_000]
 )
 def test_bytes_that_are_no_error_are_undecodable(data: bytes) -> None:
-    with pytest.raises(Undecodable, match="value is no stored error"):
+    with pytest.raises(Undecodable, match="value is not a stored error"):
         decode_error(Payload("json", data))
 
 

@@ -61,7 +61,7 @@ def read_error(payload: Payload) -> Failure:
     try:
         return _read(payload.data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Undecodable("an error", "value is no stored error") from None
+        raise Undecodable("an error", "its value is not a stored error") from None
 
 
 def decode_error(payload: Payload) -> BaseException:
