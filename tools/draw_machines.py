@@ -127,7 +127,7 @@ def run_machine() -> Drawing:
         "Freed": [run.Freed(NOW), run.Freed(LATER)],
         "CancelAsked": [run.CancelAsked(), run.CancelAsked(run.Reason.DEADLINE)],
         "CancelForced": [run.CancelForced()],
-        "Superseded": [run.Superseded()],
+        "Superseded": [run.Superseded(), run.Superseded(forked=True)],
     }
     samples = [
         run.RunStatus(state, reason, due, fence, crashes)

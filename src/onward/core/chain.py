@@ -81,7 +81,7 @@ def follow(
     if run.state not in TERMINAL:
         if link is Link.REPLACE:
             return Refused(f"it is {run.state}; it is replaced when it has ended")
-        return advance(run, Superseded(), now=now)
+        return advance(run, Superseded(forked=link is Link.FORK), now=now)
     if link is Link.RETRY and run.state is RunState.SUCCEEDED:
         return Refused("it succeeded; fork it to run a part of it again")
     return Moved(run)

@@ -311,7 +311,8 @@ class App:
                 and what was done before the error counts as done, even if they have undone it.
 
         Raises:
-            RunOver: it is still open or succeeded, or another run has taken its place.
+            RunOver: it is still open or succeeded, it is paused and can be resumed, or another run
+                has taken its place.
             Undone: it made effects because of the error, as a saga does that undoes what was done.
         """
         return self._handle(await self._engine.retry(id, force=force))

@@ -330,13 +330,13 @@ async def test_a_child_in_the_place_of_another_is_held_if_its_parent_is(world: W
     assert await holders(worker.store, "uid-second") == {"second": top.uid}
 
 
-async def test_a_retry_of_the_paused_run_itself_is_not_held(world: World) -> None:
+async def test_a_fork_of_the_paused_run_itself_is_not_held(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")
     await worker.store.pause("a")
     await worker.commit(run, move=Move("paused", "operator", seen=1))
 
-    followed = await worker.store.follow(Following(run.uid, "uid-next", "retry_of", 0))
+    followed = await worker.store.follow(Following(run.uid, "uid-next", "forked_from", 0))
 
     assert (followed.fate, followed.state) == ("made", "ready")
     assert await holders(worker.store, run.uid, "uid-next") == {"a": "", "next": ""}

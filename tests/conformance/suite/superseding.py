@@ -85,7 +85,7 @@ async def test_an_owner_that_has_not_seen_all_messages_is_told_to_look(world: Wo
     assert (await worker.store.follow(looked)).fate == "made"
 
 
-@each(("approval", "divergence", "precondition", "operator", "internal"))
+@each(("approval", "divergence", "precondition", "internal"))
 async def test_a_paused_run_fails_for_its_reason_when_it_is_followed(
     world: World, reason: str
 ) -> None:
@@ -104,6 +104,7 @@ async def test_a_paused_run_fails_for_its_reason_when_it_is_followed(
 
 REFUSED: dict[str, tuple[Move | None, Following, str]] = {
     "reconciliation": (Move("paused", "reconciliation"), RETRY, "effect of it is uncertain"),
+    "paused by an operator": (Move("paused", "operator"), RETRY, "it has not failed"),
     "succeeded": (SUCCEEDED, RETRY, "it succeeded"),
     "running": (None, RETRY, "it is running"),
     "waiting": (Move("waiting", due_in=MINUTE), RETRY, "it is waiting"),

@@ -12,7 +12,7 @@ import onward
 from onward import App, Fatal, Retry, Signal, step, workflow
 from onward.errors import RunFailed, RunOver
 from onward.model.ends import to_overdue
-from tests.kit.watching import info_of, lasting, steps_of, until_state, working
+from tests.kit.watching import info_of, lasting, steps_of, until_started, until_state, working
 
 done: Counter[str] = Counter()
 broken: set[str] = set()
@@ -155,29 +155,32 @@ async def test_a_run_that_never_started_can_be_retried(app: App) -> None:
         assert len(await again.result(timeout="10s")) == 4
 
 
-async def test_a_paused_run_that_is_retried_goes_on_and_repeats_nothing(app: App) -> None:
+async def test_a_run_that_an_operator_paused_is_resumed_and_not_retried(app: App) -> None:
     async with working(app):
-        run = await app.start(forgiving)
-        await until_state(run, "waiting")
-        await app.pause(run.id)
+        run = await app.start(crew.options(id="crew"))
+        child = await until_started(app, "hand")
+        await until_state(child, "waiting")
+        await app.pause("crew")
         await until_state(run, "paused")
 
-        again = await app.retry(run.id)
-        await again.signal(fuel, 1)
+        with pytest.raises(RunOver, match="it has not failed, it is paused. Resume it"):
+            await app.retry("crew")
 
-        assert await again.result(timeout="10s") == 1
-        assert done == {"bad": 1, "good": 1}
-        old = await info_of(app, run.uid)
-        assert (old.state, old.reason) == ("failed", "operator")
+        assert await app.resume("crew")
+        await child.signal(fuel, 1)
+        assert await run.result(timeout="10s") == 1
+        assert done == {"tooled": 1}
+        assert await child.state() == "succeeded"
 
 
 @workflow
-async def forgiving() -> int:
-    broken.add("bad")
-    try:
-        await part("bad")
-    except Exception:  # noqa: BLE001 - that is the test
-        await part("good")
+async def crew() -> int:
+    return await hand.options(id="hand")()
+
+
+@workflow
+async def hand() -> int:
+    await part("tooled")
     return await fuel.wait()
 
 

@@ -95,7 +95,8 @@ FACTS: dict[str, Fact] = {
     "cancel": CancelAsked(),
     "deadline": CancelAsked(Reason.DEADLINE),
     "forced": CancelForced(),
-    "superseded": Superseded(),
+    "retried": Superseded(),
+    "forked": Superseded(forked=True),
 }
 
 TAKEN = RunStatus(RunState.RUNNING, fence=4)
@@ -151,9 +152,15 @@ MOVES: dict[tuple[str, str], RunStatus] = {
     ("paused unstarted", "freed"): RunStatus(RunState.READY, due=NOW),
     ("paused unstarted", "freed, early"): RunStatus(RunState.WAITING, due=NOW + 9),
     **{
-        (name, "superseded"): RunStatus(RunState.FAILED, run.reason, fence=run.fence)
+        (name, "forked"): RunStatus(RunState.FAILED, run.reason, fence=run.fence)
         for name, run in OPEN_RUNS.items()
         if run.state is RunState.PAUSED and name != "uncertain"
+    },
+    **{
+        (name, "retried"): RunStatus(RunState.FAILED, run.reason, fence=run.fence)
+        for name, run in OPEN_RUNS.items()
+        if run.state is RunState.PAUSED
+        and run.reason not in (Reason.OPERATOR, Reason.RECONCILIATION)
     },
 }
 KEPT = {

@@ -122,7 +122,9 @@ class CancelForced(Value):
 
 
 class Superseded(Value):
-    """A retry or a fork takes the run's place."""
+    """A retry or, with `forked`, a fork takes the run's place."""
+
+    forked: bool = False
 
 
 OwnFact: TypeAlias = Recorded | Parked | Paused | Released | Returned | Raised | Unwound
@@ -161,7 +163,7 @@ def advance(run: RunStatus, fact: Fact, *, now: Instant) -> Decision[RunStatus]:
         case CancelForced():
             return Moved(_ended(run, RunState.CANCELLED, Reason.FORCED))
         case Superseded():
-            return _superseded(run)
+            return _superseded(run, fact)
         case _ if run.state is not RunState.RUNNING:
             return Refused(f"it is {run.state}, so the worker that reports this does not own it")
         case Disowned():
@@ -220,11 +222,14 @@ def _cancel_asked(run: RunStatus, why: Reason | None, now: Instant) -> Decision[
     return _woken(run, Woken(PAUSES), now)
 
 
-def _superseded(run: RunStatus) -> Decision[RunStatus]:
+def _superseded(run: RunStatus, fact: Superseded) -> Decision[RunStatus]:
     if run.state is not RunState.PAUSED:
         return Refused(f"it is {run.state}; cancel or pause it first")
     if run.reason is Reason.RECONCILIATION:
         return Refused("an effect of it is uncertain; resolve that first")
+    # A retry would cancel its open children, and repeat what they have completed.
+    if run.reason is Reason.OPERATOR and not fact.forked:
+        return Refused("it has not failed, it is paused; resume it")
     return Moved(_put(run, RunState.FAILED, run.reason))
 
 
