@@ -25,7 +25,8 @@ SHARED = {
     "list_children", "list_family", "newest_run", "next_due", "outbox_of_run", "overdue_runs",
     "recorded_times", "release_deliveries", "renew_lease", "retire_run", "make_due_ready",
     "run_by_uid",
-    "run_end", "run_ends", "runs_of_worker", "sent_after", "set_limit", "started_run", "add_work",
+    "run_end", "run_ends", "runs_of_worker", "sent_after", "sent_by_forks", "set_limit",
+    "started_run", "add_work",
     "stop_run", "take_lease", "target_seen", "is_stopping", "unpark_run",
 }  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)

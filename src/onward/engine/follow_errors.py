@@ -16,7 +16,7 @@ def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str
 
     Raises:
         Undone: a retry would build on effects that may have been undone.
-        WouldResend: a fork would send effects again.
+        WouldResend: a fork, or a retry after a fork of a child, would send effects again.
         Conflict: another run has the new id.
         RunOver: the old run cannot be followed, or is followed already.
     """
@@ -26,6 +26,8 @@ def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str
         raise Undone(run_id, followed.why)
     if followed.fate == "resends":
         raise WouldResend(run_id, followed.why)
+    if followed.fate == "forked":
+        raise WouldResend(run_id, followed.why, by="retry")
     if followed.fate == "taken" and new_id is not None:
         raise Conflict(new_id, f"it {in_words(followed.state)}")
     why = followed.why or f"it {in_words(followed.state)}, or was followed before"

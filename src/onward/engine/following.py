@@ -38,7 +38,8 @@ async def retry(
     """Run again what failed: history is kept up to the call whose error ended the run.
 
     What was finished in parallel to that call is kept too. If effects were made because of the
-    error, they may have undone what is kept: then the answer is `undone`, unless it is forced.
+    error, they may have undone what is kept: then the answer is `undone`, unless it is forced. So
+    it is `forked` if the retry would start a child again that was forked, and has sent effects.
 
     Args:
         store: Where the run is.
@@ -46,7 +47,7 @@ async def retry(
         delay: How long to wait before it begins.
         owner: The worker that has the run, if that ends it with this.
         end: How it ends it then.
-        force: Retry it also if effects were made because of the error.
+        force: Retry it also if effects were made because of the error, or would be sent again.
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
@@ -56,10 +57,9 @@ async def retry(
     named = None if failed_call is None else failed_call.identity
     cut = None if is_paused else retry_cut(_records(history), failed_call=named)
     beside = () if failed_call is None or cut is None else failed_call.beside
-    if cut is not None and not force:
-        since = await _made_since(store, uid, history, cut, beside)
-        if since:
-            return Followed(None, "undone", old.state, ", ".join(since))
+    refusal = None if force else await _refusal(store, uid, history, cut, beside)
+    if refusal is not None:
+        return refusal._replace(state=old.state)
     effects = {row.identity for row in history if row.kind == RecordKind.EFFECT}
     return await store.follow(
         Following(
@@ -75,6 +75,21 @@ async def retry(
             end=end,
         )
     )
+
+
+async def _refusal(
+    store: Store, uid: str, history: Sequence[RecordRow], cut: int | None, beside: tuple[str, ...]
+) -> Followed | None:
+    """Say why a retry must be forced, if it must."""
+    if cut is not None:
+        since = await _made_since(store, uid, history, cut, beside)
+        if since:
+            return Followed(None, "undone", why=", ".join(since))
+    kept = {
+        row.identity for row in history if row.seq is not None and row.seq < (cut or row.seq + 1)
+    }
+    sent = [effect for effect, call in await store.sent_by_forks(uid) if call not in kept]
+    return Followed(None, "forked", why=", ".join(sent)) if sent else None
 
 
 async def _made_since(

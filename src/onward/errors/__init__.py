@@ -20,7 +20,7 @@
     │   ├── TimedOut           a step, or what a run waited for, took too long
     │   ├── RunOver            the run has ended
     │   ├── Undone             a retry would rely on effects that may have been undone
-    │   ├── WouldResend        a fork would send effects again
+    │   ├── WouldResend        a fork or a retry would send effects again
     │   ├── VerdictRefused     a verdict that an effect cannot have, or not yet
     │   ├── EffectSkipped      an operator skipped an effect
     │   ├── TooLate            the send window of an effect has closed

@@ -116,17 +116,27 @@ class Undone(UserError):
 
 @dataclass(eq=False, repr=False)
 class WouldResend(UserError):
-    """A fork would send effects again that have happened, or may have."""
+    """A fork would send effects again that have happened, or may have.
+
+    So would a retry (`by`) of a run with a child that was forked and sent them.
+    """
 
     code: ClassVar[str] = "would_resend"
     run: str
     effects: str
+    by: str = "fork"
 
     def __str__(self) -> str:
+        if self.by == "retry":
+            return (
+                f"a retry of run {self.run} would start a child again that was forked, and send "
+                f"effects of the fork again: {self.effects}. Fork this run from the call of the "
+                "child with the result of that fork, or retry with force to send them once more."
+            )
         return (
-            f"a fork of run {self.run} would send effects again that have, or may have, happened: "
-            f"{self.effects}. Fork from a later step, retry the run, or use resend to send "
-            "them once more, under new keys."
+            f"a {self.by} of run {self.run} would send effects again that have, or may have, "
+            f"happened: {self.effects}. Fork from a later step, retry the run, or use resend to "
+            "send them once more, under new keys."
         )
 
 

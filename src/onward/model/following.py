@@ -61,7 +61,8 @@ class Followed(NamedTuple):
 
     `made`, also when it was made before · `taken`: another run has the id · `refused`, and `why` ·
     `resends`: it would send the effects again that `why` names · `undone`: a retry would build on
-    what the effects that `why` names may have undone ·
+    what the effects that `why` names may have undone · `forked`: a retry would send
+    the effects again that a fork of a child has sent, and that `why` names ·
     `lost`: the owner is not the owner any more · `late`: too much time has passed for a retry ·
     `busy`: it has not seen all messages · `absent`.
     """

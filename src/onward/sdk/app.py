@@ -309,11 +309,13 @@ class App:
             id: The run.
             force: Retry it also if it made effects because of the error: they are not sent again,
                 and what was done before the error counts as done, even if they have undone it.
+                Retry it also if it sends the effects of a forked child again.
 
         Raises:
             RunOver: it is still open or succeeded, it is paused and can be resumed, or another run
                 has taken its place.
             Undone: it made effects because of the error, as a saga does that undoes what was done.
+            WouldResend: it would start a child again that was forked and has sent effects.
         """
         return self._handle(await self._engine.retry(id, force=force))
 

@@ -9,10 +9,10 @@ import pytest
 from onward import NotApplied, Retry, effect, step, workflow
 from onward.errors import WouldResend
 from tests.kit.ledgers import effect_of
-from tests.kit.watching import until_state, working
+from tests.kit.watching import children_of, until_state, working
 
 if TYPE_CHECKING:
-    from onward import App
+    from onward import App, Run
 
 sent: list[str] = []
 does: list[BaseException] = []
@@ -176,3 +176,63 @@ async def test_a_fork_of_a_fork_knows_what_was_sent_before_the_first(app: App, f
         again = await app.fork("fork", ":look#2")
         await again.result(timeout="20s")
         assert len(sent) == times
+
+
+@workflow
+async def stall() -> str:
+    await look("opens")
+    return await pay("Eve")
+
+
+@workflow
+async def market(child_id: str | None) -> str:
+    child = stall if child_id is None else stall.options(id=child_id)
+    return await child()
+
+
+async def fork_of_a_failed_child(app: App, run: Run[str]) -> Run[Any]:
+    """Let the child of a run fail before its effect, and send that effect by a fork of it."""
+    await until_state(run, "failed")
+    [child] = await children_of(app, run)
+    fork = await app.fork(child.id, "look")
+    await until_state(fork, "succeeded")
+    return fork
+
+
+async def test_a_retry_does_not_send_again_what_a_fork_of_a_child_has_sent(app: App) -> None:
+    fails[:] = ["opens"]
+    async with working(app):
+        run = await app.start(market, None)
+        await fork_of_a_failed_child(app, run)
+
+        with pytest.raises(WouldResend, match="Fork this run from the call of the child"):
+            await app.retry(run.id)
+
+        assert sent == ["Eve"]
+        fork = await app.fork(run.id, "stall", result="paid Eve")
+        assert await fork.result(timeout="20s") == "paid Eve"
+    assert sent == ["Eve"]
+
+
+async def test_a_retry_that_is_forced_starts_a_forked_child_again(app: App) -> None:
+    fails[:] = ["opens"]
+    async with working(app):
+        run = await app.start(market, None)
+        await fork_of_a_failed_child(app, run)
+
+        again = await app.retry(run.id, force=True)
+
+        assert await again.result(timeout="20s") == "paid Eve"
+    assert sent == ["Eve", "Eve"]
+
+
+async def test_a_retry_takes_the_result_of_a_forked_child_with_an_id(app: App) -> None:
+    fails[:] = ["opens"]
+    async with working(app):
+        run = await app.start(market, "eve")
+        await fork_of_a_failed_child(app, run)
+
+        again = await app.retry(run.id)
+
+        assert await again.result(timeout="20s") == "paid Eve"
+    assert sent == ["Eve"]

@@ -12,7 +12,7 @@ import onward
 from onward import App, Fatal, Retry, Signal, step, workflow
 from onward.errors import RunFailed, RunOver
 from onward.model.ends import to_overdue
-from tests.kit.watching import info_of, lasting, steps_of, until_started, until_state, working
+from tests.kit.watching import lasting, steps_of, until_started, until_state, working
 
 done: Counter[str] = Counter()
 broken: set[str] = set()
@@ -163,7 +163,7 @@ async def test_a_run_that_an_operator_paused_is_resumed_and_not_retried(app: App
         await app.pause("crew")
         await until_state(run, "paused")
 
-        with pytest.raises(RunOver, match="it has not failed, it is paused. Resume it"):
+        with pytest.raises(RunOver, match=r"it has not failed, it is paused\. Resume it"):
             await app.retry("crew")
 
         assert await app.resume("crew")

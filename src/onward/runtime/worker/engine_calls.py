@@ -115,9 +115,9 @@ class EngineCalls:
         self, run: ClaimedRun, move: Move, after: Duration, left: Duration | None
     ) -> bool | None:
         followed = await self._engine.retry(self._owner(run), move, after, left)
-        if followed.fate == "undone":
+        if followed.fate in ("undone", "forked"):
             emit("run.unretried", scope_of(run, self._worker), effects=followed.why)
-        return None if followed.fate in ("late", "undone") else _is_made(followed)
+        return None if followed.fate in ("late", "undone", "forked") else _is_made(followed)
 
     def continue_run(
         self, run: ClaimedRun, move: Move, given: Continuation

@@ -174,6 +174,36 @@ WHERE e.attempt > 0
       WHERE namespace = :namespace AND run = :old AND seq IS NOT NULL))
 ORDER BY e.created_at, e.key LIMIT :limit;
 
+-- name: sent_by_forks
+-- Effects that were or may have been applied by forks of children, and by what these started. A retry
+-- of the parent starts the child again, under the keys that its first run used, so that it would send
+-- them again. A child with an id of its own that has succeeded is not started again.
+WITH RECURSIVE forked(uid, asked) AS (
+    SELECT c.uid, c.parent_identity FROM onward_run c INDEXED BY onward_run_parent
+    WHERE c.namespace = :namespace AND c.parent = :uid AND c.parent IS NOT NULL
+      AND c.cancel_with_parent = 1 AND c.parent_identity IS NOT NULL
+      AND (c.origin IS NULL OR c.origin IN (
+          SELECT f.uid FROM onward_run f INDEXED BY onward_run_parent
+          WHERE f.namespace = :namespace AND f.parent = :uid AND f.parent IS NOT NULL
+            AND f.link = 'forked_from'))
+      AND NOT EXISTS (
+          SELECT 1 FROM onward_run n INDEXED BY onward_run_parent
+          WHERE n.namespace = :namespace AND n.parent = :uid AND n.parent IS NOT NULL
+            AND n.parent_identity = c.parent_identity AND n.newest <> 0
+            AND n.state = 'succeeded' AND n.id <> coalesce(n.chain, n.uid))
+    UNION ALL
+    SELECT c.uid, k.asked FROM forked k
+    CROSS JOIN onward_run c INDEXED BY onward_run_parent
+        ON c.namespace = :namespace AND c.parent = k.uid AND c.parent IS NOT NULL
+        AND c.parent_identity IS NOT NULL
+)
+SELECT e.name, e.key, k.asked FROM forked k
+CROSS JOIN onward_effect e INDEXED BY onward_effect_run
+    ON e.namespace = :namespace AND e.run = k.uid AND e.run IS NOT NULL
+WHERE e.attempt > 0
+  AND e.state IN ('in_flight', 'needs_reconcile', 'indeterminate', 'applied', 'skipped')
+ORDER BY e.created_at, e.key;
+
 -- name: failed_children
 -- Children that a retry of their parent starts again if it makes the same calls.
 SELECT uid, parent_identity FROM onward_run INDEXED BY onward_run_parent
