@@ -41,6 +41,7 @@ check: $(FULL) ## Check format, lint, types, imports between packages and genera
 ifneq ($(DRAW),)
 	$(BIN)/python $(DRAW) --check
 endif
+	$(BIN)/python tools/write_reference.py --check
 
 format: $(FULL) ## Format the code and apply automatic fixes.
 	$(BIN)/ruff format .
@@ -61,6 +62,7 @@ ifneq ($(DRAW),)
 	$(BIN)/python $(DRAW)
 endif
 	$(BIN)/python tools/effect_outcomes.py
+	$(BIN)/python tools/write_reference.py
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
 	@echo "The pages are Markdown; start with docs/index.md."
 

@@ -26,14 +26,22 @@ ErrorName: TypeAlias = type[BaseException] | str
 class Retry:
     """How often to try, and how long to wait in between.
 
-    The wait begins at `delay`, grows by `factor` up to `max_delay`, and is then lengthened by a
-    random part of up to `jitter` of itself; it is never shortened. `attempts` counts the first try
-    too; None means no limit. Errors in `never`, and where `only` is given those not in it, are
-    final. With `within`, all attempts together may take no longer than that.
+    Args:
+        attempts: How many attempts to make, with the first one; None means no limit.
+        delay: How long to wait after the first attempt.
+        factor: By how much each wait is longer than the one before.
+        max_delay: The longest wait.
+        jitter: How much longer, at most and at random, a wait may be than calculated, as a part of
+            its length. A wait is never shorter.
+        only: The errors to retry, as types or names; by default all of them.
+        never: The errors not to retry.
+        within: How long all attempts together may take.
 
     Example:
-        >>> Retry(attempts=5, delay="1s", factor=2, max_delay="1m").delay_after(3, randomness=0.0)
-        4000000
+        >>> from onward import Retry, step
+        >>> @step(retry=Retry(attempts=5, delay="1s", max_delay="1m", only=ConnectionError))
+        ... async def fetch(url: str) -> str:
+        ...     return f"the page at {url}"
     """
 
     attempts: int | None = 3

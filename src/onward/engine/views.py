@@ -16,9 +16,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run as it stands. What a list of runs does not look up is empty in it.
+    """The state of a run. In a list of runs, progress, attributes, error and counters are empty.
 
-    `held_by` has the ids of the paused runs that hold it back: itself, or runs that it works for.
+    Attributes:
+        id: Your id for the run, or its uid.
+        uid: The unique key of the run.
+        name: The name of the workflow.
+        state: ready, running, waiting, paused, succeeded, failed, cancelled or timed_out.
+        reason: Why it is in this state, such as `logic` for a run that raised an error.
+        phase: The phase of a consumer or producer.
+        attempt: Which attempt of the run it is.
+        queue: Its queue.
+        tags: Its tags.
+        parent: The uid of the run that started it.
+        created_at: When it was created.
+        started_at: When a worker first took it.
+        finished_at: When it ended.
+        due: When it continues by itself, if it waits for a time.
+        progress: The last value that its code passed to `current().progress`.
+        attributes: The attributes that its code set.
+        error: Why it ended without a result, or why it is paused.
+        counters: The counters of its code.
+        kind: workflow, step (a routed step) or map (a map chunk).
+        priority: Its priority.
+        version: The version of the code that it is pinned to.
+        root: The uid of the topmost run of its tree.
+        follows: The uid of the run that it retries, continues, forks or replaces.
+        link: How it follows that run: retry_of, continued_from, forked_from or replaces.
+        scheduled_at: When it was to start.
+        deadline: When it is cancelled if it has not ended.
+        held_by: The ids of the paused runs that hold it: itself, or runs that it works for.
+        worker: The id of the worker that has it.
+        crashes: How many workers have died while they executed it.
 
     Example:
         >>> import asyncio
@@ -159,7 +188,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignal:
-    """A signal that was delivered to a run and that its code has not asked for."""
+    """A signal that a run has received and not read."""
 
     name: str
     value: Any

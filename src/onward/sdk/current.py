@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Attributes(MutableMapping[str, Any]):
-    """What a run says of itself, for people and for `info()`: plain JSON values by name.
+    """Values by name that a run stores about itself: plain data, shown in `info()`.
 
-    What a step sets is kept together with its result, and only then.
+    Values that a step sets are stored together with its result.
     """
 
     def __init__(self, seen: dict[str, Any], note: Callable[[Noted], None]) -> None:
@@ -53,14 +53,14 @@ class Attributes(MutableMapping[str, Any]):
 
 
 class Counters(Mapping[str, int | float]):
-    """What a run counts: exact, however often steps are tried and bodies are replayed."""
+    """Counters of a run: exact, however often steps are retried and the body is replayed."""
 
     def __init__(self, seen: dict[str, int | float], note: Callable[[Noted], None]) -> None:
         self._seen = seen
         self._note = note
 
     def add(self, name: str, count: float = 1) -> None:
-        """Add to a counter; in a step it counts when the step has succeeded."""
+        """Add to a counter; in a step, the count is stored when the step has succeeded."""
         if isinstance(count, bool) or not isinstance(count, int | float):
             raise BadInput(f"count {count!r}", "is not a number", "Add an int or a float")
         encode(count, path=f"counter {name}")  # refuse here what could not be kept
@@ -79,27 +79,29 @@ class Counters(Mapping[str, int | float]):
 
 
 class Current:
-    """The run that is going on, seen from inside: from its body, or from one of its steps.
+    """The current run, for its body and its steps; `onward.current()` returns it.
 
     Attributes:
-        id: Its id.
-        uid: The key of this very run.
-        workflow: The name of what it runs.
+        id: The id of the run.
+        uid: The unique key of the run; retries and forks have other keys.
+        workflow: The name of the workflow.
+        queue: The queue of the run.
         attempt: In a step, the attempt of the step; in a body, the attempt of the run.
-        parent: The uid of the run that started it, if one did.
+        parent: The uid of the run that started this one, or None.
         root: The uid of the topmost run of its tree.
-        step: The name of the step, in a step.
-        attributes: What it says of itself.
-        counters: What it counts.
+        step: In a step, the name of the step.
+        attributes: Values that the run stores about itself.
+        counters: Counters of the run.
 
     Example:
         >>> import onward
-        >>> def tell(run: onward.Current) -> None:
+        >>> from onward.handles import Current
+        >>> def report(run: Current) -> None:
         ...     run.attributes["customer"] = "Ada"
         ...     run.progress("half way")
         >>> @onward.step
         ... async def bake(loaves: int) -> None:
-        ...     tell(onward.current())
+        ...     report(onward.current())
     """
 
     def __init__(self, run: ClaimedRun, attempt: Attempt | None, body: Body | None) -> None:
@@ -126,13 +128,13 @@ class Current:
 
     @property
     def scheduled_at(self) -> datetime:
-        """When the run was to start; in a retry or a fork, when the run that it repeats was."""
+        """The scheduled start of the run; in a retry or a fork, that of the first run."""
         at = beginning_of_body(self._run).scheduled_at
         return datetime.fromtimestamp(at / 1_000_000, UTC)
 
     @property
     def deadline(self) -> datetime | None:
-        """When the run is cancelled if it is not over, if it has a deadline."""
+        """When the run is cancelled if it has not ended; None without a deadline."""
         at = self._run.deadline
         return None if at is None else datetime.fromtimestamp(at / 1_000_000, UTC)
 
@@ -145,9 +147,12 @@ class Current:
         return "it waits for " + ", ".join(f"{call.kind} {call.name!r}" for call in waited[:10])
 
     def heartbeat(self, progress: Any = None) -> None:
-        """Say that a step is alive and, if wanted, how far it is; stop it if it should not go on.
+        """Stop here if the step was cancelled or timed out; optionally report progress.
 
-        A step in a thread can be stopped in no other way: call this in its loop.
+        This is the only way to stop a step in a thread: call it in long loops.
+
+        Args:
+            progress: A value for `info().progress`.
 
         Raises:
             asyncio.CancelledError: the step timed out, or is no longer awaited.
@@ -159,7 +164,7 @@ class Current:
         self._attempt.heartbeat()
 
     def progress(self, value: Any) -> None:
-        """Let others see how far the run is, in `info().progress`; the last value wins."""
+        """Set the value of `info().progress`; the last value wins."""
         if self._attempt is not None:
             self._attempt.progress(value)
         elif self._body is not None:
@@ -175,10 +180,10 @@ def _notes_of(body: Body | None) -> Any:
 
 
 def current() -> Current:
-    """Return the run that the calling code is part of.
+    """Return the run that the calling code belongs to.
 
     Raises:
-        NotInBody: it is not part of one.
+        NotInBody: it belongs to none.
 
     Example:
         >>> import asyncio, onward

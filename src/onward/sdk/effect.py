@@ -46,11 +46,11 @@ registered: dict[str, list[EffectDefinition]] = {}
 
 
 class Effect(Generic[P, R]):
-    """A function that changes the outside world. `fn` is the plain function.
+    """A function that changes the outside world; `@effect` creates it.
 
-    In a run it is sent once per attempt that the ledger has recorded beforehand, and again only
-    after proof that it did not happen, or to a receiver that surely knows its key. Outside a run it
-    just calls the function.
+    In a run, the ledger records each send before it is made. An effect is sent again only after
+    proof that it did not happen, or while its receiver still remembers its key. Outside a run a
+    call just calls the function. `fn` is the plain function.
 
     Example:
         >>> import asyncio
@@ -80,16 +80,15 @@ class Effect(Generic[P, R]):
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
     ) -> Effect[P, R]:
-        """Return this effect with other options for the calls that are made through it.
+        """Return this effect with other options, for the calls that you make with it.
 
         Args:
-            key: What this call is about (an order id): with it the call is known again wherever it
-                stands in the code.
+            key: Identifies the call (an order id), instead of its position in the code.
             retry: How often to send it at most, and how long to wait in between.
             timeout: How long one call may take.
 
         Raises:
-            BadInput: with this timeout it could arrive after its receiver has forgotten the key.
+            BadInput: with this timeout a call could arrive after its receiver forgot the key.
         """
         old = self.definition
         definition = replace(
@@ -199,34 +198,35 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
 ) -> Any:
     """Make a function an effect: a change of the outside world that is never blindly repeated.
 
-    If it returns, it happened. If it raises `NotApplied`, it did not, and is tried again as `retry`
-    says. Anything else leaves it uncertain: then `reconcile` is asked, or it is sent again within
-    the `idempotency_window` of its receiver. If neither settles it, the call waits for the verdict
-    of an operator.
+    If the function returns, the effect happened. If it raises `NotApplied`, it did not happen and
+    is retried by the policy. Any other error leaves the outcome uncertain: then Onward calls
+    `reconcile`, or sends again within the `idempotency_window` of the receiver. If neither settles
+    the effect, it waits for the verdict of an operator.
 
     Args:
-        fn: The function, when used without options.
-        name: The stored name; the function's own by default. It must never change.
-        reconcile: Finds out the outcome of a call. It gets the same arguments and `key=`, and
+        fn: The function, if you use the decorator without options.
+        name: The stored name; by default the name of the function. Never change it while runs are
+            open.
+        reconcile: Looks up the outcome of a call. It gets the same arguments and `key=`, and
             returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
-            function, and is not given `self`.
-        retry: How often to send it at most; by default three times. After a `NotApplied` that was
-            raised it waits as this says; after proof by others it is sent at once, for which only
-            the number of attempts counts.
-        timeout: How long one call may take; by default 30 s. One that is not async must state it,
-            and must see to it itself.
-        settle: How long after its time limit a call may still take effect; by default 10 s.
-        start_within: How long after the ledger has it a call may still begin; by default 15 s. A
+            function, without `self`.
+        retry: How often to send it at most; by default three times. The delays apply after a
+            `NotApplied` that the function raised. After other proof it is sent again at once.
+        timeout: How long one call may take; by default 30 s. A function that is not async must
+            state it, and enforce it itself.
+        settle: How long after its timeout a call may still take effect; by default 10 s.
+        start_within: How long after the ledger has recorded it a call may begin; by default 15 s. A
             worker that is slower does not send.
-        idempotency_window: How long the receiver knows a key, counted from the first send. Set it
-            only for a receiver that is given `effect_key()` and applies nothing twice under one
-            key: then an uncertain call is sent again, as `retry` says, while the key is known. It
+        idempotency_window: How long the receiver remembers a key, from the first send on. Set it
+            only for a receiver that gets `effect_key()` and applies nothing twice under one key.
+            Then an uncertain call is sent again by the policy while the key is remembered. It
             cannot be combined with `reconcile`.
-        approve: Let an operator approve each call, with its exact arguments, before it is sent.
-        rate: How often it may be sent: "10/m", "1/5s", "100/h"; sends are spaced evenly.
+        approve: Whether an operator must approve each call, with its exact arguments, before it is
+            sent.
+        rate: How often it may be sent: "10/m", "1/5s", "100/h". Sends are spaced evenly.
 
     Raises:
-        BadInput: an option cannot be taken, or `reconcile` cannot be called as it would be.
+        BadInput: an option is invalid, or `reconcile` does not accept the arguments.
 
     Example:
         >>> import asyncio
@@ -316,14 +316,14 @@ def _interval(rate: str) -> Duration:
 
 
 def effect_key() -> str:
-    """Return the key under which the effect that is being sent is to be known outside.
+    """Return the idempotency key of the effect that is being sent.
 
-    It is the same in every attempt and retry, so a receiver that knows keys takes it once. Ask for
-    it right before sending: it is the last check that this may still be sent. Outside a run it is a
-    new one each time.
+    The key is the same in every attempt and retry, so a receiver that remembers keys applies the
+    effect once. Call this right before you send: it is the last check that sending is still
+    allowed. Outside a run it returns a new key each time.
 
     Raises:
-        TooLate: the time in which it may be sent has passed. Let this error out of the handler.
+        TooLate: the send window has closed. Let this exception propagate.
         NotInBody: the caller is part of a run, but not the handler of an effect.
 
     Example:

@@ -23,7 +23,7 @@ VerdictWord = Literal["applied", "not_applied", "skip", "ask_again"]
 
 
 class Effects:
-    """The ledger of an app: effects that await a decision, and verdicts."""
+    """The effect ledger of an app, as `app.effects`: lists effects, and takes verdicts."""
 
     def __init__(self, engine: ClientEngine) -> None:
         self._opened = engine
@@ -45,7 +45,7 @@ class Effects:
         return await self._engine.all_effects(limit=limit, after=after)
 
     async def find(self, beginning: str, *, limit: int = 10) -> list[EffectInfo]:
-        """Return effects whose ids begin like this."""
+        """Return effects whose ids begin with this text."""
         return await self._engine.effects_beginning(beginning, limit=limit)
 
     async def choices(self, effect_id: str) -> list[EffectChoice]:
@@ -57,7 +57,7 @@ class Effects:
         return await self._engine.effect_choices(effect_id)
 
     async def of(self, run: str) -> list[EffectInfo]:
-        """Return all effects of the newest run of an id."""
+        """Return all effects of the newest run with an id."""
         return await self._engine.effects_of(run)
 
     async def get(self, effect_id: str) -> EffectInfo:
@@ -87,7 +87,8 @@ class Effects:
                 is asked, or, where there is none and the receiver knows the key, it is sent again.
             result: What the call would have returned, for "applied".
             reason: Why; others will read it.
-            version: The version that you saw: if it has changed since, your verdict does not count.
+            version: The version of the effect that you saw; if it has changed since, the verdict is
+                refused.
             by: Who you are; by default the user of this process.
 
         Raises:

@@ -57,9 +57,10 @@ def refuse_in_body(what: str) -> None:
 
 
 def now() -> datetime:
-    """Return the time, the same in every replay: that of the last thing the run was handed.
+    """Return the current time, the same in every replay.
 
-    Outside a run it is the time on the clock.
+    In a run it is the time at which the last result, signal or timer was delivered to the body.
+    Outside a run it is the time of the clock.
 
     Example:
         >>> import onward
@@ -87,7 +88,7 @@ def uuid() -> _uuid.UUID:
 
 
 def random() -> _random.Random:
-    """Return a generator of random numbers whose numbers are the same in every replay.
+    """Return a random number generator that gives the same numbers in every replay.
 
     Example:
         >>> import onward
@@ -101,10 +102,10 @@ def random() -> _random.Random:
 
 
 def patched(change: str) -> bool:
-    """Say whether a run takes the new way at a change of the code.
+    """Return whether a run takes the new branch of a change in the code.
 
-    A run that was already past this place when the change was deployed keeps the old way; every
-    other takes the new one. Outside a run it is the new way.
+    A run that was already past this place when the change was deployed takes the old branch; every
+    other run takes the new one. Outside a run this returns True.
 
     Args:
         change: A name for the change, unique in the workflow.
@@ -120,13 +121,13 @@ def patched(change: str) -> bool:
 
 
 def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
-    """End this run here and go on as a new one under the same id, with an empty history.
+    """End this run and continue as a new run with the same id and an empty history.
 
-    Signals that were not read, attributes and the deadline go over to it. For workflows that would
-    otherwise continue endlessly.
+    Use it in workflows that never end. The new run gets the unread signals, the attributes and the
+    deadline.
 
     Args:
-        *args: The arguments of the workflow for the new run.
+        *args: The arguments of the new run.
         **kwargs: The same, by name.
 
     Raises:
@@ -143,11 +144,11 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 class ChildRun(Generic[R]):
-    """A run that a workflow has started. It goes on by itself.
+    """A run that a workflow started with `onward.start`. It continues on its own.
 
     Attributes:
-        id: Its id.
-        uid: The key of this very run.
+        id: The id of the run.
+        uid: The unique key of the run; retries and forks have other keys.
 
     Example:
         >>> import asyncio, onward
@@ -178,11 +179,11 @@ class ChildRun(Generic[R]):
         self._outcome: asyncio.Future[R] | None = None
 
     async def result(self) -> R:
-        """Wait until the run is over and return its result.
+        """Wait until the run has ended and return its result.
 
         Raises:
-            RunFailed: it raised something, which is the cause; a registered type is raised itself.
-            RunCancelled: it was cancelled.
+            RunFailed: the run failed; its error is the cause. A registered error is raised itself.
+            RunCancelled: the run was cancelled.
             BadInput: another run started it, so it does not report its end to this one.
         """
         body = body_for(f"a wait for run {self.id!r}")
@@ -208,12 +209,12 @@ class ChildRun(Generic[R]):
 
 
 async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]:
-    """Start another run from a workflow, and do not wait for it.
+    """Start another run from a workflow without waiting for it.
 
-    It outlives the run that started it, unless its options say `cancel_with_parent=True`.
+    The run outlives the run that started it, unless its options have `cancel_with_parent=True`.
 
     Raises:
-        Conflict: its id belongs to a run that was started with something else.
+        Conflict: the id belongs to a run with a different workflow or arguments.
         NotInBody: the caller is not a workflow.
 
     Example:
@@ -251,9 +252,9 @@ class _AsCompleted(Generic[T]):
 
 
 def as_completed(awaitables: Iterable[Awaitable[T]]) -> AsyncIterator[asyncio.Future[T]]:
-    """Go through awaitables in the order in which they come to an end, the same in every replay.
+    """Iterate over awaitables in the order in which they end, the same in every replay.
 
-    What it gives is done: await it for the result, or for the error.
+    Each item is done: await it to get its result, or its error.
 
     Args:
         awaitables: Calls of steps and workflows, tasks, or other awaitables.

@@ -35,14 +35,14 @@ UNCHANGED: Any = object()
 
 
 class Run(Generic[R]):
-    """A handle on a run. It stays valid whatever happens to workers and processes.
+    """A handle on a run; it stays valid whatever happens to workers and processes.
 
-    It is a handle on the id: when the run is retried, continued or replaced, it stands for the run
-    that has the id now.
+    The handle refers to the id: when the run is retried, continued or replaced, it refers to the
+    newest run with the id.
 
     Attributes:
-        id: Your name for it, or its uid.
-        uid: The key of the run that was started or found.
+        id: Your id for the run, or its uid.
+        uid: The unique key of the run that was started or found.
 
     Example:
         >>> import asyncio
@@ -80,15 +80,15 @@ class Run(Generic[R]):
         """Wait until the run has ended and return its result.
 
         Args:
-            timeout: How long to wait; 0 looks once.
-            raise_paused: Whether to stop waiting when it is paused.
+            timeout: How long to wait; 0 checks once.
+            raise_paused: Whether to raise if the run is paused, instead of waiting.
 
         Raises:
-            TimeoutError: it had not ended in time, and continues; the message has its state and
+            TimeoutError: the run has not ended in time; it continues. The message has its state and
                 what it waits for.
-            RunFailed: it raised something, which is the cause; a registered type is raised itself.
-            RunCancelled: it was cancelled, or did not make its deadline.
-            RunPaused: it is paused, and `raise_paused` was given.
+            RunFailed: the run failed; its error is the cause. A registered error is raised itself.
+            RunCancelled: the run was cancelled, or missed its deadline.
+            RunPaused: the run is paused, and `raise_paused` is set.
         """
         refuse_in_body("waiting for a Run")
         limit = None if timeout is None else duration(timeout)
@@ -127,19 +127,23 @@ class Run(Generic[R]):
                 raise RunCancelled(self.id, end.state, end.reason or "")
 
     async def state(self) -> str:
-        """Return the state: ready, running, waiting, paused, succeeded, failed and so on."""
+        """Return the state.
+
+        An open run is ready, running, waiting or paused. A run that has ended is succeeded, failed,
+        cancelled or timed_out.
+        """
         return (await self._engine.newest(self.id)).state
 
     async def info(self) -> RunInfo:
-        """Return all that is known of the run, without its arguments and result."""
+        """Return the details of the run, without its arguments and result."""
         return await self._engine.info(self.id)
 
     async def history(self) -> list[HistoryEvent]:
-        """Return what the run did, in order; calls that are not over come last."""
+        """Return the recorded calls of the run in order; open calls come last."""
         return await self._engine.history(self.id)
 
     async def pending_signals(self) -> list[PendingSignal]:
-        """Return the signals that were sent to the run and that it has not asked for."""
+        """Return the signals that the run has received and not read."""
         return await self._engine.pending_signals(self.id)
 
     async def signal(
@@ -149,26 +153,26 @@ class Run(Generic[R]):
         *,
         message_id: str | None = None,
     ) -> None:
-        """Send a signal to the run; it is kept until the run asks for it.
+        """Send a signal to the run; it is stored until the run reads it.
 
         Args:
             signal: The signal, or its name.
-            value: What it carries.
-            message_id: Identifies this message: sent again under it, it is delivered once.
+            value: The value of the signal.
+            message_id: Identifies the message: sent again with the same id, it is delivered once.
 
         Raises:
             NotFound: there is no such run.
-            RunOver: it has ended.
+            RunOver: the run has ended.
         """
         await send_signal(self._engine, self.id, signal, value, message_id)
 
     async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
-        """Cancel the run. The answer is true if it was still open.
+        """Cancel the run; the answer is true if it was still open.
 
-        Its code gets a `CancelledError` at every await and may clean up, with durable calls too.
+        Its code gets `CancelledError` where it waits, and may clean up, also with steps.
 
         Args:
-            force: End it at once, without cleanup.
+            force: Whether to end it at once, without cleanup.
             grace: How long the cleanup may take; by default a minute.
         """
         allowed = None if grace is None else duration(grace)

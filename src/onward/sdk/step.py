@@ -44,10 +44,10 @@ registered: dict[str, list[StepDefinition]] = {}
 
 
 class Step(Mappable[P, R], Generic[P, R]):
-    """A function whose result is recorded once in a run's history, and read back on replay.
+    """A function whose result is recorded in the history of a run; `@step` creates it.
 
-    Calling it always returns an awaitable. Outside a run it just calls the function, so a unit
-    test needs no engine. `fn` is the plain function.
+    A call always returns an awaitable. Outside a run it just calls the function, so a unit test
+    needs no engine. `fn` is the plain function.
 
     Example:
         >>> import asyncio
@@ -94,16 +94,16 @@ class Step(Mappable[P, R], Generic[P, R]):
         tags: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Step[P, R]:
-        """Return this step with other options for the calls that are made through it.
+        """Return this step with other options, for the calls that you make with it.
 
         Args:
-            key: What this call is about (an order id): with it the result is found again wherever
-                the call stands in the code.
-            retry: How often to try.
+            key: Identifies the result (an order id), instead of the position of the call in the
+                code.
+            retry: The retry policy.
             timeout: How long one attempt may take.
-            queue: Let a worker of this queue do it.
-            tags: Let a worker with one of these tags do it.
-            limit: How many may be under way at a time, wherever they are.
+            queue: The queue whose workers may execute the call.
+            tags: Only a worker with one of these tags executes the call.
+            limit: How many calls of the step may run at the same time, across all workers.
         """
         old = self.definition
         definition = replace(
@@ -185,19 +185,20 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
     tags: Iterable[str] | None = None,
     limit: int | None = None,
 ) -> Any:
-    """Make a function a step: done once in a run, then read back from its history.
+    """Make a function a step: its result is recorded, and read back on replay.
 
-    An async function runs on the worker's event loop, any other in a thread.
+    An async function runs on the worker's event loop, any other function in a thread.
 
     Args:
-        fn: The function, when used without options.
-        name: The stored name; the function's own by default. It must never change.
-        retry: How often to try; by default three times.
+        fn: The function, if you use the decorator without options.
+        name: The stored name; by default the name of the function. Never change it while runs are
+            open.
+        retry: The retry policy; by default three attempts.
         timeout: How long one attempt may take; by default ten minutes.
-        compare: Whether a replay compares the arguments with those recorded.
-        queue: Let a worker of this queue do it, in a run of its own.
-        tags: Let a worker with one of these tags do it.
-        limit: How many may be under way at a time, wherever they are.
+        compare: Whether a replay compares the arguments with those on record.
+        queue: The queue whose workers may execute the step, in a run of its own.
+        tags: Only a worker with one of these tags executes the step.
+        limit: How many calls of the step may run at the same time, across all workers.
 
     Example:
         >>> import asyncio

@@ -74,10 +74,10 @@ def _sync_worker(
 
 
 class SyncApp(_Sync[App]):
-    """An app for code without an event loop; `App.sync` makes it. Open it with `with`.
+    """An app for code without an event loop; `App.sync` returns it. Open it with `with`.
 
-    Every call waits for its answer. Several threads may use it at a time. A thread whose event loop
-    runs may not: the call would stop that loop, and is refused.
+    Every call waits for its result. Several threads may use it at the same time. In a thread with a
+    running event loop a call raises `WouldBlock`, because it would block that loop.
 
     Example:
         >>> from onward import App, workflow

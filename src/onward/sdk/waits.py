@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 async def sleep(time: DurationLike) -> None:
-    """Sleep, durably: the run holds no slot, thread or connection meanwhile.
+    """Sleep durably: a sleeping run holds no slot, thread or connection.
 
     Outside a run this is an ordinary sleep.
 
@@ -32,7 +32,7 @@ async def sleep(time: DurationLike) -> None:
         time: Seconds, a text such as "1h30m", or a timedelta.
 
     Raises:
-        NotInBody: the caller is a step, whose worker would wait with it.
+        NotInBody: the caller is a step.
 
     Example:
         >>> import asyncio, onward
@@ -48,10 +48,10 @@ async def sleep(time: DurationLike) -> None:
 
 
 async def sleep_until(time: datetime) -> None:
-    """Sleep until a time, durably; one that has passed is no wait at all.
+    """Sleep durably until a time; return at once if it has passed.
 
     Args:
-        time: When to go on, with a time zone.
+        time: When to continue: a datetime with a time zone.
 
     Example:
         >>> import asyncio, onward
@@ -67,7 +67,11 @@ async def sleep_until(time: datetime) -> None:
 
 
 class Signal(Generic[T]):
-    """A named message to a run, with the type of what it carries.
+    """A named message to a run, with the type of its value.
+
+    Args:
+        name: The name of the signal.
+        type: The type of its value; by default any plain data.
 
     Example:
         >>> from onward import Signal
@@ -85,10 +89,13 @@ class Signal(Generic[T]):
         self.type = type
 
     async def wait(self, *, timeout: DurationLike | None = None) -> T:
-        """Wait for the signal; those that came before the wait count too, in order.
+        """Wait for the next signal of this name, which may have arrived earlier.
+
+        Args:
+            timeout: How long to wait; by default without a limit.
 
         Raises:
-            TimedOut: it did not come in time; this is a TimeoutError.
+            TimedOut: no signal arrived in time; this is a `TimeoutError`.
             NotInBody: the caller is not a workflow.
         """
         body = body_for(f"a wait for signal {self.name!r}")

@@ -24,12 +24,12 @@ R = TypeVar("R")
 
 
 class Within:
-    """An app, seen from an open transaction of your own; `App.within` makes it.
+    """Starts runs and sends signals in your own transaction; `App.within` returns it.
 
-    What is done here only inserts, so it neither waits for the engine nor holds it up. If you roll
-    back, nothing was started or sent. Workers find it soon after your commit.
+    It only inserts rows, so it waits for no lock of Onward and blocks nothing. If you roll back,
+    nothing was started or sent. Workers see the run or signal after your commit.
 
-    On SQLite a transaction that has written holds up every other writer of the file: commit soon.
+    On SQLite, a transaction that has written blocks every other writer of the file: commit soon.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Within:
         self._registries = registries
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Start a run with your commit and return a handle on it, which is of use after that.
+        """Start a run with your commit; return a handle that you can use after the commit.
 
         Raises:
-            Conflict: the id belongs to a run that was started with something else. Your transaction
-                continues.
+            Conflict: the id belongs to a run with a different workflow or arguments. Your
+                transaction stays usable.
             Unencodable: an argument cannot be stored.
-            StoreUnusable: the connection leads elsewhere, or is in no transaction.
+            StoreUnusable: the connection is to another database, or in no transaction.
         """
         run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
@@ -68,12 +68,12 @@ class Within:
         return self._handle(started.uid, run_id, workflow.definition)
 
     async def signal(self, id: str, signal: Signal[Any] | str, value: Any = None) -> None:  # noqa: A002
-        """Send a signal to the newest run of an id, with your commit.
+        """Send a signal to the newest run with an id, with your commit.
 
         Raises:
-            NotFound: your transaction sees no run of that id.
-            RunOver: it has ended.
-            StoreUnusable: the connection leads elsewhere, or is in no transaction.
+            NotFound: your transaction sees no run with the id.
+            RunOver: the run has ended.
+            StoreUnusable: the connection is to another database, or in no transaction.
         """
         wanted = signal if isinstance(signal, Signal) else Signal(signal)
         payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)

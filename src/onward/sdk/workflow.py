@@ -38,10 +38,10 @@ registered: dict[str, list[WorkflowDefinition]] = {}
 
 
 class Workflow(Mappable[P, R], Generic[P, R]):
-    """An async function whose runs are durable. `fn` is the plain function.
+    """An async function whose runs are durable; `@workflow` creates it.
 
-    Called in the body of another workflow it is a child run; elsewhere it just calls the function,
-    so a unit test needs no engine.
+    A call in the body of another workflow is a child run. Elsewhere a call just calls the function,
+    so a unit test needs no engine. `fn` is the plain function.
 
     Example:
         >>> import asyncio
@@ -94,20 +94,21 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         retry: Retry | None = None,
         cancel_with_parent: bool | None = None,
     ) -> Workflow[P, R]:
-        """Return this workflow with other options for the runs that are started through it.
+        """Return this workflow with other options, for the runs that you start with it.
 
         Args:
-            id: Your name for the run: starting it twice starts it once.
-            queue: Which workers may take it.
-            priority: Higher goes first within a queue.
-            tags: Only a worker with one of these takes it.
-            delay: Start it this much later.
-            at: Start it at this time (with a time zone).
-            deadline: Cancel it if it is not over this long after its scheduled start.
-            on_conflict: What to do if the id is there: "return" it, "reject", or "replace" it.
-            retry: How often to run it again as a whole if it fails; by default not at all.
-            cancel_with_parent: Whether a child is cancelled when its parent ends; by default one
-                that is awaited is, and one that is started with `onward.start` is not.
+            id: Your id for the run. A second start with the same id returns the first run.
+            queue: The queue whose workers may take the run.
+            priority: Runs with a higher priority start first within a queue.
+            tags: Only a worker with one of these tags takes the run.
+            delay: How long to wait before the run starts.
+            at: When to start the run: a datetime with a time zone.
+            deadline: How long after its scheduled start the run is cancelled if it has not ended.
+            on_conflict: What to do if a run has the id: "return" that run, "reject" the start, or
+                "replace" the run.
+            retry: The retry policy of the run as a whole; by default it is not retried.
+            cancel_with_parent: Whether a child run is cancelled when its parent ends. By default a
+                child that is awaited is, and one that `onward.start` started is not.
         """
         check_retry(retry)
         changes: dict[str, Any] = {
@@ -205,12 +206,12 @@ def workflow(
     """Make an async function a workflow.
 
     Args:
-        fn: The function, when used without options.
-        name: The stored name; the function's own by default. It must never change.
-        queue: The queue of its runs, unless they are started with another.
-        retry: How often its steps are tried, unless they say otherwise.
-        strict: Whether open runs tolerate no change of the code at all: not even a call that is
-            inserted, or one that is dropped and had no effect elsewhere.
+        fn: The function, if you use the decorator without options.
+        name: The stored name; by default the name of the function. Never change it while runs are
+            open.
+        queue: The queue of its runs, unless `options(queue=...)` sets another.
+        retry: The retry policy of its steps that have none of their own.
+        strict: Whether any change of the calls parks open runs, even an inserted or removed step.
 
     Example:
         >>> from onward import workflow

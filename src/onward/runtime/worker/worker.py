@@ -104,7 +104,7 @@ class Worker:
         emit("worker.replaced", worker=self.id, before=before.worker, runs=len(before.held))
 
     def stop(self) -> None:
-        """Claim no more and leave."""
+        """Claim no more runs, finish or give back those in progress, and stop."""
         self._stopped.set()
         self.session.stop()
 

@@ -1,0 +1,126 @@
+"""What the API reference documents, and in which order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import onward
+from onward import errors, handles
+from onward.engine import views
+from onward.engine.sending import Cancelling
+from onward.runtime.worker.worker import Worker
+from onward.sdk import current, effects, mapping, within
+from onward.telemetry import Attention, JsonFormatter, Metrics, RunFilter
+from onward.testing import clock, faults, fixtures, outside, postgres, randomness
+
+# Public to other packages of Onward, but not for users.
+INTERNAL = frozenset(
+    (
+        *("blocking_within", "definition", "delay_after", "happened"),
+        *("map_options", "mapped", "row", "running", "Worker.run"),
+    )
+)
+
+# Classes whose methods need no entry: Python calls them, or another class has the same.
+BRIEF = (clock.VirtualLoop, JsonFormatter, RunFilter, handles.SyncApp, handles.SyncRun)
+
+DECORATORS = (onward.workflow, onward.step, onward.effect, onward.register_error)
+
+# Classes that users construct. Others are returned by calls.
+CONSTRUCTED = (
+    *(onward.App, onward.Applied, onward.NotApplied, onward.Retry, onward.Retryable),
+    *(onward.Signal, RunFilter, clock.VirtualClock, clock.VirtualLoop),
+    *(outside.Outside, randomness.SeededRandomness),
+)
+
+
+class Page(NamedTuple):
+    """A page: its title, what it begins with, and what it documents under each heading."""
+
+    title: str
+    head: str
+    groups: dict[str, tuple[Any, ...]]
+
+
+PAGES = {
+    "workflows.md": Page(
+        "Reference: workflows, steps and effects",
+        "Everything here is imported from `onward`, unless stated otherwise. The guides on "
+        "[workflows](../guides/workflows.md) and [effects](../guides/effects.md) explain it.\n\n"
+        'A duration is a number of seconds, a `timedelta`, or text such as `"250ms"`, `"1h30m"` '
+        'or `"3d"`. Signatures call it `DurationLike`.',
+        {
+            "Definitions": (
+                *(onward.workflow, onward.step, onward.effect, onward.Retry),
+                *(onward.Workflow, onward.Step, onward.Effect, mapping.Mapped),
+            ),
+            "Calls in a workflow": (
+                *(onward.sleep, onward.sleep_until, onward.Signal, onward.wait_signal),
+                *(onward.start, handles.ChildRun, onward.as_completed, onward.continue_as_new),
+                *(onward.now, onward.uuid, onward.random, onward.patched),
+            ),
+            "The current run": (
+                *(onward.current, handles.Current, current.Attributes, current.Counters),
+            ),
+            "Effects": (onward.effect_key, onward.Applied, onward.Unknown),
+            "Errors in steps": (
+                *(onward.Retryable, onward.Fatal, onward.NotApplied),
+                *(onward.StepFailed, onward.register_error),
+            ),
+        },
+    ),
+    "app.md": Page(
+        "Reference: apps and runs",
+        "`App`, `Run` and `RunInfo` are imported from `onward`; `SyncApp`, `SyncRun`, "
+        "`HistoryEvent` and `Blocker` from `onward.handles`, for annotations. Calls return the "
+        "other types.",
+        {
+            "App": (onward.App, Worker, within.Within, effects.Effects),
+            "Runs": (onward.Run, onward.RunInfo, handles.HistoryEvent, views.ErrorInfo),
+            "Answers": (
+                *(handles.Blocker, views.UnservedRun, views.PendingSignal, Cancelling),
+                *(views.EffectInfo, views.EffectChoice),
+            ),
+            "Without an event loop": (handles.SyncApp, handles.SyncRun),
+        },
+    ),
+    "telemetry.md": Page(
+        "Reference: telemetry",
+        "Import these from `onward.telemetry`. The [guide](../guides/telemetry.md) shows how to "
+        "use them, and lists all log events.",
+        {"Logs": (JsonFormatter, RunFilter), "Metrics and alerts": (Metrics, Attention)},
+    ),
+    "testing.md": Page(
+        "Reference: testing",
+        "`onward.testing` is the kit that tests Onward itself. Each group names its module.",
+        {
+            "Virtual time: onward.testing.clock": (
+                *(clock.VirtualClock, clock.VirtualLoop, clock.Deadlock),
+                randomness.SeededRandomness,
+            ),
+            "An unreliable service: onward.testing.outside": (outside.Outside, outside.Trouble),
+            "Postgres: onward.testing.fixtures and onward.testing.postgres": (
+                *(fixtures.postgres_server, fixtures.postgres_url, fixtures.postgres_template),
+                postgres.PostgresServer,
+            ),
+            "Faults: onward.testing.faults": (faults.armed, faults.raising),
+        },
+    ),
+}
+
+ERRORS = {name: getattr(errors, name) for name in errors.__all__ if name not in onward.__all__}
+
+ACTORS = {
+    "You": (errors.UserError, "The call, the value or the setup is wrong. Retrying does not help."),
+    "Wait": (errors.Unavailable, "The store is away or busy. You can make the same call again."),
+    "Let it propagate": (errors.LeaseLost, "The worker has lost the run and must stop."),
+    "Us": (errors.InvariantBroken, "A bug in Onward. Please report it with its message."),
+}
+
+ERRORS_HEAD = """Every error that Onward raises deliberately is an `onward.errors.OnwardError` and
+has a stable `code`. Its message says what failed, why, and what to do. The groups say who must
+act. Import these types from `onward.errors`.
+
+The errors that *your* code raises in steps (`Retryable`, `Fatal`, `NotApplied`), and `StepFailed`,
+are in [workflows](workflows.md#errors-in-steps). The guide on [errors](../guides/errors.md) shows
+what to catch."""
