@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onward
-from onward import App, workflow
+from onward import App, Retry, step, workflow
+from onward.errors import RunFailed
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Ask
@@ -115,3 +116,66 @@ def test_a_run_that_no_live_worker_can_take_says_why(url: str, ask: Ask) -> None
     assert "ready (no worker knows workflow 'order')" in out
     blocked = {one["id"]: one["blocked"] for one in listed}
     assert blocked == {"order-1": "no worker knows workflow 'order'", "parcel": None}
+
+
+broken: set[str] = set()
+
+
+@step(retry=Retry(attempts=1))
+async def weigh() -> int:
+    if broken:
+        raise ValueError("lighter than nothing")
+    return 7
+
+
+@workflow
+async def parcel() -> int:
+    return await weigh()
+
+
+@pytest.fixture
+def retried(url: str) -> str:
+    """A database with a run that failed and whose retry succeeded, and another that failed."""
+    with App(url).sync() as app, app.worker(workflows=[parcel]):
+        broken.add("scale")
+        for name in ("parcel-1", "parcel-2"):
+            with pytest.raises(RunFailed):
+                app.run(parcel.options(id=name))
+        broken.clear()
+        app.retry("parcel-1").result(timeout="10s")
+    return url
+
+
+def test_a_run_whose_retry_succeeded_is_not_listed_as_failed(retried: str, ask: Ask) -> None:
+    assert ids(ask, retried, "--state", "failed") == {"parcel-2"}
+    assert ids(ask, retried, "--state", "succeeded") == {"parcel-1"}
+    with App(retried).sync() as app:
+        assert app.counts() == {"failed": 1, "succeeded": 1}
+
+
+def test_a_run_that_was_retried_says_as_which_one(retried: str, ask: Ask) -> None:
+    again, _, first = ask("runs", "list", "--db", retried, "--json").things
+    assert (again["followed_by"], first["followed_by"]) == (None, again["uid"])
+    assert (first["followed_link"], again["attempt"], first["attempt"]) == ("retry_of", 2, 1)
+
+    lines = ask("runs", "list", "--db", retried).out.splitlines()
+    assert lines[1].split()[:4] == ["parcel-1", "parcel", "2", "succeeded"]
+    assert f" 1    failed (logic), retried as {again['uid']} " in lines[3]
+    shown = ask("runs", "show", first["uid"], "--db", retried).out
+    assert f"failed (logic), retried as {again['uid']}" in shown
+    assert f"retry of {first['uid']}" in ask("runs", "show", "parcel-1", "--db", retried).out
+
+
+def test_a_list_has_the_errors_of_runs(retried: str, ask: Ask) -> None:
+    errors = [one["error"] for one in ask("runs", "list", "--db", retried, "--json").things]
+    assert errors == [None, *["ValueError: lighter than nothing"] * 2]
+
+
+def test_a_child_and_a_fork_name_other_runs_by_their_ids(db: str, ask: Ask) -> None:
+    ask("runs", "fork", "order-1", "--new-id", "order-3", "--db", db)
+    [fork] = ask("runs", "list", "--name", "order", "--state", "ready", "--db", db, "--json").things
+    assert (fork["follows_id"], fork["link"]) == ("order-1", "forked_from")
+    assert f"fork of {fork['follows']} (order-1)" in ask("runs", "show", "order-3", "--db", db).out
+    assert ["parent", "order-1"] in [
+        line.split() for line in ask("runs", "show", "parcel-1", "--db", db).out.splitlines()
+    ]

@@ -6,15 +6,35 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from onward.cli.output import time_text
+from onward.core.chain import Link
 from onward.core.replay import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onward.engine.views import ErrorInfo, HistoryEvent, PendingCall, PendingSignal, RunReport
+    from onward.engine.views import (
+        ErrorInfo,
+        HistoryEvent,
+        PendingCall,
+        PendingSignal,
+        RunInfo,
+        RunReport,
+    )
 
 HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "ENDED", "ERROR")
 
+_FOLLOWS = {
+    Link.RETRY: "retry of",
+    Link.FORK: "fork of",
+    Link.CONTINUE: "continuation of",
+    Link.REPLACE: "in place of",
+}
+_FOLLOWED = {
+    Link.RETRY: "retried as",
+    Link.FORK: "forked as",
+    Link.CONTINUE: "continued as",
+    Link.REPLACE: "replaced by",
+}
 _TRIED = (RecordKind.STEP, RecordKind.EFFECT)
 _EVENT = ("seq", "identity", "kind", "name", "state", "attempt", "opened_at", "closed_at", "error")
 _SIGNAL = ("name", "sent_at")
@@ -45,7 +65,7 @@ def as_facts(report: RunReport) -> dict[str, Any]:
         "run": info.id,
         "uid": None if info.uid == info.id else info.uid,
         info.kind: info.name,
-        "state": state_text(info.state, info.reason, info.held_by, info.id),
+        "state": state_text(info),
         "waits for": "\n".join(map(_call_text, report.waits_for)),
         "blocked": report.blocked,
         "not read": "\n".join(map(_signal_text, report.unread_signals)),
@@ -59,8 +79,8 @@ def as_facts(report: RunReport) -> dict[str, Any]:
         "queue": info.queue,
         "tags": info.tags,
         "version": info.version,
-        "parent": info.parent,
-        "follows": info.follows,
+        "parent": info.parent_id or info.parent,
+        "follows": _follows(info),
         "created": info.created_at,
         "started": info.started_at,
         "finished": info.finished_at,
@@ -76,12 +96,24 @@ def history_rows(history: Iterable[HistoryEvent]) -> list[tuple[Any, ...]]:
     return [tuple(getattr(event, name) for name in names) for event in calls]
 
 
-def state_text(state: str, reason: str | None, held_by: Iterable[str], run_id: str) -> str:
-    """Return the state of a run for people, with the other runs whose pause holds it."""
-    others = [source for source in held_by if source != run_id]
+def state_text(info: RunInfo, blocked: str | None = None) -> str:
+    """Return the state of a run for people, with runs whose pause holds it, or that replaced it."""
+    others = [source for source in info.held_by if source != info.id]
     held = [f"held by run {', '.join(others)}"] if others else []
+    reason = blocked or info.reason
     why = ", ".join(([] if reason is None else [reason]) + held)
-    return f"{state} ({why})" if why else state
+    state = f"{info.state} ({why})" if why else info.state
+    if info.followed_by is None or info.followed_link is None:
+        return state
+    return f"{state}, {_FOLLOWED[Link(info.followed_link)]} {info.followed_by}"
+
+
+def _follows(info: RunInfo) -> str | None:
+    """Return which run this one follows; that has the same id, unless this is a fork beside it."""
+    if info.follows is None or info.link is None:
+        return None
+    other = "" if info.follows_id in (None, info.id) else f" ({info.follows_id})"
+    return f"{_FOLLOWS[Link(info.link)]} {info.follows}{other}"
 
 
 def _call_text(call: PendingCall) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onward.sdk.run import Run
 
 MAX_LEFT_OUT = 1000
-HEAD = ("ID", "NAME", "STATE", "QUEUE", "CREATED", "DUE")
+HEAD = ("ID", "NAME", "TRY", "STATE", "QUEUE", "CREATED", "DUE")
 
 
 @group
@@ -82,7 +82,8 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
 
     Newest first. Children, steps that were sent elsewhere and parts of maps are listed with --all,
     or as the family of one run with --root or --parent. A run that no live worker can take says
-    why beside its state.
+    why beside its state, and a run that was retried, forked or continued under its id says as
+    which one: --state leaves those out.
     """
     query = RunQuery(name, state, queue, tag=tag, children=every)
     found = await context.engine.list_runs(
@@ -340,6 +341,6 @@ def _report(context: CommandContext, run_id: str, text: str, **known: Any) -> No
 
 
 def _row(info: RunInfo, blocked: str | None) -> tuple[Any, ...]:
-    state = state_text(info.state, blocked or info.reason, info.held_by, info.id)
+    state = state_text(info, blocked)
     name = info.name if info.kind == "workflow" else f"{info.name} ({info.kind})"
-    return (info.id, name, state, info.queue, info.created_at, info.due)
+    return (info.id, name, info.attempt, state, info.queue, info.created_at, info.due)

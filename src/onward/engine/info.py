@@ -20,6 +20,7 @@ from onward.engine.ends import why_ended
 from onward.engine.payloads import unpack
 from onward.engine.views import ErrorInfo, HistoryEvent, RunInfo, UnservedRun
 from onward.errors import NotFound
+from onward.model.runs import RunOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
-    """Return runs with the ids of those that hold them."""
+    """Return runs with their errors, and with the runs that they belong to."""
     ids = {row.uid: row.id for row in rows}
     for source in {source for row in rows for source in read_sources(row.held_by)}:
         if source not in ids:
@@ -39,7 +40,8 @@ async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
                 ids[source] = (await store.run(source)).id
             except NotFound:
                 ids[source] = source
-    return [_info(row, ids) for row in rows]
+    outcomes = await store.outcomes(row.uid for row in rows)
+    return [_info(row, ids, outcomes.get(row.uid, RunOutcome(row.uid))) for row in rows]
 
 
 async def whole_info(store: Store, row: RunRow) -> RunInfo:
@@ -52,7 +54,6 @@ async def whole_info(store: Store, row: RunRow) -> RunInfo:
         progress=shown_value(end.progress),
         attributes=noted.attributes,
         counters=noted.counters,
-        error=shown_error(end.error) or why_ended(row.state, row.reason),
     )
 
 
@@ -112,7 +113,7 @@ def _error(failure: Failure) -> ErrorInfo:
     )
 
 
-def _info(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
+def _info(row: RunRow, ids: Mapping[str, str], outcome: RunOutcome) -> RunInfo:
     return RunInfo(
         row.id,
         row.uid,
@@ -128,6 +129,7 @@ def _info(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
         shown_time_or_none(row.started_at),
         shown_time_or_none(row.finished_at),
         shown_time_or_none(row.due),
+        error=shown_error(outcome.error) or why_ended(row.state, row.reason),
         kind=row.kind,
         priority=row.priority,
         version=row.version,
@@ -139,4 +141,8 @@ def _info(row: RunRow, ids: Mapping[str, str]) -> RunInfo:
         held_by=tuple(ids[source] for source in read_sources(row.held_by)),
         worker=row.worker,
         crashes=row.crashes,
+        parent_id=outcome.parent_id,
+        follows_id=outcome.follows_id,
+        followed_by=outcome.follower,
+        followed_link=outcome.follower_link,
     )

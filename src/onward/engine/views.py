@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The state of a run. In a list of runs, progress, attributes, error and counters are empty.
+    """The state of a run. In a list of runs, progress, attributes and counters are empty.
 
     Attributes:
         id: Your id for the run, or its uid.
@@ -48,6 +48,10 @@ class RunInfo:
         held_by: The ids of the paused runs that hold it: itself, or runs that it works for.
         worker: The id of the worker that has it.
         crashes: How many workers have died while they executed it.
+        parent_id: The id of the run that started it.
+        follows_id: The id of the run that it follows.
+        followed_by: The uid of the run that follows it under the same id.
+        followed_link: How that run follows it.
 
     Example:
         >>> import asyncio
@@ -91,6 +95,10 @@ class RunInfo:
     held_by: tuple[str, ...] = ()
     worker: str | None = None
     crashes: int = 0
+    parent_id: str | None = None
+    follows_id: str | None = None
+    followed_by: str | None = None
+    followed_link: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,17 @@ class RunEnd(NamedTuple):
     follower_link: str | None
 
 
+class RunOutcome(NamedTuple):
+    """What a list shows beside the row of a run: its error, and runs that it belongs to."""
+
+    uid: str
+    error: bytes | None = None
+    parent_id: str | None = None
+    follows_id: str | None = None
+    follower: str | None = None
+    follower_link: str | None = None
+
+
 class NotesRow(NamedTuple):
     """What a run says of itself: the attributes that it began with, and what it noted since."""
 

@@ -223,7 +223,8 @@ class App:
 
         Args:
             name: Those of one workflow.
-            state: Those in one state.
+            state: Those in one state, without those that were retried, forked or continued
+                under their id: a run whose retry goes on is not listed as failed.
             queue: Those of one queue.
             kind: Those of one kind: "workflow", "step" (sent elsewhere), "map" (a part of one).
             tag: Those with this tag.
@@ -248,7 +249,7 @@ class App:
         )
 
     async def counts(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
+        """Return how many runs are in each state, without runs that others have replaced."""
         return await self._engine.counts()
 
     async def signal(

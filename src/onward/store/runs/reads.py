@@ -11,7 +11,7 @@ from onward.errors import NotFound
 from onward.model.messages import InboxRow
 from onward.model.records import RecordRow
 from onward.model.run_filter import ANY_RUN
-from onward.model.runs import NotesRow, RunEnd, RunRow
+from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
 from onward.store.abbreviation import UID, bounds
 from onward.store.runs.listing import count_started_by_runs, listed
 from onward.store.runs.maintenance import maintenance_due
@@ -82,6 +82,12 @@ class Reads:
         wanted = dict.fromkeys(uids)
         rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.array(wanted)))
         return [RunEnd._make(row) for row in rows]
+
+    async def outcomes(self, uids: Iterable[str]) -> dict[str, RunOutcome]:
+        """Return the errors of runs, what follows them, and the ids of runs that they belong to."""
+        wanted = dict.fromkeys(uids)
+        rows = await self.read(lambda tx: tx.fetch("outcomes", uids=tx.array(wanted)))
+        return {row[0]: RunOutcome._make(row) for row in rows}
 
     async def notes(self, uid: str) -> list[bytes]:
         """Return the notes of a run."""

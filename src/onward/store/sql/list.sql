@@ -1,4 +1,5 @@
--- Lists for operators: newest first, by pages. A cursor is the uid of the last row of a page.
+-- Lists for operators: newest first, by pages. A cursor is the uid of the last row of a page. A run that
+-- another has replaced under its id is in no state of its own any more: a retried run has not failed.
 
 -- name: list_runs
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
@@ -9,7 +10,7 @@ FROM onward_run
 WHERE namespace = :namespace
   AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
   AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
-  AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
+  AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT) AND newest <> 0)
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
   AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
   AND (CAST(:tag AS TEXT) IS NULL
@@ -41,12 +42,27 @@ FROM family f CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = f.
 WHERE depth >= CAST(:highest AS BIGINT)
   AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
   AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
-  AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
+  AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT) AND newest <> 0)
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
   AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
   AND (CAST(:tag AS TEXT) IS NULL
        OR replace(' ' || tags || ' ', ' ' || CAST(:tag AS TEXT) || ' ', '') <> ' ' || tags || ' ')
 ORDER BY uid DESC LIMIT :limit;
+
+-- name: outcomes
+-- What lists show beside the rows of runs.
+SELECT r.uid, d.error,
+       (SELECT p.id FROM onward_run p WHERE p.namespace = r.namespace AND p.uid = r.parent) AS parent_id,
+       (SELECT o.id FROM onward_run o WHERE o.namespace = r.namespace AND o.uid = r.follows)
+       AS follows_id,
+       (SELECT f.uid FROM onward_run f INDEXED BY onward_run_follows
+        WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1) AS follower,
+       (SELECT f.link FROM onward_run f INDEXED BY onward_run_follows
+        WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1)
+       AS follower_link
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
+LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid;
 
 -- name: count_started_by_runs
 -- How many runs a list of top-level runs leaves out, counted up to a limit.
@@ -54,7 +70,7 @@ SELECT count(*) FROM (
     SELECT 1 FROM onward_run INDEXED BY onward_run_parent
     WHERE namespace = :namespace AND parent IS NOT NULL
       AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
-      AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
+      AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT) AND newest <> 0)
       AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
       AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
       AND (CAST(:tag AS TEXT) IS NULL

@@ -44,7 +44,9 @@ WHERE namespace = :namespace AND uid = :target
 ORDER BY rank LIMIT 1;
 
 -- name: counts
-SELECT state, count(*) FROM onward_run WHERE namespace = :namespace GROUP BY state ORDER BY state;
+-- Not those that another run has replaced: a run that was retried has not failed.
+SELECT state, count(*) FROM onward_run WHERE namespace = :namespace AND newest <> 0
+GROUP BY state ORDER BY state;
 
 -- name: effect
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, tries,
