@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from onward.errors import BadInput
 from onward.system.process import check_process
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+
+_LOOPS: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+"""The event loops in which an App is open."""
+
+
+def is_open_here() -> bool:
+    """Say whether an App is open in the running event loop."""
+    return asyncio._get_running_loop() in _LOOPS
 
 
 class Opening:
@@ -45,6 +55,7 @@ class Opening:
                 if not self._is_open:
                     await open_it()
                     self._is_open = True
+                    _LOOPS.add(asyncio.get_running_loop())
         except BaseException:
             self._users -= 1
             raise
@@ -67,6 +78,7 @@ class Opening:
             if self._users or not self._is_open:
                 return
             self._is_open = False
+            _LOOPS.discard(asyncio.get_running_loop())
             await close_it()
 
 

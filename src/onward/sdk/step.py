@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from dataclasses import replace
 from functools import partial, update_wrapper
 from typing import (
@@ -21,11 +22,12 @@ from onward.engine.starting import check_tags
 from onward.errors import BadInput
 from onward.runtime.body.chunks import step_options
 from onward.runtime.body.routing import step_call
-from onward.runtime.context import body_now
+from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import Route, StepDefinition
 from onward.runtime.registry import define
 from onward.sdk.functions import stored_name, time_limit
 from onward.sdk.mapping import Mappable
+from onward.sdk.shared_open import is_open_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -147,6 +149,13 @@ class Step(Mappable[P, R], Generic[P, R]):
         return Step[..., R](bound, key=self._key, is_bound=True)
 
     async def _plainly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        if is_open_here() and step_now.get() is None:
+            warnings.warn(
+                f"step {self.name!r} was called outside a workflow, so its result is not recorded. "
+                f"Call it in a workflow, or call {self.name}.fn if that is what you want.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         result = self.fn(*args, **kwargs)
         if inspect.isawaitable(result):
             result = await result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
@@ -150,7 +150,10 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         cancel_with_parent: bool = False,
     ) -> NewRun:
         """Return the run that a call with these arguments and options would start."""
-        arguments = self.definition.shape.bind(args, kwargs)
+        try:
+            arguments = self.definition.shape.bind(args, kwargs)
+        except TypeError as error:
+            raise _with_options(error, self, kwargs) from None
         run = new_run(uid, self.name, arguments, self.start_options, version)
         return run._replace(
             cancel_with_parent=int(
@@ -247,6 +250,17 @@ class _Decorator:
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]:
         """Decorate a function."""
         raise NotImplementedError
+
+
+def _with_options(error: TypeError, of: Workflow[..., Any], given: Iterable[str]) -> TypeError:
+    """Return an error that also names the way to pass options, if some are among the arguments."""
+    options = {field.name for field in fields(StartOptions)}
+    names = options - inspect.signature(of.fn).parameters.keys()
+    meant = [name for name in given if name in names]
+    if not meant:
+        return error
+    shown = ", ".join(f"{name}=..." for name in meant)
+    return TypeError(f"{error}. Pass options as {of.fn.__name__}.options({shown})")
 
 
 def instant_of(at: datetime) -> int:

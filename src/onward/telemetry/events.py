@@ -60,7 +60,8 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} count unread",
-            "the current code did not make these recorded calls in their order",
+            "the current code did not make these recorded calls in their order; "
+            "give a renamed step its old name with name=",
         ),
         _event(
             "run.long",

@@ -165,7 +165,11 @@ class Body:
         """Raise Stuck if nothing that the code waits for can come, nor a time to stop."""
         if not self.calls and self.cancelled is None and self.run.deadline is None:
             place = place_of_wait(self._loop.tasks)
-            raise Stuck(f"no step, timer, signal or child can wake it; it waits in {place}")
+            raise Stuck(
+                f"no step, timer, signal or child can wake it; it waits in {place}. A workflow "
+                "cannot wait for a lock, an event or a queue that another run or your program "
+                "sets: wait for a signal, or do the work in a step with limit=."
+            )
 
     # --- the code asks ---------------------------------------------------------------------------
 
