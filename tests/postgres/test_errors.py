@@ -95,7 +95,7 @@ async def test_a_user_who_may_not_create_the_schema_is_told_who_may(empty_url: s
         try:
             error = await refusal(empty_url.replace("postgres@", "plain@"))
             assert isinstance(error, StoreUnusable)
-            assert "grant CREATE on the database" in str(error)
+            assert "Run 'onward migrate' as a role that may create it" in str(error)
         finally:
             await owner.run("DROP OWNED BY plain CASCADE")
             await owner.run("DROP ROLE plain")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from onward.engine.client_engine import ClientEngine
 
     Work = Callable[..., Coroutine[Any, Any, int]]
+    BareWork = Callable[..., int]
 
 DONE, NO, NOT_ASKED = 0, 1, 2
 INTERRUPTED = 130
@@ -55,6 +56,13 @@ class CommandContext(NamedTuple):
     out: Output
     given: str
     """The flags by which the same database is found again, for commands that are suggested."""
+
+
+class Given(NamedTuple):
+    """The flags that all commands have, and where to print."""
+
+    flags: dict[str, str | None]
+    out: Output
 
 
 def root() -> click.Group:
@@ -109,17 +117,31 @@ def command(of: click.Group, name: str, *, example: str) -> Callable[[Work], cli
     """Make an async function a command: it is given a context and returns the exit status."""
 
     def made(work: Work) -> click.Command:
+        @bare_command(of, name, example=example)
+        @wraps(work)
+        def run(given: Given, **asked: Any) -> int:
+            return asyncio.run(_opened(given, lambda context: work(context, **asked)))
+
+        return run
+
+    return made
+
+
+def bare_command(
+    of: click.Group, name: str, *, example: str
+) -> Callable[[BareWork], click.Command]:
+    """Make a function a command that has no database open, and returns the exit status."""
+
+    def made(work: BareWork) -> click.Command:
         @of.command(name, epilog=f"\b\nExample:\n  {example}")
         @_flags
         @wraps(work)
         def run(**asked: Any) -> None:
             flags = {flag: _nearest(flag) for flag in DEFAULTS}
-            out = Output(as_json=bool(_nearest("as_json")))
+            given = Given(flags, Output(as_json=bool(_nearest("as_json"))))
             for flag in (*DEFAULTS, "as_json"):
                 del asked[flag]
-            sys.exit(
-                _answered(out, lambda: _opened(flags, out, lambda context: work(context, **asked)))
-            )
+            sys.exit(_answered(given.out, lambda: work(given, **asked)))
 
         return run
 
@@ -145,33 +167,36 @@ def status_of(error: OnwardError) -> int:
     return NO if isinstance(error, _ANSWERS) else NOT_ASKED
 
 
-def _answered(out: Output, ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def _answered(out: Output, ask: Callable[[], int]) -> int:
     """Return the exit status of a command, and print what went wrong."""
     try:
-        return asyncio.run(ask())
-    except OnwardError as error:
-        failure = error
+        return ask()
     except KeyboardInterrupt:
         return INTERRUPTED  # 1 would be an answer
     except (click.ClickException, BrokenPipeError):
         raise  # click prints the usage, or ends quietly when the reader of a pipe is gone
     except Exception as error:  # noqa: BLE001 - this is the outermost handler
+        return status_of(explain(out, error))
+
+
+def explain(out: Output, error: Exception) -> OnwardError:
+    """Print an error, and return it: one that Onward does not raise deliberately is a bug."""
+    failure = error
+    if not isinstance(failure, OnwardError):
         failure = InvariantBroken(f"{type(error).__name__}: {error}")
         failure.__cause__ = error
     if is_debugging(os.environ):
         traceback.print_exception(failure)
     out.complain(failure)
-    return status_of(failure)
+    return failure
 
 
-async def _opened(
-    flags: dict[str, str | None], out: Output, work: Callable[[CommandContext], Awaitable[int]]
-) -> int:
-    settings = load(flags, os.environ, Path.cwd())
+async def _opened(given: Given, work: Callable[[CommandContext], Awaitable[int]]) -> int:
+    settings = load(given.flags, os.environ, Path.cwd())
     app = App(settings.db, namespace=settings.namespace)
     await check_exists(settings.db, _ADVICE)
     async with app:
-        return await work(CommandContext(app, app._engine, out, _again(flags)))
+        return await work(CommandContext(app, app._engine, given.out, _again(given.flags)))
 
 
 def _again(flags: dict[str, str | None]) -> str:

@@ -35,10 +35,13 @@ def commands() -> click.Group:
     from onward.cli.clock import add_clock
     from onward.cli.command import root
     from onward.cli.effects import effects
+    from onward.cli.migrate import add_migrate
     from onward.cli.runs import runs
+    from onward.cli.worker import add_worker
 
     group = root()
     for each in (effects, runs):
         group.add_command(each)
-    add_clock(group)
+    for add in (add_clock, add_migrate, add_worker):
+        add(group)
     return group

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -18,7 +19,7 @@ from onward.engine.starting import check_tags
 from onward.errors import BadInput
 from onward.model.run_filter import RunQuery
 from onward.runtime.definition import Limits
-from onward.runtime.registry import Registry, note_start
+from onward.runtime.registry import note_start
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
 from onward.sdk import step as steps
@@ -28,7 +29,7 @@ from onward.sdk.inside import refuse_in_body
 from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.shared_open import Opening
 from onward.sdk.within import Within
-from onward.sdk.worker_context import at_work
+from onward.sdk.worker_context import at_work, registry_of
 from onward.sdk.workflow import Workflow, registered
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.telemetry.reporter import Reporter
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from onward.engine.views import Blocker, UnservedRun
     from onward.engine.within import CallerTransaction
     from onward.runtime.definition import WorkflowDefinition
-    from onward.runtime.registry import Definitions
+    from onward.runtime.registry import Registry
     from onward.sdk.run import RunInfo
     from onward.sdk.sync import SyncApp
     from onward.sdk.waits import Signal
@@ -109,14 +110,10 @@ class App:
         self._clock = clock
         self._randomness = randomness or SystemRandomness()
         self._spawn = spawn
-        self._opened = connect(
-            self._url,
-            namespace,
-            clock=clock,
-            randomness=self._randomness,
-            spawn=spawn,
-            hints=hints,
+        self._connect = partial(
+            connect, clock=clock, randomness=self._randomness, spawn=spawn, hints=hints
         )
+        self._opened = self._connect(self._url, namespace)
         self._observer = Reporter(
             clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
         )
@@ -124,6 +121,12 @@ class App:
         self._registries: set[Registry] = set()
         self.effects = Effects(self._opened)
         """The ledger of effects: those that await a decision, and verdicts."""
+
+    def _set_store(self, url: str | None, namespace: str | None) -> None:
+        """Use another store or namespace than the code says; the app must not be open yet."""
+        self._url = url or self._url
+        self._opened = self._connect(self._url, namespace or self._opened.namespace)
+        self.effects = Effects(self._opened)
 
     @property
     def _engine(self) -> LocalClient:
@@ -442,7 +445,7 @@ class App:
             retry: The policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
         """
-        registry = self._registry(workflows)
+        registry = registry_of(workflows)
         async with self:
             worker = Worker(
                 registry,
@@ -472,19 +475,6 @@ class App:
                     yield worker
             finally:
                 self._registries.discard(registry)
-
-    def _registry(self, workflows: Sequence[Workflow[..., Any]] | None) -> Registry:
-        """Return what a worker can run: what is given, or all that this process defines."""
-        if workflows is None:
-            return Registry(*_defined(), later=_defined)
-        listed = [workflow.definition for workflow in workflows]
-        return Registry(listed, _defined()[1], is_list=True, later=lambda: ([], _defined()[1]))
-
-
-def _defined() -> Definitions:
-    """Return all workflows and steps of this process; other threads may define more meanwhile."""
-    workflows = [each for same in list(registered.values()) for each in same]
-    return workflows, [each for same in list(steps.registered.values()) for each in same]
 
 
 def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:

@@ -1,15 +1,20 @@
-"""A worker that runs while the body of an `async with` runs, or until it fails."""
+"""A worker that runs while the body of an `async with` runs or until it fails, and what it runs."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from onward.runtime.registry import Registry
+from onward.sdk import step, workflow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
+    from onward.runtime.registry import Definitions
     from onward.runtime.worker.worker import Worker
+    from onward.sdk.workflow import Workflow
 
 
 @asynccontextmanager
@@ -28,3 +33,17 @@ async def at_work(worker: Worker) -> AsyncIterator[Worker]:
         failure = failed.exceptions[0]
     if failure is not None:
         raise failure  # not while the group is handled: that would hide its own cause
+
+
+def registry_of(workflows: Sequence[Workflow[..., Any]] | None) -> Registry:
+    """Return what a worker can run: what is given, or all that this process defines."""
+    if workflows is None:
+        return Registry(*defined(), later=defined)
+    listed = [each.definition for each in workflows]
+    return Registry(listed, defined()[1], is_list=True, later=lambda: ([], defined()[1]))
+
+
+def defined() -> Definitions:
+    """Return all workflows and steps of this process; other threads may define more meanwhile."""
+    workflows = [each for same in list(workflow.registered.values()) for each in same]
+    return workflows, [each for same in list(step.registered.values()) for each in same]

@@ -1,4 +1,4 @@
-"""Whether a database exists at an address; asking does not create one."""
+"""Whether a database exists at an address, and with which schema; asking does not create one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from onward.store.address import SqliteAddress
 from onward.store.sqlite.connection import connect
+from onward.store.sqlite.connection import schema_number as sqlite_schema
 from onward.store.sqlite.files import check_place
 from onward.store.sqlite.library import sqlite3, translate_error
+from onward.store.statements import Dialect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,32 +25,41 @@ async def is_there(address: SqliteAddress | PostgresAddress) -> bool:
         StoreUnusable: what is there cannot be used.
         Unavailable: it cannot be reached.
     """
+    return await schema_at(address) > 0
+
+
+async def schema_at(address: SqliteAddress | PostgresAddress) -> int:
+    """Return the number of the schema of an Onward database; 0 if there is none.
+
+    Raises:
+        StoreUnusable: what is there cannot be used.
+        Unavailable: it cannot be reached.
+    """
     if isinstance(address, SqliteAddress):
-        return address.path is not None and _file_is_there(address.path)
-    return await _schema_is_there(address)
+        return 0 if address.path is None else _file_schema(address.path)
+    return await _server_schema(address)
 
 
-def _file_is_there(path: Path) -> bool:
+def _file_schema(path: Path) -> int:
     check_place(path)
     if not path.exists():
-        return False
+        return 0
     try:
         connection = connect(path, writes=False)
         try:
-            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_meta'")
-            return bool(found.fetchall())
+            return sqlite_schema(connection)
         finally:
             connection.close()
     except sqlite3.Error as error:
         raise translate_error(error, str(path)) or error from error
 
 
-async def _schema_is_there(address: PostgresAddress) -> bool:
+async def _server_schema(address: PostgresAddress) -> int:
+    from onward.store.postgres.database import schema_number
     from onward.store.postgres.pool import Pool
 
-    async def look(connection: Any) -> bool:
-        table = f"{address.schema}.onward_meta"
-        return await connection.fetchval("SELECT to_regclass($1)::text", table) is not None
+    async def look(connection: Any) -> int:
+        return await schema_number(connection, Dialect(postgres=True, schema=address.schema))
 
     pool = Pool(address, 1)
     pool.open()

@@ -130,6 +130,13 @@ EVENTS: dict[str, Event] = dict(
             "worker workflow places",
             "runs of this name are taken once this process starts one; rename a workflow",
         ),
+        _event(
+            "worker.stopping",
+            "worker",
+            _INFO,
+            "worker signal runs drain_seconds",
+            "waits for steps that run; a second signal abandons them",
+        ),
         _event("worker.left", "worker", _INFO, "worker"),
         _event("worker.failed", "worker", _ERROR, "worker error"),
         _event("lease.renewed", "worker", _DEBUG, "worker"),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # Importing them defines their workflows.
 KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks)
 
+SAID = {"worker.stopping": "leaving", "worker.replaced": "replaced"}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser()
@@ -38,17 +40,20 @@ def main() -> int:
     given = vars(parser.parse_args())
     url, workers = given.pop("url"), given.pop("workers")
     options = {name: value for name, value in given.items() if value is not None}
-    logging.getLogger("onward.worker").addHandler(Herald())
+    logger = logging.getLogger("onward.worker")
+    logger.addHandler(Herald())
+    logger.setLevel(logging.INFO)
     asyncio.run(serve([a_worker(url, options) for _ in range(workers)]))
     return 0
 
 
 class Herald(logging.Handler):
-    """Says when a worker has lost its lease and another takes its place."""
+    """Says when a worker leaves, and when it has lost its lease and another takes its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if vars(record).get("event") == "worker.replaced":
-            print("replaced", flush=True)
+        said = SAID.get(vars(record).get("event", ""))
+        if said is not None:
+            print(said, flush=True)
 
 
 def a_worker(url: str, options: dict[str, Any]) -> AbstractAsyncContextManager[Worker]:
@@ -64,7 +69,6 @@ async def serve(workers: list[AbstractAsyncContextManager[Worker]]) -> None:
     async with first as worker:
         print("ready", flush=True)
         await worker.serve()
-        print("leaving", flush=True)
 
 
 if __name__ == "__main__":

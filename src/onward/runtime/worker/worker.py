@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from typing import TYPE_CHECKING
 
+from onward.core.instant import SECOND
 from onward.core.retry import Retry
 from onward.errors import LeaseLost
 from onward.runtime.worker.outage import AWAY
-from onward.runtime.worker.process import tune_collector
+from onward.runtime.worker.process import stopped_by_signals, tune_collector
 from onward.runtime.worker.session import WorkerSession
 from onward.telemetry.events import emit
 
@@ -47,6 +47,7 @@ class Worker:
         self._limits = limits
         self._ports = ports
         self._stopped = asyncio.Event()
+        self._ended = asyncio.Event()
         self.ready = asyncio.Event()
         """Set once the first session has begun to claim."""
         self.session = self._open_session()
@@ -68,6 +69,12 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop()`; then let what is being worked on come to an end, or give it back."""
+        try:
+            await self._run_sessions()
+        finally:
+            self._ended.set()
+
+    async def _run_sessions(self) -> None:
         before: LostWorker | None = None
         short_sessions = 0
         while True:
@@ -109,19 +116,24 @@ class Worker:
         self.session.stop()
 
     async def serve(self) -> None:
-        """Wait until this process receives SIGTERM or SIGINT, or the worker has ended.
+        """Wait until this process receives SIGTERM or SIGINT, and the worker has left.
+
+        After the first signal the worker claims no more, and waits up to `drain` for steps that
+        run. A second signal abandons them: the worker returns its runs, and the process exits with
+        128 plus the number of the signal.
 
         A process that does this is a worker and nothing else, and is tuned for it.
         """
         tune_collector()
-        loop = asyncio.get_running_loop()
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        for number in handlers:
-            loop.add_signal_handler(number, self.stop)
-        try:
-            await self._stopped.wait()
-        finally:
-            for number, handler in handlers.items():
-                loop.remove_signal_handler(number)
-                if handler is not None:  # asyncio restores only the default handlers
-                    signal.signal(number, handler)
+        with stopped_by_signals(self._stop_on_signal):
+            await self._ended.wait()
+
+    def _stop_on_signal(self, name: str) -> None:
+        self.stop()
+        emit(
+            "worker.stopping",
+            worker=self.id,
+            signal=name,
+            runs=len(self.running),
+            drain_seconds=self._options.drain / SECOND,
+        )

@@ -240,22 +240,24 @@ class PostgresDatabase:
         return rows[0][0] if rows else None
 
     async def _migrate(self, connection: Any) -> None:
-        if not missing(await self._schema(connection), self.where):
+        if not missing(await schema_number(connection, self._dialect), self.where):
             return
         failpoint("migrate.before")
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
             if not await connection.fetchval("SELECT to_regnamespace($1)", self._address.schema):
                 await connection.execute(f"CREATE SCHEMA {self._address.schema}")
-            for number, text in missing(await self._schema(connection), self.where):
+            for number, text in missing(await schema_number(connection, self._dialect), self.where):
                 for statement in self._dialect.script(text):
                     await connection.execute(statement)
                 await self._tx(connection).fetch("set_schema", number=number)
         failpoint("migrate.after")
 
-    async def _schema(self, connection: Any) -> int:
-        table = f"{self._address.schema}.onward_meta"
-        if await connection.fetchval("SELECT to_regclass($1)", table) is None:
-            return 0
-        rows = await self._tx(connection).fetch("schema")
-        return int(rows[0][0]) if rows else 0
+
+async def schema_number(connection: Any, dialect: Dialect) -> int:
+    """Return the number of the schema in this database; 0 if there is none."""
+    table = f"{dialect.schema}.onward_meta"
+    if await connection.fetchval("SELECT to_regclass($1)", table) is None:
+        return 0
+    rows = await connection.fetch(dialect.statements()["schema"].sql)
+    return int(rows[0][0]) if rows else 0

@@ -26,7 +26,7 @@ _SET_UP = {
     "42P01": ("has lost its tables", "Restore them, or start this process again"),
     "42501": (
         "does not let this user use or create the schema",
-        "Let an owner run the migration once, or grant CREATE on the database",
+        "Run 'onward migrate' as a role that may create it, then grant this user the use of it",
     ),
     "26000": _POOLER,
     "42P05": _POOLER,

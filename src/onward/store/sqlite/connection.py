@@ -70,7 +70,7 @@ def migrate(connection: sqlite3.Connection, where: str) -> None:
     """Bring the database to the schema that this code knows."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for number, text in missing(_schema(connection), where):
+        for number, text in missing(schema_number(connection), where):
             failpoint("migrate.before")
             for statement in DIALECT.script(text):
                 connection.execute(statement)
@@ -100,7 +100,8 @@ def data_version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _schema(connection: sqlite3.Connection) -> int:
+def schema_number(connection: sqlite3.Connection) -> int:
+    """Return the number of the schema in this database; 0 if there is none."""
     there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'onward_meta'").fetchall()
     if not there:
         return 0

@@ -1,0 +1,136 @@
+"""`onward worker`: a process that is a worker of the user's App, for production."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from onward.cli.command import DONE, NO, Given, bare_command, explain
+from onward.cli.logs import LEVELS, configure_logs
+from onward.cli.user_code import load_app
+from onward.errors import BadInput, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onward.sdk.app import App
+
+    LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+def worker_options(work: Any) -> Any:
+    """Give a command the options of a worker, which `app.worker` takes by the same names."""
+    for option in reversed(_OPTIONS):
+        work = option(work)
+    return work
+
+
+_OPTIONS: Sequence[Callable[[Any], Any]] = (
+    click.argument("target", metavar="MODULE[:APP]"),
+    click.option(
+        "--queue",
+        "queues",
+        multiple=True,
+        metavar="NAME",
+        help="A queue whose runs to take; may be repeated. Default: default.",
+    ),
+    click.option(
+        "--slots",
+        type=click.IntRange(1),
+        metavar="N",
+        help="How many runs may execute at a time. Default: 100.",
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(1),
+        metavar="N",
+        help="How many sync steps may run at a time. Default: 32.",
+    ),
+    click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        metavar="NAME",
+        help="Take runs and steps with this tag too; may be repeated.",
+    ),
+    click.option(
+        "--log-level", type=click.Choice(LEVELS), help="The lowest level to log. Default: info."
+    ),
+)
+
+
+def add_worker(root: click.Group) -> None:
+    """Add the command, which is in no group."""
+
+    @bare_command(root, "worker", example="onward worker shop.tasks --queue default --queue mail")
+    @worker_options
+    @click.option("--uvloop", is_flag=True, help="Use uvloop: pip install 'onward[fast]'.")
+    def worker(
+        given: Given, target: str, log_level: str | None, *, uvloop: bool, **options: Any
+    ) -> int:
+        """Execute the runs of your App until SIGTERM or Ctrl-C.
+
+        MODULE is imported from the current folder. APP is the name of an App in it: by default
+        `app`, or the only App there is. The worker executes all workflows that the module defines
+        or imports. The store is the one that the App names; only --db and --namespace override
+        it, not the environment and not a settings file.
+
+        The first SIGTERM or Ctrl-C stops it gently: it takes no more runs and waits for steps
+        that run, up to 10 s. A second one abandons these steps. Either way another worker
+        continues its runs. Logs go to stderr, with --json as lines of JSON.
+
+        Exit status: 0 after a signal; 1 if the store is unavailable at the start, or the worker
+        failed; 2 if the module, an option or the store is wrong; 143 or 130 after a second
+        SIGTERM or Ctrl-C.
+        """
+        loop_factory = _uvloop() if uvloop else None
+        app = load_app(target)
+        configure_logs(log_level, as_json=given.out.as_json)
+        override_store(app, given)
+        chosen = {name: value for name, value in options.items() if value not in (None, ())}
+        return serve(app, given, chosen, loop_factory)
+
+
+def override_store(app: App, given: Given) -> None:
+    """Let an App use the store and the namespace that flags name."""
+    if any(given.flags.values()):
+        app._set_store(given.flags["db"], given.flags["namespace"])
+
+
+def serve(
+    app: App, given: Given, options: dict[str, Any], loop_factory: LoopFactory | None = None
+) -> int:
+    """Run a worker until a signal, and return the exit status."""
+    # Before the worker is ready; and a container's first process has no default for a signal.
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(_serve(app, options))
+    except UserError:
+        raise  # a restart does not help
+    except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
+        explain(given.out, error)
+        return NO
+    return DONE
+
+
+def _exit(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(DONE)
+
+
+async def _serve(app: App, options: dict[str, Any]) -> None:
+    async with app.worker(**options) as worker:
+        await worker.serve()
+
+
+def _uvloop() -> LoopFactory:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        raise BadInput(
+            "--uvloop", "needs the package uvloop", "Install it: pip install 'onward[fast]'"
+        ) from None
+    return uvloop.new_event_loop
