@@ -38,7 +38,7 @@ def every(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], cli
 
 COMMANDS = dict(every(commands()))
 EACH = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-CREATING = {("migrate",), ("worker",)}
+CREATING = {("dev",), ("migrate",), ("worker",)}
 
 
 def example(path: tuple[str, ...]) -> list[str]:
@@ -49,7 +49,7 @@ def example(path: tuple[str, ...]) -> list[str]:
 
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "clock", "migrate", "worker",
+        "clock", "dev", "migrate", "worker",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
         "runs fork", "runs signal",

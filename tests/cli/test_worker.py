@@ -56,10 +56,10 @@ async def test_a_step_that_runs_at_sigterm_is_finished(folder: Path, url: str) -
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=str
 )
 async def test_a_second_signal_abandons_steps_and_returns_the_runs(
-    folder: Path, number: signal.Signals, status: int
+    folder: Path, url: str, number: signal.Signals, status: int
 ) -> None:
-    with WorkerProcess(folder, "orders") as worker:
-        async with App("orders.db") as app:
+    with WorkerProcess(folder, "orders", ORDERS_STORE=url) as worker:
+        async with App(url) as app:
             worker.until("worker.ready")
             run = await start(app, folder, "order-1")
             worker.send(number)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -54,6 +55,7 @@ class WorkerProcess:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | env,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             # A test run in the background ignores SIGINT, and its children inherit that.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
@@ -72,6 +74,10 @@ class WorkerProcess:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def press_ctrl_c(self) -> None:
+        """Send SIGINT to the process and its children, as a terminal does."""
+        os.killpg(self.pid, signal.SIGINT)
+
     def status(self) -> int:
         """Wait for its end, and return the exit status."""
         assert self._process.stderr is not None
@@ -87,5 +93,6 @@ class WorkerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.communicate()

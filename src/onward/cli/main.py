@@ -34,6 +34,7 @@ def commands() -> click.Group:
     """Return all commands. A new group is a file, and a line here."""
     from onward.cli.clock import add_clock
     from onward.cli.command import root
+    from onward.cli.dev import add_dev
     from onward.cli.effects import effects
     from onward.cli.migrate import add_migrate
     from onward.cli.runs import runs
@@ -42,6 +43,6 @@ def commands() -> click.Group:
     group = root()
     for each in (effects, runs):
         group.add_command(each)
-    for add in (add_clock, add_migrate, add_worker):
+    for add in (add_clock, add_dev, add_migrate, add_worker):
         add(group)
     return group

@@ -1,0 +1,117 @@
+"""`onward dev`: a worker that is restarted when the code changes, with logs for people."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli.command import DONE, Given, bare_command
+from onward.cli.logs import TextFormatter, configure_logs
+from onward.cli.source_watch import SourceWatch, folders_of
+from onward.cli.user_code import load_app
+from onward.cli.worker import override_store, serve, worker_options
+
+if TYPE_CHECKING:
+    from onward.cli.output import Output
+
+LOOK_SECONDS = 0.3
+DRAIN_SECONDS = 2.0
+"""How long steps may go on when the code has changed, before they are abandoned and run again."""
+LEAVE_SECONDS = 5.0
+
+
+def add_dev(root: click.Group) -> None:
+    """Add the command, which is in no group."""
+
+    @bare_command(root, "dev", example="onward dev shop.tasks")
+    @worker_options
+    @click.option("--no-reload", is_flag=True, help="Ignore changes, for example in a debugger.")
+    def dev(
+        given: Given, target: str, log_level: str | None, *, no_reload: bool, **options: Any
+    ) -> int:
+        """Execute the runs of your App while you edit its code.
+
+        This is `onward worker` for development. When a Python file below the current folder, or
+        of the module's package, changes, the worker is replaced by one with the new code. Runs in
+        progress continue there, after their completed steps. Steps have 2 s to finish, else they
+        run again. If the module cannot be imported, fix it: the next change starts the worker.
+        Logs are in colour on a terminal, unless NO_COLOR is set.
+        """
+        if not no_reload:
+            return Reloader(given.out, target.partition(":")[0]).run()
+        app = load_app(target)
+        is_coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        lines = TextFormatter(dates=False, colour=is_coloured)
+        configure_logs(log_level, as_json=given.out.as_json, formatter=lines)
+        override_store(app, given)
+        chosen = {name: value for name, value in options.items() if value not in (None, ())}
+        return serve(app, given, chosen)
+
+
+class Reloader:
+    """Runs this command again without reload in a child process, a new one after each change."""
+
+    def __init__(self, out: Output, module: str) -> None:
+        self._out = out
+        self._stop = threading.Event()
+        self._has_terminal_signal = False
+        sys.path.insert(0, str(Path.cwd()))
+        self._watch = SourceWatch(folders_of(module))
+
+    def run(self) -> int:
+        """Run and replace the child until a signal; return the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        while not self._stop.is_set():
+            child = self._start()
+            changed = self._until_change(child)
+            self._end(child)
+            if changed:
+                self._out.note(f"{_listed(changed)} changed: restarting the worker.")
+        return DONE
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "onward", *sys.argv[1:], "--no-reload"]
+        return subprocess.Popen(command)  # noqa: S603 - ourselves
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        # Ctrl-C in a terminal reaches the child as well, and a second signal abandons its steps.
+        self._has_terminal_signal = number == signal.SIGINT
+        self._stop.set()
+
+    def _until_change(self, child: subprocess.Popen[bytes]) -> list[Path]:
+        """Wait for a change or a signal; an empty list means a signal."""
+        is_told = False
+        while not self._stop.wait(LOOK_SECONDS):
+            changed = self._watch.changed()
+            if changed:
+                return changed
+            if child.poll() is not None and not is_told:
+                self._out.note(
+                    f"The worker has ended with status {child.returncode}. It starts again when a"
+                    " file changes; Ctrl-C ends this command."
+                )
+                is_told = True
+        return []
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        if not self._has_terminal_signal:
+            child.terminate()
+        for seconds, end in ((DRAIN_SECONDS, child.terminate), (LEAVE_SECONDS, child.kill)):
+            try:
+                child.wait(seconds)
+            except subprocess.TimeoutExpired:
+                end()
+        child.wait()
+
+
+def _listed(paths: list[Path]) -> str:
+    first, *others = (os.path.relpath(path) for path in paths)
+    return f"{first} and {len(others)} more files" if others else first
