@@ -69,4 +69,4 @@ def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         }
         monkeypatch.setattr(f"onward.sdk.{place}.registered", own)
         if place == "workflow":
-            monkeypatch.setattr("onward.sdk.app.registered", own)
+            monkeypatch.setattr("onward.sdk.run_operations.registered", own)

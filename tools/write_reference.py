@@ -71,14 +71,14 @@ def links() -> dict[str, str]:
 
 
 def members(kind: type) -> list[tuple[str, Any]]:
-    """Return the public methods and properties of a class in the order of their definition."""
+    """Return the public methods and properties of a class as they are defined, its own first."""
     found: dict[str, Any] = {}
-    for base in reversed([each for each in kind.__mro__ if each.__module__.startswith("onward")]):
+    for base in [each for each in kind.__mro__ if each.__module__.startswith("onward")]:
         for name, value in vars(base).items():
             if name.startswith("_") or {name, f"{kind.__name__}.{name}"} & INTERNAL:
                 continue
             if inspect.isroutine(value) or isinstance(value, property):
-                found[name] = value
+                found.setdefault(name, value)
     return list(found.items())
 
 

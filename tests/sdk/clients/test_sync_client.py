@@ -193,7 +193,8 @@ NOT_MIRRORED = {"sync", "blocking_within"}
 def public(kind: type) -> dict[str, Any]:
     return {
         name: value
-        for name, value in vars(kind).items()
+        for base in kind.__mro__
+        for name, value in vars(base).items()
         if not name.startswith("_") and callable(value) and name not in NOT_MIRRORED
     }
 

@@ -119,7 +119,7 @@ async def test_a_delayed_run_is_replaced_before_it_ever_starts(app: App) -> None
         assert await last.result(timeout="10s") == "eve"
         assert await first.result(timeout="10s") == "eve"
         assert kept == {"eve": 1}
-        assert await app.counts() == {"cancelled": 2, "succeeded": 1}
+        assert await app.counts() == {"succeeded": 1}
         rows = await app.runs()
         assert [row.reason for row in rows] == [None, "replaced", "replaced"]
         assert (rows[0].link, rows[0].follows) == ("replaces", rows[1].uid)
@@ -188,7 +188,8 @@ async def test_of_many_who_replace_at_once_one_has_the_id(app: App) -> None:
         results = {await run.result(timeout="10s") for run in (first, *runs)}
         assert len(results) == 1
         assert results.pop().endswith("bye")
-        assert await app.counts() == {"cancelled": 5, "succeeded": 1}
+        states = Counter([row.state for row in await app.runs()])
+        assert states == {"cancelled": 5, "succeeded": 1}
 
 
 async def test_a_replaced_run_is_found_by_its_key(app: App) -> None:
