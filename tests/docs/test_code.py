@@ -1,4 +1,7 @@
-"""The code on the pages runs as printed, and its output matches the page."""
+"""The code on the pages runs as printed, and its output matches the page.
+
+Files of a project, such as those of `test_web_guides.py`, are run by tests of their own.
+"""
 
 import subprocess
 import sys
@@ -7,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, Fence, fences, shown
+from tests.docs.pages import ROOT, Fence, fences, pages, shown
+from tests.docs.projects import file_of
+
+# Pages with projects, whose files a test of their own runs.
+PROJECTS = {"docs/guides/django.md", "docs/guides/fastapi.md"}
 
 # Pages that teach. Pages on the inside may show fragments.
 TEACHING = [
@@ -23,7 +30,7 @@ def samples() -> list[tuple[str, Fence, str | None]]:
     for page in TEACHING:
         blocks: list[Fence | None] = [*fences(page), None]
         for block, after in pairwise(blocks):
-            if block and block.language == "python":
+            if block and block.language == "python" and file_of(block) is None:
                 printed = after.text if after and after.language == "text" else None
                 found.append((f"{shown(page)}:{block.line}", block, printed))
     return found
@@ -58,3 +65,7 @@ def test_the_sample_of_the_readme_runs_twice(tmp_path: Path) -> None:
     for _ in range(2):
         answer = run_sample(code, tmp_path)
         assert (answer.returncode, answer.stdout) == (0, printed), answer.stderr
+
+
+def test_every_page_with_a_project_is_run_by_a_test() -> None:
+    assert {shown(page) for page in pages() if any(map(file_of, fences(page)))} == PROJECTS
