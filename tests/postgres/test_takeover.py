@@ -10,7 +10,19 @@ from onward.model.runs import Move
 from onward.store import Commit, open_store
 from onward.store.database import Tx
 from onward.store.invariants import check
-from tests.postgres.builders import OTHER, RUN_OUT, STEADY, WORKER, a_record, a_run, claimed, wanted
+from onward.store.postgres import pool
+from onward.store.runs.maintenance import release
+from tests.postgres.builders import (
+    LONG,
+    OTHER,
+    RUN_OUT,
+    STEADY,
+    WORKER,
+    a_record,
+    a_run,
+    claimed,
+    wanted,
+)
 from tests.postgres.hand import hand, until
 
 # How one would write it without a lease row: the run's fence is looked at, and nothing is held.
@@ -103,6 +115,62 @@ async def test_a_lease_that_is_taken_away_just_now_writes_nothing(
         assert await store.counts() == {"running": 1}
         assert [run.uid for run in await store.claim(wanted(OTHER))] == ["r"]
         assert await check(store) == []
+
+
+async def test_runs_are_released_after_the_batch_that_is_being_written(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store, hand(postgres_url) as blocked:
+        fence = (await claimed(store, "r"))["r"].fence
+        await store.take_lease(OTHER, LONG)
+        await blocked.begin()
+        await blocked.write(WORKER, KINDS["a record"](fence))
+        async with asyncio.TaskGroup() as tasks, hand(postgres_url) as eyes:
+            releasing = tasks.create_task(store.release_others(WORKER, None, LONG))
+            await until(eyes.somebody_waits)
+            assert await store.claim(wanted(OTHER)) == []
+            await blocked.commit()
+        assert releasing.result() == {"r": fence}
+        assert [run.uid for run in await store.claim(wanted(OTHER))] == ["r"]
+        assert len((await store.history(["r"]))["r"]) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_batch_that_waits_while_its_runs_are_released_writes_nothing(
+    postgres_url: str, kind: str
+) -> None:
+    async with open_store(postgres_url) as store, hand(postgres_url) as releasing:
+        fence = (await claimed(store, "r"))["r"].fence
+        await store.take_lease(OTHER, LONG)
+        await releasing.begin()
+        await release(releasing.tx, WORKER, {"r": fence}, LONG)
+        async with asyncio.TaskGroup() as tasks, hand(postgres_url) as eyes:
+            late = tasks.create_task(store.writer(WORKER).commit(KINDS[kind](fence)))
+            await until(eyes.somebody_waits)
+            await releasing.commit()
+        assert late.result().fate is Fate.LOST
+        assert await store.history(["r"]) == {"r": []}
+        assert await store.renew_lease(WORKER) is not None
+        assert await check(store) == []
+
+
+async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_runs(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(pool._SETTINGS, "idle_in_transaction_session_timeout", "100")
+    async with open_store(postgres_url) as store, open_store(postgres_url) as renewer:
+        fence = (await claimed(store, "r"))["r"].fence
+        await store.take_lease(OTHER, LONG)
+        goes_on = asyncio.Event()
+
+        async def stand_still(tx: Tx) -> bool:
+            is_leased = await tx.leased(WORKER)
+            await goes_on.wait()
+            return is_leased and bool(await tx.fetch("run_by_uid", uid="r"))
+
+        async with asyncio.TaskGroup() as tasks:
+            frozen = tasks.create_task(store.write(stand_still))
+            assert await renewer.release_others(WORKER, None, LONG) == {"r": fence}
+            goes_on.set()
+        assert frozen.result()
 
 
 async def test_a_lease_that_nobody_takes_in_the_end_still_writes(postgres_url: str) -> None:

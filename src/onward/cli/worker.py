@@ -83,8 +83,8 @@ def add_worker(root: click.Group) -> None:
         continues its runs. Logs go to stderr, with --json as lines of JSON.
 
         Exit status: 0 after a signal; 1 if the store is unavailable at the start, or the worker
-        failed; 2 if the module, an option or the store is wrong; 143 or 130 after a second
-        SIGTERM or Ctrl-C.
+        failed; 2 if the module, an option or the store is wrong; 70 if code of a run has blocked
+        the worker for 5 minutes; 143 or 130 after a second SIGTERM or Ctrl-C.
         """
         loop_factory = _uvloop() if uvloop else None
         app = load_app(target)
@@ -123,7 +123,7 @@ def _exit(_number: int, _frame: object) -> NoReturn:
 
 async def _serve(app: App, options: dict[str, Any]) -> None:
     async with app.worker(**options) as worker:
-        await worker.serve()
+        await worker.serve(exit_when_stuck=True)
 
 
 def _uvloop() -> LoopFactory:

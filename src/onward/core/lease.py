@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 LEASE: Duration = 15 * SECOND
 RENEW_EVERY: Duration = 5 * SECOND
 AUDIT_EVERY: Duration = 30 * SECOND
-MAX_LOOP_STALL: Duration = 5 * MINUTE
+
+STALL: Duration = 10 * SECOND
+"""A worker whose event loop has been blocked for this long lets others continue its runs."""
+
+STALL_LIMIT: Duration = 5 * MINUTE
+"""A worker whose event loop has been blocked for this long does not renew its lease."""
 
 GONE_WORKERS_KEPT: Duration = DAY
 """How long operators can see a worker that left or died."""
@@ -137,12 +142,36 @@ def _taken_over(lease: Lease, by: Lease | None, now: Instant) -> Decision[Lease 
     return Moved(None)
 
 
-def may_renew(*, last_tick: int, now: int) -> bool:
+def may_renew(*, last_tick: int, now: int, limit: Duration = STALL_LIMIT) -> bool:
     """Return whether the lease may be renewed: not for an event loop that has stalled.
 
     Both are readings of a steady clock.
     """
-    return now - last_tick < MAX_LOOP_STALL
+    return now - last_tick < limit
+
+
+class LoopState(StrEnum):
+    """What a worker does about its event loop."""
+
+    ALIVE = "alive"
+    STALLED = "stalled"
+    """It lets other workers continue its runs, but for the one that blocks the loop."""
+    STUCK = "stuck"
+    """It gives up that run as well: the lease is left to run out, or the process ends."""
+
+
+def loop_state(
+    blocked: Duration, *, stall: Duration = STALL, limit: Duration = STALL_LIMIT
+) -> LoopState:
+    """Return the state of an event loop that has been blocked for so long."""
+    if blocked >= limit:
+        return LoopState.STUCK
+    return LoopState.STALLED if blocked >= stall else LoopState.ALIVE
+
+
+def may_share(leases: Iterable[tuple[str, Lease]], worker: str, *, now: Instant) -> bool:
+    """Return whether any other worker is alive that could continue the runs of this one."""
+    return any(name != worker and lease.until >= now for name, lease in leases)
 
 
 def unknown(listed: Iterable[str], known: Container[str]) -> tuple[str, ...]:

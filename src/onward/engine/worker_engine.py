@@ -50,6 +50,22 @@ class Renewer(Protocol):
         """Renew the lease for so long from now; return False if it is lost."""
         ...
 
+    async def release_others(self, blocked: str | None, length: Duration) -> Mapping[str, int]:
+        """Release the runs of the worker but for one, if another worker is alive.
+
+        Args:
+            blocked: The run that the worker keeps.
+            length: The lease begins anew for so long: writes that are under way are lost.
+
+        Returns:
+            The runs that were released, with the fences that the worker had.
+        """
+        ...
+
+    async def note_blocked(self, run: str, error: bytes) -> None:
+        """Store that a run of the worker blocks it: the error of the run if it is ended for it."""
+        ...
+
 
 class WorkerEngine(Protocol):
     """The engine as one worker sees it, under one worker id and one lease.

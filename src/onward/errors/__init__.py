@@ -17,6 +17,7 @@
     │   ├── WouldBlock         a call that waits was made where an event loop runs
     │   ├── NoWorker           no worker serves the queue of a run
     │   ├── NoThread           code that was stopped and still runs holds all threads
+    │   ├── WorkerBlocked      code of a run blocked the event loop of its worker
     │   ├── TimedOut           a step, or what a run waited for, took too long
     │   ├── RunOver            the run has ended
     │   ├── Undone             a retry would rely on effects that may have been undone
@@ -60,6 +61,7 @@ from onward.errors.runs import (
     RunPaused,
     TimedOut,
     Undone,
+    WorkerBlocked,
     WouldResend,
 )
 from onward.errors.stores import (
@@ -105,6 +107,7 @@ __all__ = [
     "UnreadableRow",
     "UserError",
     "VerdictRefused",
+    "WorkerBlocked",
     "WouldBlock",
     "WouldResend",
 ]

@@ -74,6 +74,22 @@ class NoThread(UserError):
 
 
 @dataclass(eq=False, repr=False)
+class WorkerBlocked(UserError):
+    """Code of the run blocked the event loop of its worker, so other runs could not continue."""
+
+    code: ClassVar[str] = "worker_blocked"
+    run: str
+    seconds: int
+    where: str
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run} blocked its worker for {self.seconds} s at {self.where}. "
+            "Use a step that is defined without async for blocking code: it runs in a thread."
+        )
+
+
+@dataclass(eq=False, repr=False)
 class TimedOut(UserError, TimeoutError):
     """An attempt of a step took too long, or what a run waited for did not come in time."""
 

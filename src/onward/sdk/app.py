@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
@@ -12,17 +11,16 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from onward.engine.local_client import connect
 from onward.engine.starting import check_tags
 from onward.errors import BadInput
-from onward.runtime.definition import Limits
 from onward.runtime.registry import note_start
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
 from onward.sdk.effects import Effects
-from onward.sdk.functions import time_limit
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.run_operations import RunOperations
 from onward.sdk.shared_open import Opening
 from onward.sdk.within import Within
 from onward.sdk.worker_context import at_work, registry_of
+from onward.sdk.worker_times import step_limits, worker_times
 from onward.sdk.workflow import Workflow
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.telemetry.reporter import Reporter
@@ -238,6 +236,10 @@ class App(RunOperations):
         workflows: Sequence[Workflow[..., Any]] | None = None,
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
+        lease: DurationLike = "15s",
+        drain: DurationLike = "10s",
+        stall: DurationLike = "10s",
+        stall_limit: DurationLike = "5m",
     ) -> AsyncIterator[Worker]:
         """Work on runs while the body of `async with` runs.
 
@@ -254,6 +256,13 @@ class App(RunOperations):
                 defined while the worker runs.
             retry: The policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
+            lease: How long other workers wait, after this one was last heard of, before they
+                take over its runs. On SQLite, they notice at once that a process has ended.
+            drain: How long a worker that stops waits for the steps that run.
+            stall: When code has blocked the event loop for this long, other workers can continue
+                the runs of this one, except the run that blocks it.
+            stall_limit: When code has blocked the event loop for this long, the worker gives up
+                that run as well. This counts as a crash of the run, which fails with the fifth.
         """
         registry = registry_of(workflows)
         async with self:
@@ -266,9 +275,10 @@ class App(RunOperations):
                     warm,
                     version=self._version,
                     tags=check_tags(tags),
+                    **worker_times(lease=lease, drain=drain, stall=stall, limit=stall_limit),
                     is_alone=self._is_alone,
                 ),
-                _limits(retry, timeout),
+                step_limits(retry, timeout),
                 Ports(
                     self._clock or SystemClock(),
                     self._randomness,
@@ -285,8 +295,3 @@ class App(RunOperations):
                     yield worker
             finally:
                 self._registries.discard(registry)
-
-
-def _limits(retry: Retry | None, timeout: DurationLike | None) -> Limits:
-    limits = Limits() if retry is None else Limits(retry)
-    return limits if timeout is None else replace(limits, timeout=time_limit(timeout))

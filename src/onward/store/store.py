@@ -19,8 +19,11 @@ from onward.store.runs.limits import has_limit, set_limit
 from onward.store.runs.maintenance import (
     disown,
     gone_workers,
+    has_other_workers,
     keep_progress,
+    note_blocked,
     parked,
+    release,
     remove_workers,
     resign,
     retime,
@@ -280,6 +283,26 @@ class Store(Reads):
         """
         await self.database.drop_lease(worker)
         return await self._write_and_publish(lambda tx: resign(tx, worker, held))
+
+    async def release_others(
+        self, worker: str, blocked: str | None, length: Duration = LEASE
+    ) -> dict[str, int]:
+        """Release the runs of a worker but for the `blocked` one, if another worker is alive.
+
+        The worker keeps its lease, which begins anew for `length`.
+
+        Returns:
+            The runs that were released, with the fences that the worker had.
+        """
+        owned = await self.owned(worker)
+        others = {uid: fence for uid, fence in owned.items() if uid != blocked}
+        if not others or not await self.read(lambda tx: has_other_workers(tx, worker)):
+            return {}
+        return await self._write_and_publish(lambda tx: release(tx, worker, others, length))
+
+    async def note_blocked(self, worker: str, uid: str, error: bytes) -> None:
+        """Store an error of a run that a worker has, for the case that the run is ended for it."""
+        await self.write(lambda tx: note_blocked(tx, worker, uid, error))
 
     async def register(self, worker: dict[str, object]) -> None:
         """Add the row of a worker that operators see."""

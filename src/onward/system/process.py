@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
 
 from onward.errors import StoreUnusable
+from onward.system.clock import spawn_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LAST_WORDS_SECONDS = 2.0
 
 
 def check_process(opened_by: int, where: str) -> None:
@@ -28,3 +37,20 @@ def forked(opened_by: int, where: str) -> StoreUnusable:
         "Open an App in the new process: fork before you open one, or use the 'spawn' or "
         "'forkserver' method of multiprocessing",
     )
+
+
+def exit_now(status: int, last_words: Callable[[], None]) -> NoReturn:
+    """End this process although its main thread is blocked, after its logs are written.
+
+    The thread that is blocked may hold a lock of logging, so no more than a while is waited.
+    """
+
+    def end() -> None:
+        last_words()
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+
+    spawn_thread(end, name="onward-exit").join(_LAST_WORDS_SECONDS)
+    os._exit(status)

@@ -94,6 +94,13 @@ EVENTS: dict[str, Event] = dict(
         _event("step.failed", "step", _WARNING, f"{_STEP} error"),
         _event("step.cancelled", "step", _DEBUG, _STEP),
         _event(
+            "step.blocking",
+            "step",
+            _WARNING,
+            f"{_STEP} seconds where",
+            "define the step without async, so that it runs in a thread, or await an async library",
+        ),
+        _event(
             "step.left",
             "step",
             _WARNING,
@@ -129,6 +136,27 @@ EVENTS: dict[str, Event] = dict(
             _WARNING,
             "worker workflow places",
             "runs of this name are taken once this process starts one; rename a workflow",
+        ),
+        _event(
+            "worker.stalled",
+            "worker",
+            _WARNING,
+            "worker seconds run where released",
+            "this code blocks the event loop; other workers can continue the runs released",
+        ),
+        _event(
+            "worker.stuck",
+            "worker",
+            _ERROR,
+            "worker seconds run where",
+            "this code blocks the event loop, so the lease is not renewed; restart the process",
+        ),
+        _event(
+            "worker.exits",
+            "worker",
+            _ERROR,
+            "worker seconds run where",
+            "this code blocks the event loop, so the process exits",
         ),
         _event(
             "worker.stopping",

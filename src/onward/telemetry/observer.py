@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.run import Reason, RunState
-    from onward.telemetry.scope import RunScope, StepScope
+    from onward.telemetry.scope import RunScope, Scope, StepScope
 
 StepOutcome: TypeAlias = Literal["succeeded", "failed", "timed_out", "cancelled"]
 
@@ -95,11 +95,11 @@ class Observer:
             message: What a human is to read, if one is called; by default what the error says.
         """
 
-    def run_blocking(self, scope: RunScope, length: Duration, where: str) -> None:
+    def run_blocking(self, scope: Scope, length: Duration, where: str) -> None:
         """The code of a run has blocked its worker. Called from any thread.
 
         Args:
-            scope: The run.
+            scope: The run, or its step or effect.
             length: For how long, so far or in all.
             where: The line at which it was seen.
         """
@@ -170,6 +170,32 @@ class Observer:
 
     def lease_renewed(self, worker: str, length: Duration, *, kept: bool) -> None:
         """A lease was renewed, or turned out to be lost. Called from any thread."""
+
+    def worker_stalled(
+        self, worker: str, scope: Scope | None, length: Duration, where: str, released: int
+    ) -> None:
+        """The event loop of a worker is blocked. Called from any thread.
+
+        Args:
+            worker: The worker.
+            scope: The run, step or effect whose code blocks it; None if it is other code.
+            length: For how long so far.
+            where: The line that blocks it.
+            released: How many runs other workers may continue now.
+        """
+
+    def worker_stuck(
+        self, worker: str, scope: Scope | None, length: Duration, where: str, *, exits: bool
+    ) -> None:
+        """The event loop of a worker was blocked for too long. Called from any thread.
+
+        Args:
+            worker: The worker.
+            scope: The run, step or effect whose code blocks it; None if it is other code.
+            length: For how long so far.
+            where: The line that blocks it.
+            exits: Whether the process exits; otherwise the lease is not renewed any more.
+        """
 
     def store_away(self, worker: str, error: BaseException) -> None:
         """The store did not answer a worker; reported at once, and then once a minute."""

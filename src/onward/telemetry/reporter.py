@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onward.telemetry.attention import OnAttention
     from onward.telemetry.metrics import Metrics
     from onward.telemetry.observer import StepOutcome
-    from onward.telemetry.scope import StepScope
+    from onward.telemetry.scope import Scope, StepScope
     from onward.telemetry.spans import OpenStart, Spans
 
 _STEPS = EVENTS["step.succeeded"].logger
@@ -66,7 +66,7 @@ class Reporter(Observer):
         self._line = None if on_attention is None else AttentionLine(on_attention, spawn)
         # Since when the store is away for a worker, and when that was last reported.
         self._away: dict[str, tuple[int, int]] = {}
-        self._blocking: set[str] = set()
+        self._blocking: set[tuple[str, str]] = set()
         self.measures = self._metrics is not None
         self._look()
 
@@ -155,11 +155,20 @@ class Reporter(Observer):
                 workflow=workflow, queue=queue, state=state.value, reason=why, seconds=stay
             )
 
-    def run_blocking(self, scope: RunScope, length: Duration, where: str) -> None:
+    def run_blocking(self, scope: Scope, length: Duration, where: str) -> None:
         """The code of a run has blocked its worker."""
-        if scope.workflow not in self._blocking:
-            self._blocking.add(scope.workflow)
-            emit("run.blocking", scope, seconds=length / SECOND, where=where)
+        seconds = length / SECOND
+        if isinstance(scope, RunScope):
+            if self._is_first(scope.workflow, ""):
+                emit("run.blocking", scope, seconds=seconds, where=where)
+        elif self._is_first(scope.of.workflow, scope.step):
+            emit("step.blocking", scope, kind=scope.kind, seconds=seconds, where=where)
+
+    def _is_first(self, workflow: str, step: str) -> bool:
+        """Return whether code of this workflow or step is seen blocking for the first time."""
+        is_first = (workflow, step) not in self._blocking
+        self._blocking.add((workflow, step))
+        return is_first
 
     def trace_of(self, scope: RunScope) -> str | None:
         """Return what a run that is started by this one is to carry."""
@@ -255,6 +264,22 @@ class Reporter(Observer):
         emit("lease.renewed" if kept else "lease.lost", worker=worker)
         if self._metrics is not None:
             self._metrics.lease_renewed(worker=worker, kept=kept, seconds=length / SECOND)
+
+    def worker_stalled(
+        self, worker: str, scope: Scope | None, length: Duration, where: str, released: int
+    ) -> None:
+        """The event loop of a worker is blocked."""
+        seconds = length / SECOND
+        emit(
+            "worker.stalled", scope, worker=worker, seconds=seconds, where=where, released=released
+        )
+
+    def worker_stuck(
+        self, worker: str, scope: Scope | None, length: Duration, where: str, *, exits: bool
+    ) -> None:
+        """The event loop of a worker was blocked for too long."""
+        event = "worker.exits" if exits else "worker.stuck"
+        emit(event, scope, worker=worker, seconds=length / SECOND, where=where)
 
     def store_away(self, worker: str, error: BaseException) -> None:
         """The store did not answer a worker."""

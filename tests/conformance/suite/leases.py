@@ -195,6 +195,78 @@ async def test_only_the_crash_that_was_none_is_forgiven(world: World) -> None:
     assert (await last.store.run(run.uid)).crashes == 3, "it was adopted twice since"
 
 
+async def test_a_blocked_worker_releases_its_runs_but_for_the_one_that_blocks_it(
+    world: World,
+) -> None:
+    blocked, other = await world.worker(), await world.worker()
+    [blocker, *innocent] = await blocked.owning("a", "b", "c")
+    await blocked.commit(innocent[0], a_record(innocent[0], 1))
+
+    released = await other.store.release_others(blocked.name, blocker.uid)
+
+    assert released == {run.uid: run.fence for run in innocent}
+    for run in innocent:
+        assert (await blocked.commit(run, a_record(run, 2))).fate is Fate.LOST
+    assert (await blocked.commit(blocker, a_record(blocker, 1))).fate is Fate.DONE
+    assert await blocked.renew() is not None
+    adopted = await other.claim()
+    assert {run.uid: (run.fence, run.crashes) for run in adopted} == {
+        run.uid: (run.fence + 2, 0) for run in innocent
+    }
+    assert len((await other.store.history([innocent[0].uid]))[innocent[0].uid]) == 1
+
+
+async def test_a_blocked_worker_keeps_its_runs_while_no_other_worker_is_alive(
+    world: World,
+) -> None:
+    blocked, gone = await world.worker(lease=LEASE), await world.worker(lease=LEASE)
+    [run] = await blocked.owning("a")
+    await world.pass_time(LEASE, blocked)
+    world.clock.advance(1)
+
+    assert await gone.store.release_others(blocked.name, None) == {}
+
+    assert (await blocked.commit(run, a_record(run, 1))).fate is Fate.DONE
+
+
+async def test_a_worker_without_a_lease_releases_nothing(world: World) -> None:
+    gone, _ = await world.worker(), await world.worker()
+    [run] = await gone.owning("a")
+    await gone.leave()
+
+    assert await gone.store.release_others(gone.name, None) == {}
+
+    assert (await gone.store.run(run.uid)).fence == run.fence
+    assert gone.name not in await leases(world)
+
+
+async def test_the_error_of_a_run_that_blocks_is_replaced_when_the_run_ends_well(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.store.note_blocked(worker.name, run.uid, b"blocked")
+    await worker.store.note_blocked("another", run.uid, b"not its run")
+    assert (await worker.store.end(run.uid)).error == b"blocked"
+
+    await worker.commit(run, move=Move("succeeded", result=b"1"))
+
+    assert (await worker.store.end(run.uid)).error is None
+
+
+async def test_the_error_of_a_run_that_blocks_is_kept_when_it_is_ended_for_its_crashes(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.store.note_blocked(worker.name, run.uid, b"blocked")
+
+    await worker.store.give_up(worker.name, run, Move("failed", "crashed"))
+
+    end = await worker.store.end(run.uid)
+    assert (end.state, end.reason, end.error) == ("failed", "crashed", b"blocked")
+
+
 async def test_the_store_tells_the_time_by_which_it_decides(world: World) -> None:
     store = await world.store()
     assert await store.now() == world.clock.wall()

@@ -15,7 +15,7 @@ from onward import App
 from onward.core.instant import SECOND
 from onward.runtime.worker.options import Options
 from tests.e2e.effects import orders
-from tests.e2e.engine import clocks, gates, kinfolk, outages, sampled, shapes
+from tests.e2e.engine import clocks, gates, kinfolk, outages, sampled, shapes, stalls
 from tests.e2e.engine.hands import working
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onward.runtime.worker.worker import Worker
 
 # Importing them defines their workflows.
-KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks)
+KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks, stalls)
 
 SAID = {"worker.stopping": "leaving", "worker.replaced": "replaced"}
 
@@ -33,17 +33,18 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--workers", type=int, default=1)
-    for name in ("lease", "drain"):
+    parser.add_argument("--exit-when-stuck", action="store_true")
+    for name in ("lease", "drain", "stall", "stall-limit"):
         parser.add_argument(f"--{name}", type=lambda text: int(float(text) * SECOND))
     for name in ("slots", "warm"):
         parser.add_argument(f"--{name}", type=int)
     given = vars(parser.parse_args())
-    url, workers = given.pop("url"), given.pop("workers")
+    url, workers, exits = (given.pop(name) for name in ("url", "workers", "exit_when_stuck"))
     options = {name: value for name, value in given.items() if value is not None}
     logger = logging.getLogger("onward.worker")
     logger.addHandler(Herald())
     logger.setLevel(logging.INFO)
-    asyncio.run(serve([a_worker(url, options) for _ in range(workers)]))
+    asyncio.run(serve([a_worker(url, options) for _ in range(workers)], exits=exits))
     return 0
 
 
@@ -60,15 +61,15 @@ def a_worker(url: str, options: dict[str, Any]) -> AbstractAsyncContextManager[W
     return working(url, Options(**options)) if options else App(url).worker()
 
 
-async def serve(workers: list[AbstractAsyncContextManager[Worker]]) -> None:
+async def serve(workers: list[AbstractAsyncContextManager[Worker]], *, exits: bool = False) -> None:
     first, *others = workers
     if others:
         async with first:
-            await serve(others)
+            await serve(others, exits=exits)
         return
     async with first as worker:
         print("ready", flush=True)
-        await worker.serve()
+        await worker.serve(exit_when_stuck=exits)
 
 
 if __name__ == "__main__":

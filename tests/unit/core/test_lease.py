@@ -12,12 +12,14 @@ from onward.core.lease import (
     GAPS_A_LEASE,
     LEASE,
     MAX_AHEAD,
-    MAX_LOOP_STALL,
     RENEW_EVERY,
+    STALL,
+    STALL_LIMIT,
     Fact,
     Fate,
     Lease,
     Left,
+    LoopState,
     Renewed,
     Row,
     TakenOver,
@@ -26,7 +28,9 @@ from onward.core.lease import (
     clipped,
     expirable,
     fate,
+    loop_state,
     may_renew,
+    may_share,
     may_write,
     renewed,
     taken,
@@ -113,8 +117,30 @@ def test_a_worker_renews_in_time_though_the_database_was_away_for_a_gap_that_nob
 
 
 def test_a_worker_stops_renewing_for_a_loop_that_stands_still() -> None:
-    assert may_renew(last_tick=NOW, now=NOW + MAX_LOOP_STALL - 1)
-    assert not may_renew(last_tick=NOW, now=NOW + MAX_LOOP_STALL)
+    assert may_renew(last_tick=NOW, now=NOW + STALL_LIMIT - 1)
+    assert not may_renew(last_tick=NOW, now=NOW + STALL_LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "state"),
+    [
+        (0, LoopState.ALIVE),
+        (STALL - 1, LoopState.ALIVE),
+        (STALL, LoopState.STALLED),
+        (STALL_LIMIT - 1, LoopState.STALLED),
+        (STALL_LIMIT, LoopState.STUCK),
+    ],
+)
+def test_a_blocked_loop_is_stalled_and_then_stuck(blocked: int, state: LoopState) -> None:
+    assert loop_state(blocked) is state
+
+
+def test_runs_are_shared_only_with_another_worker_that_is_alive() -> None:
+    lease = taken(now=NOW)
+
+    assert not may_share([("me", lease)], "me", now=NOW)
+    assert may_share([("me", lease), ("other", lease)], "me", now=NOW + LEASE)
+    assert not may_share([("me", lease), ("other", lease)], "me", now=NOW + LEASE + 1)
 
 
 def test_an_audit_releases_what_the_worker_does_not_know() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from onward.telemetry.observer import SILENT, Observer
 from onward.telemetry.reporter import Reporter
-from onward.telemetry.scope import RunScope
+from onward.telemetry.scope import RunScope, StepScope
 from onward.testing.clock import VirtualClock
 from tests.unit.telemetry.builders import Counted, a_log, a_run
 
@@ -72,6 +72,18 @@ def test_of_the_runs_of_a_workflow_that_block_one_is_logged() -> None:
     assert [(vars(each)["run"], vars(each)["seconds"]) for each in kept.records] == [
         ("order-7", 0.5),
         ("order-9", 0.5),
+    ]
+
+
+def test_a_step_that_blocks_is_logged_once_for_each_workflow() -> None:
+    reporter = Reporter(VirtualClock())
+    with a_log(logging.WARNING, "onward.step") as kept:
+        for run in ("order-7", "order-8"):
+            scope = StepScope(a_run(run), "charge", "charge#1", 1)
+            reporter.run_blocking(scope, 500_000, "shop.py:7 in charge")
+
+    assert [(vars(each)["event"], vars(each)["run"]) for each in kept.records] == [
+        ("step.blocking", "order-7")
     ]
 
 

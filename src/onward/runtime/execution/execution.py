@@ -203,6 +203,10 @@ class Execution:
         return self.journal.crashes
 
     @property
+    def is_replaying(self) -> bool:
+        return not self.replay.live
+
+    @property
     def is_idle(self) -> bool:
         return not (self.journal.writing or self.steps.under_way or self._is_settling)
 
@@ -299,9 +303,7 @@ class Execution:
             if inbox.is_stopping or self.claimed.deadline is not None:
                 self._take_stop()
             if not ((self._is_stopping or inbox.held_by) and self._is_barred):
-                # Replaying a long history may take long.
-                watched = self.scope if self.replay.live else None
-                self._host.loop_monitor.run(watched, self.body.advance)
+                self._host.loop_monitor.run(self, self.body.advance)
                 if self._todo:
                     self.write_todo()
             self._conclude()

@@ -1,7 +1,7 @@
 """Renewing a worker's lease from a thread of its own, so that a busy event loop does not lose it.
 
-The thread also watches the worker's event loop: when that has not ticked for minutes the worker is
-stuck, and its lease is left to run out.
+When the worker's event loop has not ticked for minutes the worker is stuck, and its lease is left
+to run out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from onward.core.lease import LEASE, RENEW_EVERY, may_renew
+from onward.core.lease import LEASE, RENEW_EVERY, STALL_LIMIT, may_renew
 from onward.errors import LeaseLost
 from onward.runtime.worker.outage import AWAY
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Clock, Spawn, Spawned
     from onward.engine.worker_engine import Renewer, WorkerEngine
+    from onward.runtime.worker.stall_guard import StallGuard
     from onward.telemetry.observer import Observer
 
 RENEWALS_A_LEASE = LEASE // RENEW_EVERY
@@ -50,11 +51,13 @@ class LeaseRenewer:
         self._observer = observer
         self._stop = threading.Event()
         self._thread: Spawned | None = None
+        self._guard: StallGuard | None = None
         self._ticked = self.renewed = clock.monotonic()
         """`renewed` is when the last renewal began that was answered."""
 
-    def start(self, spawn: Spawn) -> None:
-        """Start the thread."""
+    def start(self, spawn: Spawn, guard: StallGuard) -> None:
+        """Start the thread, which also releases runs while the event loop is blocked."""
+        self._guard = guard
         self._thread = spawn(self._work, name=f"onward-lease-{self._worker}")
 
     def stop(self) -> None:
@@ -89,7 +92,12 @@ class LeaseRenewer:
     async def _renew_by(self, renewer: Renewer) -> None:
         while not self._stop.is_set():
             await asyncio.sleep(self._look_seconds)
-            is_alive = may_renew(last_tick=self._ticked, now=self._clock.monotonic())
+            limit = STALL_LIMIT
+            if self._guard is not None:
+                await self._guard.look(renewer)
+                limit = self._guard.limit
+            now = self._clock.monotonic()
+            is_alive = may_renew(last_tick=self._ticked, now=now, limit=limit)
             if is_alive and not await self.tick(renewer):
                 self._stop.set()
 

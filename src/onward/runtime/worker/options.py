@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onward.core.instant import DAY, SECOND
-from onward.core.lease import LEASE
+from onward.core.lease import LEASE, STALL, STALL_LIMIT
 from onward.telemetry.observer import SILENT
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class Options:
     tags: tuple[str, ...] = ()
     lease: Duration = LEASE
     drain: Duration = DRAIN
+    stall: Duration = STALL
+    stall_limit: Duration = STALL_LIMIT
     is_alone: bool = False
     """Whether no other process can exist, so that no hint gets lost and no worker dies alone.
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+EXIT_STUCK = 70
+"""The exit status of a worker process whose event loop was blocked for too long."""
+
 _OFTEN = (100_000, 50, 100)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onward.engine.database_time import DatabaseTime
@@ -27,13 +28,16 @@ from onward.runtime.worker.lease_renewer import LeaseRenewer
 from onward.runtime.worker.loop_watch import BlockedLoopWatch
 from onward.runtime.worker.options import LEASE_ALONE
 from onward.runtime.worker.outage import AWAY, Outage
+from onward.runtime.worker.process import EXIT_STUCK
 from onward.runtime.worker.programs import Programs
 from onward.runtime.worker.progress import ProgressBoard
+from onward.runtime.worker.stall_guard import StallGuard
+from onward.system.process import exit_now
 from onward.telemetry.events import emit
 from onward.telemetry.interrupts import traceable_interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from onward.core.instant import Duration
     from onward.engine.worker_engine import Renewer
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.execution import Execution
     from onward.runtime.execution.host import HostedRun
     from onward.runtime.registry import Registry
+    from onward.runtime.worker.loop_watch import Stall
     from onward.runtime.worker.options import Options, Ports
 
 LEAVE_SECONDS = 1.0
@@ -101,9 +106,13 @@ class WorkerSession:
         self.claiming = Claiming(self, self._engine, options, clock)
         self._progress = ProgressBoard(self._engine, self.loop)
         self._lease = LEASE_ALONE if options.is_alone else options.lease
+        self._watch = BlockedLoopWatch(self.loop_monitor, clock, self.observer, self.loop)
+        self._stall_guard = StallGuard(self, self._watch, options, clock)
         self._renewer = LeaseRenewer(
             self.id, self._lease, self._engine, clock, self._renewer_failed, self.observer
         )
+        self.exits_when_stuck = False
+        """Whether the process exits when the event loop is blocked for too long."""
 
         spawn = ports.spawn
         self._threads = None if spawn is None else StepThreads(options.threads, spawn)
@@ -114,7 +123,6 @@ class WorkerSession:
         self.sender = Sender(
             self.loop, self._threads, clock, self.randomness, self.now, self.observer
         )
-        self._watch = BlockedLoopWatch(self.loop_monitor, clock, self.observer)
 
         self._is_joined = self._is_stopping = self._is_cancelled = False
         self._failure: Exception | None = None
@@ -209,7 +217,7 @@ class WorkerSession:
                     # A database in memory has no second store, and no other process can claim it.
                     renewer = await stack.enter_async_context(self._engine.renewer())
                 else:
-                    self._renewer.start(spawn)
+                    self._renewer.start(spawn, self._stall_guard)
                 self._ready.set()
                 self.observer.worker_ready(
                     self.id, self._ports.store, self._options.queues, tuple(self.names.workflows)
@@ -314,7 +322,38 @@ class WorkerSession:
 
     def lost(self) -> LostWorker:
         """Return what the session that takes its place must know of it."""
-        return LostWorker(self.id, self.held)
+        # A run that blocked the loop for too long has lost it the lease: that crash is its own.
+        given_up = self._stall_guard.given_up
+        return LostWorker(
+            self.id, {uid: fence for uid, fence in self.held.items() if uid != given_up}
+        )
+
+    # --- a blocked event loop, seen by the thread of the lease ------------------------------------
+
+    def on_released(self, runs: Mapping[str, int]) -> None:
+        """Forget runs that were released while the loop was blocked."""
+        self.loop.call_soon_threadsafe(self._drop, runs)
+
+    def _drop(self, runs: Mapping[str, int]) -> None:
+        for uid, fence in runs.items():
+            execution = self.running.get(uid)
+            if execution is not None and execution.fence == fence:
+                execution.drop()
+                self.held.pop(uid, None)
+
+    def on_stuck(self, stall: Stall) -> None:
+        """Report that the loop has been blocked for too long, and exit if that was asked for."""
+        report = partial(
+            self.observer.worker_stuck,
+            self.id,
+            stall.scope,
+            stall.length,
+            stall.where,
+            exits=self.exits_when_stuck,
+        )
+        if self.exits_when_stuck:
+            exit_now(EXIT_STUCK, report)
+        report()
 
     # --- the database's clock --------------------------------------------------------------------
 

@@ -48,14 +48,17 @@ class Worker:
         self._ports = ports
         self._stopped = asyncio.Event()
         self._ended = asyncio.Event()
+        self._exits_when_stuck = False
         self.ready = asyncio.Event()
         """Set once the first session has begun to claim."""
         self.session = self._open_session()
 
     def _open_session(self, before: LostWorker | None = None) -> WorkerSession:
-        return WorkerSession(
+        session = WorkerSession(
             self._registry, self._options, self._limits, self._ports, self.ready, before
         )
+        session.exits_when_stuck = self._exits_when_stuck
+        return session
 
     @property
     def id(self) -> str:
@@ -115,7 +118,7 @@ class Worker:
         self._stopped.set()
         self.session.stop()
 
-    async def serve(self) -> None:
+    async def serve(self, *, exit_when_stuck: bool = False) -> None:
         """Wait until this process receives SIGTERM or SIGINT, and the worker has left.
 
         After the first signal the worker claims no more, and waits up to `drain` for steps that
@@ -123,7 +126,12 @@ class Worker:
         128 plus the number of the signal.
 
         A process that does this is a worker and nothing else, and is tuned for it.
+
+        Args:
+            exit_when_stuck: Exit with status 70 when the event loop has been blocked for
+                `stall_limit`, so that a supervisor starts the process again.
         """
+        self._exits_when_stuck = self.session.exits_when_stuck = exit_when_stuck
         tune_collector()
         with stopped_by_signals(self._stop_on_signal):
             await self._ended.wait()

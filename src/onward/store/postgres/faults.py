@@ -34,6 +34,7 @@ _SET_UP = {
 _NOW = {
     "08P01": "refused the connection",
     "25006": "is read-only, as a standby is",
+    "25P03": "ended a transaction in which this process stood still",
     "53100": "has no space left on its disk",
     "53300": "has no connection free",
     "57P01": "is shutting down",

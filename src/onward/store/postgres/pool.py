@@ -51,6 +51,9 @@ _SETTINGS = {
     # A plan may be made while a table is empty, and must still be right when it is not.
     "enable_seqscan": "off",
     "lock_timeout": "2000",
+    # A process that stands still inside a transaction must not keep its locks: another worker
+    # could not take over its runs.
+    "idle_in_transaction_session_timeout": "5000",
 }
 
 

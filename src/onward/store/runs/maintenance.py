@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.lease import GONE_WORKERS_KEPT, MAX_AHEAD
+from onward.core.lease import GONE_WORKERS_KEPT, MAX_AHEAD, Lease, may_share
 from onward.model.maintenance import MaintenanceDue
 from onward.model.workers import RunNeeds, why_not
 from onward.store.hints import queue_subject, run_subject
@@ -12,6 +12,7 @@ from onward.store.hints import queue_subject, run_subject
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from onward.core.instant import Duration
     from onward.model.workers import WorkerOffer
     from onward.store.database import Tx
 
@@ -29,6 +30,43 @@ async def disown(tx: Tx, worker: str, runs: Iterable[tuple[str, int]]) -> set[st
             rows = await tx.fetch("disown", uid=uid, worker=worker, fence=fence)
             subjects |= {queue_subject(row[0]) for row in rows}
     return subjects
+
+
+async def has_other_workers(tx: Tx, worker: str) -> bool:
+    """Return whether another worker is alive."""
+    found = await tx.fetch("leases")
+    leases = [(row[0], Lease(*row[1:4])) for row in found]
+    return bool(found) and may_share(leases, worker, now=found[0][4])
+
+
+async def release(
+    tx: Tx, worker: str, runs: Mapping[str, int], length: Duration
+) -> tuple[dict[str, int], set[str]]:
+    """Release runs of a worker that may be writing for them; it keeps its lease.
+
+    Writes of steps do not lock the row of their run. So the lease is deleted, which waits for those
+    under way, and taken anew in the same transaction. A write that has begun meanwhile finds the
+    old lease deleted, and a later one finds other fences.
+
+    Returns:
+        The runs that were released, with the fences that the worker had, and the hints to publish.
+    """
+    released: dict[str, int] = {}
+    subjects: set[str] = set()
+    if not await tx.fetch("drop_lease", worker=worker):
+        return released, subjects
+    await tx.fetch("take_lease", worker=worker, length=length)
+    for uid, fence in sorted(runs.items()):
+        for row in await tx.fetch("disown", uid=uid, worker=worker, fence=fence):
+            released[uid] = fence
+            subjects.add(queue_subject(row[0]))
+    return released, subjects
+
+
+async def note_blocked(tx: Tx, worker: str, uid: str, error: bytes) -> None:
+    """Store an error of a run that its worker still has."""
+    if await tx.leased(worker):
+        await tx.fetch("note_blocked", uid=uid, worker=worker, error=error)
 
 
 async def resign(tx: Tx, worker: str, held: Mapping[str, int]) -> tuple[list[str], set[str]]:

@@ -41,5 +41,5 @@ DELETE FROM onward_lease WHERE namespace = :namespace AND worker IN (
 RETURNING worker;
 
 -- name: leases
-SELECT worker, renewed_at, steady_since, length FROM onward_lease
+SELECT worker, renewed_at, steady_since, length, :now FROM onward_lease
 WHERE namespace = :namespace ORDER BY worker;

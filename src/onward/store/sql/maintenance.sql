@@ -14,6 +14,13 @@ RETURNING queue;
 UPDATE onward_run SET crashes = crashes - 1
 WHERE namespace = :namespace AND uid = :uid AND fence = :fence AND crashes > 0;
 
+-- name: note_blocked
+-- The error of a run that is ended because it blocked its workers; any other end replaces it.
+UPDATE onward_run_data SET error = :error
+WHERE namespace = :namespace AND uid = :uid AND EXISTS (
+    SELECT 1 FROM onward_run r
+    WHERE r.namespace = :namespace AND r.uid = :uid AND r.worker = :worker AND r.state = 'running');
+
 -- name: runs_set_ahead
 -- Runs that parked, or whose waits were written, at an instant that is still to come: a clock that was
 -- ahead wrote it. The time of the run alone does not say so: a message renews that.
