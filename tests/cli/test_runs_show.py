@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onward
-from onward import App, Fatal, Retry, Signal, register_error, step, workflow
+from onward import App, Fatal, NotApplied, Retry, Signal, effect, register_error, step, workflow
 from onward.errors import RunFailed
 from tests.kit.watching import until
 
@@ -241,3 +241,33 @@ async def _until_there(url: str) -> None:
 
 async def _is_there(app: App) -> bool:
     return [info.id for info in await app.runs(name="ask")] == ["stopped"]
+
+
+refusals: list[str] = []
+
+
+@effect(retry=Retry(attempts=3, delay="1ms"))
+async def order_tea(grams: int) -> str:
+    if refusals:
+        raise NotApplied(refusals.pop())
+    return "ordered"
+
+
+@workflow
+async def tea() -> str:
+    return await order_tea(50)
+
+
+def test_an_effect_has_its_arguments_and_how_often_it_was_sent(url: str, ask: Ask) -> None:
+    refusals[:] = ["closed"]
+    with App(url).sync() as app, app.worker(workflows=[tea]):
+        app.run(tea.options(id="tea"))
+    [event] = ask("runs", "show", "tea", "--db", url, "--json").thing["history"]
+    assert (event["attempt"], event["arguments"]) == (2, {"grams": 50})
+    [row] = [
+        line
+        for line in ask("runs", "show", "tea", "--db", url).out.splitlines()
+        if " order_tea " in line
+    ]
+    assert row.split()[:5] == ["1", "effect", "order_tea", "succeeded", "2"]
+    assert '{"grams": 50}' in row

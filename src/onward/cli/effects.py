@@ -238,7 +238,11 @@ def _sent(info: EffectInfo) -> str:
     if not info.attempt or info.sent_at is None:
         return "never"
     of = "" if info.tries is None else f" of {info.tries}"
-    return f"attempt {info.attempt}{of}, at {time_text(info.sent_at)} at the latest"
+    if info.state == "in_flight":
+        return f"attempt {info.attempt}{of}, under way since {time_text(info.updated_at)}"
+    # The end of the time in which it may be sent lies ahead, if an answer came before that.
+    by = min(info.sent_at, info.updated_at)
+    return f"attempt {info.attempt}{of}, at {time_text(by)} at the latest"
 
 
 def _asked(info: EffectInfo) -> str | None:

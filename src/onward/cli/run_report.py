@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from onward.cli.output import time_text
 from onward.core.chain import Link
+from onward.core.instant import SECOND, show
 from onward.core.replay import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import timedelta
 
     from onward.engine.views import (
         ErrorInfo,
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
         RunReport,
     )
 
-HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "ENDED", "ERROR")
+HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "TOOK", "ARGUMENTS", "ERROR")
+MAX_ARGUMENTS = 60
 
 _FOLLOWS = {
     Link.RETRY: "retry of",
@@ -36,7 +40,18 @@ _FOLLOWED = {
     Link.REPLACE: "replaced by",
 }
 _TRIED = (RecordKind.STEP, RecordKind.EFFECT)
-_EVENT = ("seq", "identity", "kind", "name", "state", "attempt", "opened_at", "closed_at", "error")
+_EVENT = (
+    "seq",
+    "identity",
+    "kind",
+    "name",
+    "state",
+    "attempt",
+    "arguments",
+    "opened_at",
+    "closed_at",
+    "error",
+)
 _SIGNAL = ("name", "sent_at")
 _EFFECT = ("id", "name", "state")
 
@@ -91,9 +106,38 @@ def as_facts(report: RunReport) -> dict[str, Any]:
 
 def history_rows(history: Iterable[HistoryEvent]) -> list[tuple[Any, ...]]:
     """Return the calls of a run as rows of a table; notes are shown as attributes and counters."""
-    names = ("seq", "kind", "name", "state", "attempt", "opened_at", "closed_at", "error")
-    calls = (event for event in history if event.kind != RecordKind.NOTE)
-    return [tuple(getattr(event, name) for name in names) for event in calls]
+    return [
+        (
+            event.seq,
+            event.kind,
+            event.name,
+            event.state,
+            event.attempt,
+            event.opened_at,
+            _took(event.took),
+            _arguments(event.arguments),
+            event.error,
+        )
+        for event in history
+        if event.kind != RecordKind.NOTE
+    ]
+
+
+def _took(took: timedelta | None) -> str | None:
+    """Return how long a call took, to three digits or so."""
+    if took is None:
+        return None
+    seconds = took.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:.3g}ms"
+    return f"{seconds:.3g}s" if seconds < 100 else show(int(seconds) * SECOND)
+
+
+def _arguments(arguments: Any) -> str | None:
+    if not arguments:
+        return None
+    text = json.dumps(arguments, ensure_ascii=False)
+    return text if len(text) <= MAX_ARGUMENTS else f"{text[:MAX_ARGUMENTS]}…"
 
 
 def state_text(info: RunInfo, blocked: str | None = None) -> str:

@@ -9,7 +9,7 @@ from onward.codec.failures.built_in import known_base
 from onward.codec.failures.exceptions import decode_error, encode_error, read_error
 from onward.codec.failures.failure import Failure, StepFailed
 from onward.codec.failures.registry import register_error
-from onward.codec.fingerprint import fingerprint
+from onward.codec.fingerprint import fingerprint, fingerprint_of_json
 from onward.codec.names import MAX_ID_BYTES, check_id
 from onward.codec.payload import MAX_PAYLOAD, Payload, UnknownTag
 from onward.codec.signature import Arguments, CallShape, signature_of
@@ -30,6 +30,7 @@ __all__ = [
     "encode",
     "encode_error",
     "fingerprint",
+    "fingerprint_of_json",
     "known_base",
     "read_error",
     "register_error",

@@ -7,7 +7,7 @@ neither matters. `1`, `1.0` and `True` are three different things, as they are i
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from onward.codec import document
 from onward.codec.values import unpack
@@ -24,9 +24,9 @@ def fingerprint(payload: Payload) -> str:
     Raises:
         Undecodable: the payload cannot be read here.
     """
-    return fingerprint_of(unpack(payload, "Any"))
+    return fingerprint_of_json(document.write_sorted(unpack(payload, "Any")))
 
 
-def fingerprint_of(tree: Any) -> str:
-    """Return the fingerprint of plain data."""
-    return blake2b(document.write_sorted(tree), digest_size=FINGERPRINT_BYTES).hexdigest()
+def fingerprint_of_json(text: bytes) -> str:
+    """Return the fingerprint of JSON with sorted keys."""
+    return blake2b(text, digest_size=FINGERPRINT_BYTES).hexdigest()

@@ -14,7 +14,7 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, Unpack, get_args, get_origin
 
 from onward.codec import document
-from onward.codec.fingerprint import fingerprint_of
+from onward.codec.fingerprint import fingerprint_of_json
 from onward.codec.parameters import Parameters
 from onward.codec.payload import MAX_PAYLOAD, Payload
 from onward.codec.shapes.compiler import shape_of
@@ -73,7 +73,11 @@ class Arguments:
         return pack(self._tree, self._path, limit)
 
     def fingerprint(self) -> str:
-        """Return a hash that is equal for equal arguments, however the call was spelled.
+        """Return a hash that is equal for equal arguments; see `canonical`."""
+        return fingerprint_of_json(self.canonical())
+
+    def canonical(self) -> bytes:
+        """Return JSON that is equal for equal arguments, however the call was spelled.
 
         An argument that equals its default counts as left out, so that a new parameter with a
         default changes nothing.
@@ -89,7 +93,7 @@ class Arguments:
                     for name, item in given.items()
                     if name not in defaults or not _same(item, defaults[name])
                 }
-            return fingerprint_of(given)
+            return document.write_sorted(given)
         except UnicodeEncodeError:
             broken = document.surrogate(self._tree)
             raise Unencodable(broken.place(self._path), broken.fact, broken.advice) from None

@@ -242,6 +242,7 @@ def _edited(row: RecordRow, run: str, result: bytes) -> NewRecord:
         # A signal that its wait had taken stays taken.
         message=row.message if row.kind == RecordKind.SIGNAL else None,
         payload=result,
+        args=row.args,
     )
 
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onward.codec import read_error
+from onward.core.effect.keys import effect_key
 from onward.core.hold import read_sources
+from onward.core.replay import RecordKind
 from onward.core.run import RunKind
 from onward.engine.display import (
     shown_error,
@@ -21,11 +23,13 @@ from onward.engine.payloads import unpack
 from onward.engine.views import ErrorInfo, HistoryEvent, RunInfo, UnservedRun
 from onward.errors import NotFound
 from onward.model.runs import RunOutcome
+from onward.store.runs import ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onward.codec import Failure
+    from onward.model.effects import EffectRow
     from onward.model.records import RecordRow
     from onward.model.runs import RunRow
     from onward.store.store import Store
@@ -66,18 +70,30 @@ async def unserved(store: Store) -> list[UnservedRun]:
 
 async def history(store: Store, uid: str) -> list[HistoryEvent]:
     """Return what a run did, in order; what is open comes last."""
-    return [event(row) for row in (await store.history([uid]))[uid]]
+    return await events(store, await store.run(uid), (await store.history([uid]))[uid])
 
 
-def event(row: RecordRow) -> HistoryEvent:
-    """Return a record with its values decoded."""
+async def events(store: Store, run: RunRow, rows: Iterable[RecordRow]) -> list[HistoryEvent]:
+    """Return records with their values decoded; effects with how often the ledger says they went.
+
+    The record of an effect is written once, however often that is sent.
+    """
+    shown = []
+    for row in rows:
+        key = effect_key(run.origin or run.uid, row.identity)
+        effect = await ledger.effect(store, key) if row.kind == RecordKind.EFFECT else None
+        shown.append(_event(row, effect))
+    return shown
+
+
+def _event(row: RecordRow, effect: EffectRow | None) -> HistoryEvent:
     return HistoryEvent(
         row.seq,
         row.identity,
         row.kind,
         row.name,
         row.state,
-        row.attempt,
+        row.attempt if effect is None else effect.attempt,
         row.version,
         shown_value(row.payload),
         None if row.error is None else error_info(row.error),
@@ -86,6 +102,7 @@ def event(row: RecordRow) -> HistoryEvent:
         row.args_hash,
         shown_time(row.opened_at),
         shown_time_or_none(row.closed_at),
+        shown_value(row.args if effect is None else effect.args),
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from onward.codec import Payload
 
 _JSON = "json"
-_JSON_MARK = b"json:"
+JSON_MARK = b"json:"
+"""What begins stored JSON."""
 
 
 def pack(payload: Payload) -> bytes:
     """Return a payload as stored bytes."""
     if payload.tag == _JSON:
-        return _JSON_MARK + payload.data
+        return JSON_MARK + payload.data
     return payload.tag.encode() + b":" + payload.data
 
 
@@ -23,7 +24,7 @@ def unpack(kept: bytes | None) -> Payload:
     """
     if kept is None:
         raise ValueError("the payload is missing")
-    if kept.startswith(_JSON_MARK):
-        return Payload(_JSON, kept[len(_JSON_MARK) :])
+    if kept.startswith(JSON_MARK):
+        return Payload(_JSON, kept[len(JSON_MARK) :])
     tag, _, data = kept.partition(b":")
     return Payload(tag.decode(errors="backslashreplace"), data)

@@ -9,7 +9,7 @@ from onward.core.replay import RecordKind, RecordState
 from onward.core.run import TERMINAL, RunState
 from onward.engine.display import shown_time, shown_time_or_none, shown_traceback, shown_value
 from onward.engine.effect_info import effect_infos
-from onward.engine.info import error_info, event, whole_info
+from onward.engine.info import error_info, events, whole_info
 from onward.engine.loading import INBOX_BYTES
 from onward.engine.views import PendingCall, PendingSignal, RunReport
 from onward.store.runs import ledger
@@ -38,7 +38,7 @@ async def report(store: Store, row: RunRow) -> RunReport:
         () if is_over else tuple(_waits(history)),
         await why_not_running(store, row),
         tuple(await pending_signals(store, row.uid, history)),
-        tuple(map(event, history)),
+        tuple(await events(store, row, history)),
         tuple(effect for effect in effects if row.newest and effect.waits_for is not None),
         None if error is None else error_info(error),
         None if error is None else shown_traceback(error),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,17 @@ class HistoryEvent:
         kind: step, effect, timer, signal, child, cancel, note and so on.
         name: The name of the step, signal or workflow.
         state: open, succeeded, failed or cancelled.
-        attempt: Which attempt of the call it is.
+        attempt: Which attempt of the call it is; of an effect, how often it was sent.
         version: The version of the code that made it.
         value: The result, or what the record stores besides.
         error: The error that it raised.
         due: When a timer fires, or a failed attempt is followed by the next.
         message: The number of the message that it took from the inbox.
         args_hash: The fingerprint of the arguments.
+        opened_at: When the attempt began.
+        closed_at: When it ended.
+        arguments: The arguments by parameter name, without those that equal their defaults; None
+            if they are not stored.
 
     Example:
         >>> import asyncio
@@ -181,6 +185,12 @@ class HistoryEvent:
     args_hash: str | None
     opened_at: datetime
     closed_at: datetime | None
+    arguments: Any = None
+
+    @property
+    def took(self) -> timedelta | None:
+        """How long the attempt took; None while it is open."""
+        return None if self.closed_at is None else self.closed_at - self.opened_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class Commit:
         """Return about how many rows and how many bytes of payload this writes."""
         size = 0
         for record in self.records:
-            size += len(record.payload or b"") + len(record.error or b"")
+            size += len(record.payload or b"") + len(record.error or b"") + len(record.args or b"")
         if self.is_plain:
             return len(self.records), size
         if self.move is not None:

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class NewRecord(NamedTuple):
-    """A record of a run's history: opened, or closed with its outcome."""
+    """A record of a run's history: opened, or closed with its outcome.
+
+    `took` is how long a call lasted of which nothing was written when it began.
+    """
 
     run: str
     identity: str
@@ -25,6 +28,8 @@ class NewRecord(NamedTuple):
     message: int | None = None
     payload: bytes | None = None
     error: bytes | None = None
+    took: Duration = 0
+    args: bytes | None = None
 
 
 class RecordRow(NamedTuple):
@@ -45,3 +50,4 @@ class RecordRow(NamedTuple):
     error: bytes | None
     opened_at: Instant
     closed_at: Instant | None
+    args: bytes | None = None

@@ -54,6 +54,7 @@ class StepDefinition:
     timeout: Duration | None = None
     compare: bool = True
     route: Route | None = None
+    record_args: bool = True
 
     def __post_init__(self) -> None:
         check_retry(self.retry)

@@ -176,6 +176,7 @@ def step(
     retry: Retry | None = None,
     timeout: DurationLike | None = None,
     compare: bool = True,
+    record_args: bool = True,
     queue: str | None = None,
     tags: Iterable[str] | None = None,
     limit: int | None = None,
@@ -190,6 +191,7 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
     retry: Retry | None = None,
     timeout: DurationLike | None = None,
     compare: bool = True,
+    record_args: bool = True,
     queue: str | None = None,
     tags: Iterable[str] | None = None,
     limit: int | None = None,
@@ -205,6 +207,9 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         retry: The retry policy; by default three attempts.
         timeout: How long one attempt may take; by default ten minutes.
         compare: Whether a replay compares the arguments with those on record.
+        record_args: Whether the arguments are stored, for people: `onward runs show` and
+            `Run.history` have them, if they are no longer than 4 KiB as JSON. A call that is
+            executed in a run of its own always stores them.
         queue: The queue whose workers may execute the step, in a run of its own.
         tags: Only a worker with one of these tags executes the step.
         limit: How many calls of the step may run at the same time, across all workers.
@@ -224,6 +229,7 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
             retry=retry,
             timeout=timeout,
             compare=compare,
+            record_args=record_args,
             queue=queue,
             tags=tags,
             limit=limit,
@@ -237,6 +243,7 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         None if timeout is None else time_limit(timeout),
         compare,
         _route(None, queue, tags, limit),
+        record_args,
     )
     define(registered, definition)
     return Step(definition)

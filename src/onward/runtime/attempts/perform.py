@@ -127,7 +127,7 @@ class Performer:
 class StepAttempt(Attempt):
     """One attempt of a step."""
 
-    __slots__ = ("_call", "_limit", "_owner", "_performer")
+    __slots__ = ("_began", "_call", "_limit", "_owner", "_performer")
 
     def __init__(self, performer: Performer, owner: StepOwner, call: StepCall) -> None:
         scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
@@ -136,9 +136,11 @@ class StepAttempt(Attempt):
         self._owner = owner
         self._call = call
         self._limit: Duration = 0
+        self._began: float | None = None
 
     def begin(self) -> None:
         """Start its time limit; waiting for a thread does not count."""
+        self._began = self._performer.loop.time()
         left, self._limit = self._time_left()
         if left > 0:
             self._performer.deadlines.watch(self, left / 1_000_000)
@@ -167,6 +169,7 @@ class StepAttempt(Attempt):
             self._failed(error)
         else:
             if not self.is_left:
+                call.took = self._took()
                 self._owner.close_step(call, payload=payload, noted=self._noted)
             if self._performer.observer.steps:
                 self._report_end("succeeded")
@@ -261,6 +264,10 @@ class StepAttempt(Attempt):
         left = within - self._elapsed()
         return (limit, limit) if left >= limit else (left, within)
 
+    def _took(self) -> Duration:
+        """Return how long it has taken; it has not begun if it waits for a thread."""
+        return 0 if self._began is None else int((self._performer.loop.time() - self._began) * 1e6)
+
     def _elapsed(self) -> Duration:
         return 0 if self._call.since is None else self._performer.now() - self._call.since
 
@@ -290,6 +297,7 @@ class StepAttempt(Attempt):
         after = decision.after if isinstance(decision, Again) else None
         outcome: StepOutcome = "failed" if error is not call.expired else "timed_out"
         performer.observer.step_ended(self.scope, outcome, error, after)
+        call.took = self._took()
         if after is None:
             self._owner.close_step(call, error=encoded)
         else:

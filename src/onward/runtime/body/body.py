@@ -96,6 +96,8 @@ class Body:
         """What the body waits for."""
         self.diverged: Diverged | Undecodable | None = None
         """Why code and history do not fit, if they do not: then nothing more is asked."""
+        self.diverged_args: bytes | None = None
+        """The arguments of the call that does not fit, if they are shown."""
         self.place: Place | None = None
         """Where in the code that came up."""
         self.unread: list[Record] = []
@@ -258,6 +260,7 @@ class Body:
                 )
             case Diverged() as diverged:
                 self.diverged = diverged
+                self.diverged_args = call.shown_args
                 self.place = place_now()
         return call
 

@@ -53,6 +53,10 @@ class Call:
     """Whether an open record of it is in history."""
     compare = True
     """Whether a replay compares its arguments with those recorded."""
+    shown_args: bytes | None = None
+    """Its arguments as history shows them."""
+    took: Duration = 0
+    """How long its last attempt took, if nothing was written when that began."""
 
     def __init__(self, name: str, args_hash: str | None = None) -> None:
         self.name = name
@@ -151,7 +155,9 @@ class StepCall(Awaited):
         definition: StepDefinition,
         args_hash: str,
         arguments: tuple[tuple[Any, ...], dict[str, Any]],
+        shown_args: bytes | None = None,
     ) -> None:
+        self.shown_args = shown_args
         self.name = definition.name
         self.args_hash = args_hash
         self.definition = definition

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.codec import UnknownTag, register_error
 from onward.core.replay import Diverged
+from onward.engine.payloads import unpack
 from onward.errors import NewerRow, Undecodable, UserError
 from onward.runtime.reading import unknown_codec, unreadable
 
@@ -114,7 +115,11 @@ def hand_over(call: Call, record: Record, run: str) -> Undecodable | None:
 
 
 def divergence_error(
-    misfit: Diverged | Undecodable, place: Place | None, unread: list[Record], run: str
+    misfit: Diverged | Undecodable,
+    place: Place | None,
+    unread: list[Record],
+    run: str,
+    asked_args: bytes | None = None,
 ) -> Divergence:
     """Return the error that a paused run keeps."""
     lines = [str(misfit)]
@@ -145,7 +150,16 @@ def divergence_error(
         "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
         "an earlier step, or cancel it."
     )
-    return Divergence("\n".join(lines))
+    error = Divergence("\n".join(lines))
+    if was is not None and was.payload is not None and asked_args is not None:
+        # In notes: logs have the message of an error, and no values.
+        error.add_note(f"- recorded arguments: {_arguments(was.payload.args)}")
+        error.add_note(f"+ arguments now:      {_arguments(asked_args)}")
+    return error
+
+
+def _arguments(kept: bytes | None) -> str:
+    return "not stored" if kept is None else unpack(kept).data.decode(errors="replace")
 
 
 def _shown(args_hash: str | None) -> str:

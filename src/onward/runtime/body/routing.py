@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.codec import fingerprint_of_json
 from onward.core.run import RunKind
-from onward.engine.payloads import pack
+from onward.engine.payloads import JSON_MARK, pack
 from onward.engine.policies import write_limits
 from onward.model.runs import NewRun
 from onward.runtime.body.calls import StepCall, are_immutable
 from onward.runtime.body.children import RoutedStepCall
 from onward.runtime.definition import run_name
+
+MAX_SHOWN_ARGS = 4096
+"""How many bytes the arguments of a step may have to be stored with its result."""
 
 if TYPE_CHECKING:
     from onward.codec import Arguments
@@ -36,7 +40,10 @@ def step_call(
     if not are_immutable(arguments):
         # The step must not be able to change what the body holds: on replay it would not.
         arguments = definition.shape.decode(bound.payload())
-    return StepCall(definition, bound.fingerprint(), arguments)
+    written = bound.canonical()
+    is_shown = definition.record_args and len(written) <= MAX_SHOWN_ARGS
+    shown_args = JSON_MARK + written if is_shown else None
+    return StepCall(definition, fingerprint_of_json(written), arguments, shown_args)
 
 
 def step_run(

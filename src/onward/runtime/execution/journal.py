@@ -39,6 +39,7 @@ class Kept(NamedTuple):
     payload: bytes | None
     error: bytes | None
     at: Instant
+    args: bytes | None = None
 
 
 class _Written:
@@ -161,6 +162,8 @@ class Journal:
             message,
             payload,
             error,
+            call.took,
+            call.shown_args,
         )
         records = (row,) if notes is None else (row, notes(seq))
         self.recording.setdefault(call.identity, [])
@@ -208,7 +211,7 @@ class Journal:
         self, call: Call, error: bytes, after: Duration, then: Callable[[Instant], None]
     ) -> None:
         """Write that an attempt failed, and tell when the next one is due."""
-        row = self._row(call, RecordState.FAILED, None, due_in=after, error=error)
+        row = self._row(call, RecordState.FAILED, None, due_in=after, error=error, took=call.took)
         self._record(call, row, _do_nothing, then)
 
     def park(self, opened: Iterable[Call], move: Move, then: Callable[[Fate], None]) -> None:
@@ -234,6 +237,7 @@ class Journal:
             state,
             call.args_hash,
             self._version,
+            args=call.shown_args,
             **rest,
         )
 

@@ -184,5 +184,5 @@ def _record(row: RecordRow, kind: RecordKind) -> Record:
         row.args_hash,
         row.version,
         row.due,
-        Kept(row.payload, row.error, row.closed_at or 0),
+        Kept(row.payload, row.error, row.closed_at or 0, row.args),
     )

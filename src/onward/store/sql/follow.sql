@@ -75,9 +75,9 @@ FROM onward_run_data WHERE namespace = :namespace AND uid = :old;
 -- no position.
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
-    payload, error, opened_at, closed_at)
+    payload, error, opened_at, closed_at, args)
 SELECT namespace, CAST(:new_uid AS TEXT), identity, attempt, seq, kind, name, state, args_hash,
-       version, due, message, payload, error, opened_at, closed_at
+       version, due, message, payload, error, opened_at, closed_at, args
 FROM onward_record
 WHERE namespace = :namespace AND run = :old AND (
     identity IN (SELECT identity FROM onward_record
@@ -90,9 +90,9 @@ WHERE namespace = :namespace AND run = :old AND (
 -- Outcomes kept aside that the old run did not use either.
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
-    payload, error, opened_at, closed_at)
+    payload, error, opened_at, closed_at, args)
 SELECT namespace, CAST(:new_uid AS TEXT), identity, attempt, seq, kind, name, state, args_hash,
-       version, due, message, payload, error, opened_at, closed_at
+       version, due, message, payload, error, opened_at, closed_at, args
 FROM onward_record
 WHERE namespace = :namespace AND run = :old AND kind = 'memo'
 ON CONFLICT DO NOTHING;
@@ -102,9 +102,10 @@ ON CONFLICT DO NOTHING;
 -- identity and without a position, because the new run has not made these calls yet.
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, payload,
-    opened_at, closed_at)
+    opened_at, closed_at, args)
 SELECT h.namespace, CAST(:new_uid AS TEXT), '=memo.' || h.identity, 1, NULL, 'memo',
-       h.kind || ' ' || h.name, h.state, h.args_hash, h.version, h.payload, h.opened_at, h.closed_at
+       h.kind || ' ' || h.name, h.state, h.args_hash, h.version, h.payload, h.opened_at, h.closed_at,
+       h.args
 FROM onward_record h
 WHERE h.namespace = :namespace AND h.run = :old AND h.state = 'succeeded' AND (
     h.seq >= CAST(:cut AS BIGINT) AND h.identity IN (SELECT value FROM json_each(:beside))
@@ -113,9 +114,9 @@ WHERE h.namespace = :namespace AND h.run = :old AND h.state = 'succeeded' AND (
 -- name: edit_record
 INSERT INTO onward_record (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
-    payload, error, opened_at, closed_at)
+    payload, error, opened_at, closed_at, args)
 VALUES (:namespace, :run, :identity, 1, :seq, :kind, :name, :state, :args_hash, :version, :due,
-        :message, :payload, :error, :now, :now);
+        :message, :payload, :error, :now, :now, :args);
 
 -- name: copy_message
 -- A signal that a record of the old run has consumed but that was never delivered to its code.

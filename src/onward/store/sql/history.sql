@@ -1,12 +1,13 @@
 -- Reads for many runs at once. Each run is looked up by itself.
 
 -- name: history
--- Steps of the clock make a wait end later (clock_steps.sql), unless it ends at a certain time.
+-- Steps of the clock make a wait end later (clock_steps.sql), unless it ends at a certain time. The wait
+-- after an attempt that failed began when that was over.
 SELECT h.run, h.identity, h.attempt, h.seq, h.kind, h.name, h.state, h.args_hash, h.version,
        CASE WHEN h.due IS NULL OR h.seq IS NOT NULL OR h.name = 'sleep_until' THEN h.due
             ELSE h.due + (SELECT CAST(coalesce(sum(s.step), 0) AS BIGINT) FROM onward_clock_step s
-                          WHERE s.namespace = :namespace AND s.began_by >= h.opened_at) END AS due,
-       h.message, h.payload, h.error, h.opened_at, h.closed_at
+                          WHERE s.namespace = :namespace AND s.began_by >= coalesce(h.closed_at, h.opened_at)) END AS due,
+       h.message, h.payload, h.error, h.opened_at, h.closed_at, h.args
 FROM json_each(:uids) j
 CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value
 ORDER BY h.run, h.seq IS NULL, h.seq, h.opened_at, h.identity, h.attempt;

@@ -29,7 +29,7 @@ WHERE r.namespace = :namespace AND r.state = 'waiting' AND r.due > :now AND r.fe
   AND (r.updated_at > :now + :ahead
        OR EXISTS (SELECT 1 FROM onward_record h
                   WHERE h.namespace = :namespace AND h.run = r.uid AND h.seq IS NULL
-                    AND h.due > :now AND h.opened_at > :now + :ahead AND h.name <> 'sleep_until')
+                    AND h.due > :now AND coalesce(h.closed_at, h.opened_at) > :now + :ahead AND h.name <> 'sleep_until')
        OR EXISTS (SELECT 1 FROM onward_effect e INDEXED BY onward_effect_run
                   WHERE e.namespace = :namespace AND e.run = r.uid AND e.run IS NOT NULL
                     AND e.due > :now AND e.updated_at > :now + :ahead));
@@ -55,9 +55,12 @@ RETURNING queue;
 
 -- name: retime_records
 -- What ends at a certain time does so whenever it was set.
-UPDATE onward_record SET due = due - opened_at + :now, opened_at = :now
+UPDATE onward_record
+SET due = due - coalesce(closed_at, opened_at) + :now,
+    opened_at = opened_at - coalesce(closed_at, opened_at) + :now,
+    closed_at = CASE WHEN closed_at IS NOT NULL THEN :now END
 WHERE namespace = :namespace AND run = :uid AND seq IS NULL AND due > :now
-  AND opened_at > :now + :ahead AND name <> 'sleep_until';
+  AND coalesce(closed_at, opened_at) > :now + :ahead AND name <> 'sleep_until';
 
 -- name: retime_effects
 UPDATE onward_effect INDEXED BY onward_effect_run

@@ -72,4 +72,4 @@ WHERE r.namespace = :namespace AND r.state = 'waiting' AND r.due IS NOT NULL
   AND (r.updated_at > :instant
        OR EXISTS (SELECT 1 FROM onward_record h
                   WHERE h.namespace = :namespace AND h.run = r.uid AND h.seq IS NULL
-                    AND h.due > :instant AND h.opened_at > :instant AND h.name <> 'sleep_until'));
+                    AND h.due > :instant AND coalesce(h.closed_at, h.opened_at) > :instant AND h.name <> 'sleep_until'));

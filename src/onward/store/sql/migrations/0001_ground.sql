@@ -158,7 +158,8 @@ CREATE TABLE onward_run_data (
 ) STRICT, WITHOUT ROWID;
 
 -- A run's history. `seq` is the position at which the outcome was handed to the run (null while
--- open); `message` is the inbox number that closed it. It keeps its row numbers: appending rows and
+-- open); `message` is the inbox number that closed it. A step is written when an attempt is over, and its
+-- `opened_at` counts back from then. `args` are its arguments, for people. It keeps its row numbers: appending rows and
 -- sorting only their keys writes a quarter less than sorting the rows themselves.
 CREATE TABLE onward_record (
     namespace TEXT NOT NULL,
@@ -177,6 +178,7 @@ CREATE TABLE onward_record (
     error BLOB,
     opened_at INTEGER NOT NULL,
     closed_at INTEGER,
+    args BLOB,
     PRIMARY KEY (namespace, run, identity, attempt)
 ) STRICT;
 

@@ -114,17 +114,17 @@ ended AS (
 record AS (
     INSERT INTO onward_record AS t (
         namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
-        payload, error, opened_at, closed_at)
+        payload, error, opened_at, closed_at, args)
     SELECT :namespace::text, h.run, h.identity, h.attempt, h.seq, h.kind, h.name, h.state,
            h.args_hash, h.version, coalesce(h.due, :now + h.due_in), h.message, h.payload, h.error,
-           :now, CASE WHEN h.state <> 'open' THEN :now END
+           :now - coalesce(h.took, 0), CASE WHEN h.state <> 'open' THEN :now END, h.args
     FROM unnest(
         :r_run::text[], :r_identity::text[], :r_attempt::bigint[], :r_seq::bigint[],
         :r_kind::text[], :r_name::text[], :r_state::text[], :r_args_hash::text[],
         :r_version::text[], :r_due::bigint[], :r_due_in::bigint[], :r_message::bigint[],
-        :r_payload::bytea[], :r_error::bytea[])
+        :r_payload::bytea[], :r_error::bytea[], :r_took::bigint[], :r_args::bytea[])
     AS h (run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message,
-          payload, error)
+          payload, error, took, args)
     JOIN own o ON o.uid = h.run
     ON CONFLICT (namespace, run, identity, attempt) DO UPDATE
     SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, t.due),

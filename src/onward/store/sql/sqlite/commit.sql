@@ -35,14 +35,14 @@ SET state = :state,
 WHERE r.namespace = :namespace AND r.uid = :uid AND (:seen IS NULL OR r.inbox = :seen)
   AND r.worker = :worker;
 
--- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error)
+-- name: add_record(run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message, payload, error, took, args)
 -- An open record is closed by a later write of the same attempt; a closed one never changes.
 INSERT INTO onward_record AS r (
     namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
-    payload, error, opened_at, closed_at)
+    payload, error, opened_at, closed_at, args)
 VALUES (:namespace, :run, :identity, :attempt, :seq, :kind, :name, :state, :args_hash, :version,
-        coalesce(:due, :now + :due_in), :message, :payload, :error, :now,
-        CASE WHEN :state <> 'open' THEN :now END)
+        coalesce(:due, :now + :due_in), :message, :payload, :error, :now - :took,
+        CASE WHEN :state <> 'open' THEN :now END, :args)
 ON CONFLICT (namespace, run, identity, attempt) DO UPDATE
 SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.due),
     message = excluded.message, payload = excluded.payload, error = excluded.error,
