@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT, Fence, fences, pages, shown
 from tests.docs.projects import file_of
 
 # Pages with projects, whose files a test of their own runs.
-PROJECTS = {"docs/guides/django.md", "docs/guides/fastapi.md"}
+PROJECTS = {f"docs/guides/{name}.md" for name in ("django", "fastapi", "testing")}
 
 # Pages that teach. Pages on the inside may show fragments.
 TEACHING = [

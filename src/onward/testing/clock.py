@@ -13,10 +13,13 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+from concurrent.futures import Future
+from datetime import UTC, datetime
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
-from onward.core.instant import SECOND
+from onward.core.instant import SECOND, duration
+from onward.system.clock import spawn_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     from _typeshed import FileDescriptorLike
 
-    from onward.core.instant import Duration, Instant
+    from onward.core.instant import Duration, DurationLike, Instant
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
@@ -48,6 +51,18 @@ class VirtualClock:
     def wall(self) -> Instant:
         """Return the instant now, in microseconds UTC."""
         return self._wall
+
+    def now(self) -> datetime:
+        """Return the time now, in UTC."""
+        return datetime.fromtimestamp(self._wall / SECOND, UTC)
+
+    async def sleep(self, length: DurationLike) -> None:
+        """Let time pass in a test: what is due until then happens, and no real time passes.
+
+        Args:
+            length: How long, such as "2d" or 0.5.
+        """
+        await asyncio.sleep(duration(length) / SECOND)
 
     def monotonic(self) -> int:
         """Return the microseconds that have passed since the clock was made."""
@@ -85,8 +100,9 @@ class Deadlock(Exception):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on virtual time: when nothing is ready, the clock jumps to the next timer.
 
-    There is no outside on it. Threads and sockets raise, because virtual time could not wait for
-    them; a wait that nothing can end raises `Deadlock` with the names of the tasks.
+    There is no outside on it. Sockets raise, because virtual time could not wait for them, and a
+    call in a thread is waited for at once: no virtual time passes until it has ended. A wait that
+    nothing can end raises `Deadlock` with the names of the tasks.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -120,10 +136,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().call_at(whole, callback, *args, context=context)
 
     def run_in_executor(
-        self, _executor: Executor | None, func: Callable[[*_Arguments], _T], *_: *_Arguments
+        self, _executor: Executor | None, func: Callable[[*_Arguments], _T], *args: *_Arguments
     ) -> asyncio.Future[_T]:
-        """Refuse: virtual time cannot wait for a thread."""
-        raise RuntimeError(f"there are no threads in virtual time; call {func!r} directly")
+        """Call `func` in a thread, and wait here until it has ended."""
+        answer: Future[_T] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(func(*args))
+            except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
+                answer.set_exception(error)
+
+        spawn_thread(work, name="onward-virtual-thread").join()
+        return asyncio.wrap_future(answer, loop=self)
 
     def pass_time(self, seconds: float) -> None:
         """Let the clock go on, rounded up: a timer may fire late by a microsecond, never early."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -188,9 +190,34 @@ def test_a_deadlock_names_every_task_and_the_line_it_waits_at() -> None:
     assert f"reader at {line}; writer at {line}" in str(caught.value)
 
 
-def test_a_thread_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="no threads in virtual time"):
-        run(asyncio.to_thread(print))
+def test_no_time_passes_while_a_thread_works() -> None:
+    clock = VirtualClock()
+
+    async def both() -> int:
+        thread, _ = await asyncio.gather(asyncio.to_thread(threading.get_ident), asyncio.sleep(1))
+        return thread
+
+    assert run(both(), clock) != threading.get_ident()
+    assert clock.monotonic() == SECOND
+
+
+def test_an_error_in_a_thread_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(asyncio.to_thread(divmod, 1, 0))
+
+
+def test_a_thread_may_run_an_event_loop_of_its_own() -> None:
+    async def answer() -> int:
+        return 42
+
+    assert run(asyncio.to_thread(lambda: asyncio.run(answer()))) == 42
+
+
+def test_a_sleep_of_the_clock_takes_a_duration() -> None:
+    clock = VirtualClock()
+    before = clock.now()
+    run(clock.sleep("2d"), clock)
+    assert clock.now() - before == timedelta(days=2)
 
 
 def test_a_socket_is_refused() -> None:
