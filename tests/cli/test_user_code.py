@@ -129,3 +129,16 @@ def test_uvloop_that_is_not_installed_is_named(
     answer = ask("worker", "m", "--uvloop")
     assert answer.status == 2
     assert "--uvloop needs the package uvloop. Install it: pip install" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("option", "fact"),
+    [("--lease=soon", "'soon' is not understood"), ("--stall=1ms", "is less than 1s")],
+)
+def test_a_duration_that_cannot_be_taken_is_named(
+    option: str, fact: str, process: Ask, tmp_path: Path
+) -> None:
+    write(tmp_path, "m.py", f"{WORKFLOW}\napp = App('a.db')")
+    answer = process("worker", "m", option)
+    assert answer.status == 2
+    assert fact in answer.err

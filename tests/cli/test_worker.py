@@ -150,3 +150,37 @@ async def test_the_worker_runs_on_uvloop(folder: Path) -> None:
             assert await run.result(timeout="60s") == len("uvloop")
         worker.send(signal.SIGTERM)
         assert worker.status() == 0
+
+
+async def test_a_worker_drains_no_longer_than_it_is_told(folder: Path) -> None:
+    times = ("--drain", "0s", "--lease", "5s", "--stall", "3s", "--stall-limit", "1m")
+    with WorkerProcess(folder, "orders", *times) as worker:
+        worker.until("worker.ready")
+        async with App("orders.db") as app:
+            run = await start(app, folder, "order-1")
+            worker.send(signal.SIGTERM)
+            assert worker.status() == 0
+            assert await run.state() == "ready"
+
+
+BLOCKING = """
+import time
+from onward import App, workflow
+
+app = App("orders.db")
+
+@workflow
+async def order(file: str) -> int:
+    time.sleep(600)
+    return 1
+"""
+
+
+async def test_a_worker_that_a_run_blocks_exits_for_its_supervisor(folder: Path) -> None:
+    (folder / "orders.py").write_text(BLOCKING)
+    with WorkerProcess(folder, "orders", "--stall", "1s", "--stall-limit", "2s") as worker:
+        worker.until("worker.ready")
+        async with App("orders.db") as app:
+            await app.start(order.options(id="order-1"), "go")
+            assert "orders.py:9 in order" in worker.until("worker.exits")
+            assert worker.status() == 70

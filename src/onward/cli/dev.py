@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from onward.cli.output import Output
 
 LOOK_SECONDS = 0.3
-DRAIN_SECONDS = 2.0
+DRAIN = "2s"
 """How long steps may go on when the code has changed, before they are abandoned and run again."""
-LEAVE_SECONDS = 5.0
+DRAIN_SECONDS, LEAVE_SECONDS = 4.0, 5.0
+"""How long a worker may take to end, and then to end without its steps."""
 
 
 def add_dev(root: click.Group) -> None:
@@ -40,9 +41,9 @@ def add_dev(root: click.Group) -> None:
 
         This is `onward worker` for development. When a Python file below the current folder, or
         of the module's package, changes, the worker is replaced by one with the new code. Runs in
-        progress continue there, after their completed steps. Steps have 2 s to finish, else they
-        run again. If the module cannot be imported, fix it: the next change starts the worker.
-        Logs are in colour on a terminal, unless NO_COLOR is set.
+        progress continue there, after their completed steps. Steps have 2 s to finish (--drain),
+        else they run again. If the module cannot be imported, fix it: the next change starts the
+        worker. Logs are in colour on a terminal, unless NO_COLOR is set.
         """
         if not no_reload:
             return Reloader(given.out, target.partition(":")[0]).run()
@@ -52,7 +53,7 @@ def add_dev(root: click.Group) -> None:
         configure_logs(log_level, as_json=given.out.as_json, formatter=lines)
         override_store(app, given)
         chosen = {name: value for name, value in options.items() if value not in (None, ())}
-        return serve(app, given, chosen)
+        return serve(app, given, {"drain": DRAIN} | chosen)
 
 
 class Reloader:

@@ -57,6 +57,26 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         help="Take runs and steps with this tag too; may be repeated.",
     ),
     click.option(
+        "--lease",
+        metavar="DURATION",
+        help="How long after its last sign of life others take over its runs. Default: 15s.",
+    ),
+    click.option(
+        "--drain",
+        metavar="DURATION",
+        help="How long to wait for steps that run when it is stopped. Default: 10s.",
+    ),
+    click.option(
+        "--stall",
+        metavar="DURATION",
+        help="After how long others continue its runs if one blocks it. Default: 10s.",
+    ),
+    click.option(
+        "--stall-limit",
+        metavar="DURATION",
+        help="After how long it gives up a run that blocks it, and exits. Default: 5m.",
+    ),
+    click.option(
         "--log-level", type=click.Choice(LEVELS), help="The lowest level to log. Default: info."
     ),
 )
@@ -79,12 +99,12 @@ def add_worker(root: click.Group) -> None:
         it, not the environment and not a settings file.
 
         The first SIGTERM or Ctrl-C stops it gently: it takes no more runs and waits for steps
-        that run, up to 10 s. A second one abandons these steps. Either way another worker
+        that run, as long as --drain. A second one abandons these steps. Either way another worker
         continues its runs. Logs go to stderr, with --json as lines of JSON.
 
         Exit status: 0 after a signal; 1 if the store is unavailable at the start, or the worker
         failed; 2 if the module, an option or the store is wrong; 70 if code of a run has blocked
-        the worker for 5 minutes; 143 or 130 after a second SIGTERM or Ctrl-C.
+        the worker for --stall-limit; 143 or 130 after a second SIGTERM or Ctrl-C.
         """
         loop_factory = _uvloop() if uvloop else None
         app = load_app(target)
