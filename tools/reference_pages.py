@@ -11,7 +11,15 @@ from onward.engine.sending import Cancelling
 from onward.runtime.worker.worker import Worker
 from onward.sdk import current, effects, mapping, within
 from onward.telemetry import Attention, JsonFormatter, Metrics, RunFilter
-from onward.testing import clock, faults, fixtures, outside, postgres, randomness
+from onward.testing import (
+    clock,
+    faults,
+    fixtures,
+    outside,
+    postgres,
+    pytest_plugin,
+    randomness,
+)
 
 # Public to other packages of Onward, but not for users.
 INTERNAL = frozenset(
@@ -92,8 +100,12 @@ PAGES = {
     ),
     "testing.md": Page(
         "Reference: testing",
-        "`onward.testing` is the kit that tests Onward itself. Each group names its module.",
+        "The [guide](../guides/testing.md) shows how to use these. Each group names its module. "
+        "Fixtures of the pytest plugin need no import.",
         {
+            "Fixtures of the pytest plugin": (
+                *(pytest_plugin.onward_app, pytest_plugin.onward_clock),
+            ),
             "Virtual time: onward.testing.clock": (
                 *(clock.VirtualClock, clock.VirtualLoop, clock.Deadlock),
                 randomness.SeededRandomness,

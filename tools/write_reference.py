@@ -105,6 +105,12 @@ def entry(documented: Any) -> Iterator[str]:
 def _call(documented: Any) -> Iterator[str]:
     is_decorator = documented in DECORATORS
     function = _function(documented)
+    if not inspect.isfunction(documented):  # a pytest fixture: tests name it, and get its value
+        gives: str = inspect.signature(function).return_annotation
+        value = gives.removeprefix("Iterator[").removesuffix("]") if "Iterator[" in gives else gives
+        yield fenced(f"{_name(documented)}: {value}")
+        yield from render(function)
+        return
     name = f"@{_name(documented)}" if is_decorator else _name(documented)
     yield fenced(signature(name, function, skip=1 if is_decorator else 0))
     yield from render(function)

@@ -50,12 +50,12 @@ NO_WORKER_SECONDS = 5.0
 
 
 class App(RunOperations):
-    """A database of runs: starts them, controls them, and runs workers. Open it with `async with`.
+    """Starts and controls the runs in a database, and runs workers; open it with `async with`.
 
     Args:
-        url: A file name, or `postgresql://…`.
-        namespace: The tenant; nothing is seen or done outside it.
-        version: The version of your code, if runs are to be pinned to it.
+        url: The database: a file name, `":memory:"` or `postgresql://user@host/database`.
+        namespace: The tenant. An app sees and changes nothing outside its namespace.
+        version: The version of your code, to pin runs to it.
         key: API key for an onward:// server.
         hints: A Redis (`redis://host:6379/0`) through which processes notify each other of changes.
             It stores nothing and may be down at any time; then changes are found by polling.
@@ -152,10 +152,17 @@ class App(RunOperations):
     # --- runs ------------------------------------------------------------------------------------
 
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Start a run and return a handle on it. With an id, starting twice starts once.
+        """Start a run and return a handle on it.
+
+        With `workflow.options(id=...)` a second start returns the first run.
+
+        Args:
+            workflow: The workflow, or the workflow with options.
+            *args: Its arguments.
+            **kwargs: Its arguments by name.
 
         Raises:
-            Conflict: the id belongs to a run that was started with something else.
+            Conflict: the id belongs to a run with a different workflow or arguments.
             Unencodable: an argument cannot be stored.
         """
         if not isinstance(workflow, Workflow):
@@ -173,7 +180,8 @@ class App(RunOperations):
         """Start a run, wait for it and return its result.
 
         Raises:
-            NoWorker: no worker serves the run's queue; the run stays, and waits.
+            NoWorker: no worker serves the run's queue. The run stays, and starts when one does.
+            RunFailed: the run failed; see `Run.result`.
         """
         run = await self.start(workflow, *args, **kwargs)
         result = asyncio.ensure_future(run.result())
@@ -188,16 +196,16 @@ class App(RunOperations):
     # --- other ways in ---------------------------------------------------------------------------
 
     def within(self, connection: object) -> Within:
-        """Return this app as seen from an open transaction of your own.
+        """Return a view of this app that starts runs and sends signals in your own transaction.
 
-        What is started or sent there happens if and when you commit.
+        They take effect when you commit, together with your rows.
 
         Args:
-            connection: asyncpg, psycopg (async) or SQLAlchemy (an async connection or session);
-                for a SQLite file sqlite3, aiosqlite or SQLAlchemy over it.
+            connection: For Postgres, a connection of asyncpg, psycopg (async) or SQLAlchemy (async
+                connection or session). For a SQLite file, one of sqlite3, aiosqlite or SQLAlchemy.
 
         Raises:
-            StoreUnusable: the connection is of no kind that could be taken.
+            StoreUnusable: Onward does not support this kind of connection.
         """
         return self._within(self._engine.within(connection))
 
@@ -217,7 +225,7 @@ class App(RunOperations):
         )
 
     def sync(self) -> SyncApp:
-        """Return this app for code without an event loop; it must not be open here as well."""
+        """Return this app for code without an event loop; open one of the two, not both."""
         from onward.sdk.sync import SyncApp  # it is built from the methods of this class
 
         return SyncApp(self)
@@ -241,20 +249,20 @@ class App(RunOperations):
         stall: DurationLike = "10s",
         stall_limit: DurationLike = "5m",
     ) -> AsyncIterator[Worker]:
-        """Work on runs while the body of `async with` runs.
+        """Run a worker while the body of `async with` runs.
 
-        A worker that fails ends the body, and its error is raised here. A database that is away, or
-        refuses it, is no failure once the app was open: it waits, and continues when it is back.
+        An error of the worker ends the body and is raised here. Once the app is open, an
+        unavailable database is no error: the worker waits, and continues when it is back.
 
         Args:
-            queues: Whose runs to take.
-            slots: How many runs may execute at a time; waiting runs do not count.
-            threads: How many sync steps may run at a time.
+            queues: The queues whose runs the worker takes.
+            slots: How many runs may execute at the same time; waiting runs do not count.
+            threads: How many sync steps may run at the same time.
             tags: The worker takes runs and steps that have one of these tags, or no tags.
-            warm: How many runs that wait are kept in memory; others are replayed.
-            workflows: What to run; by default every workflow of this process, also those that are
-                defined while the worker runs.
-            retry: The policy of steps that have none, and whose workflow has none.
+            warm: How many waiting runs to keep in memory; others are replayed when they continue.
+            workflows: The workflows to execute; by default all workflows of this process, also
+                those that are defined later.
+            retry: The retry policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
             lease: How long other workers wait, after this one was last heard of, before they
                 take over its runs. On SQLite, they notice at once that a process has ended.

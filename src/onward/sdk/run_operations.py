@@ -34,10 +34,10 @@ class RunOperations:
         raise NotImplementedError
 
     async def get(self, id: str) -> Run[Any]:  # noqa: A002 - it is the user's word
-        """Return a handle on the newest run of an id.
+        """Return a handle on the newest run with an id.
 
         Raises:
-            NotFound: there is none.
+            NotFound: no run has the id.
         """
         found = await self._engine.newest(id)
         return self._handle(RunKey(found.uid, found.id, found.name))
@@ -57,22 +57,22 @@ class RunOperations:
         limit: int = 100,
         before: str | None = None,
     ) -> list[RunInfo]:
-        """Return runs, newest first; `before` is the uid of the last one of the page before.
+        """Return runs, newest first, that match all filters.
 
         Args:
-            name: Those of one workflow.
-            state: Those in one state, without those that were retried, forked or continued
-                under their id: a run whose retry goes on is not listed as failed.
-            queue: Those of one queue.
-            kind: Those of one kind: "workflow", "step" (sent elsewhere), "map" (a part of one).
-            tag: Those with this tag.
-            attributes: Those with these attributes. No index has them: the runs that match all
-                else are scanned, newest first, until there are enough.
-            parent: Those that this run has started, by its id or uid.
-            root: This run, all that it has started, and all below.
-            children: False leaves out what was started by other runs.
-            limit: How many at most.
-            before: Continue after the last one of a page.
+            name: The name of the workflow.
+            state: The state, such as "failed". A run that was retried, forked or continued under
+                its id is left out, because the new run took its place.
+            queue: The queue.
+            kind: The kind: "workflow", "step" (a routed step) or "map" (a map chunk).
+            tag: A tag of the run.
+            attributes: Attributes of the run. They have no index: Onward scans the runs that match
+                the other filters, newest first.
+            parent: The id or uid of the run that started them.
+            root: The id or uid of a run: returns it and all its descendants.
+            children: Whether to include runs that other runs started.
+            limit: The maximum number of runs.
+            before: The uid of the last run of the previous page.
 
         Raises:
             BadInput: there is no such state or kind, or the limit is negative.
@@ -98,11 +98,11 @@ class RunOperations:
         *,
         message_id: str | None = None,
     ) -> None:
-        """Send a signal to the newest run of an id; see `Run.signal`.
+        """Send a signal to the newest run with an id; see `Run.signal`.
 
         Raises:
-            NotFound: there is none.
-            RunOver: it has ended.
+            NotFound: no run has the id.
+            RunOver: the run has ended.
         """
         await send_signal(self._engine, id, signal, value, message_id)
 
@@ -113,23 +113,23 @@ class RunOperations:
         force: bool = False,
         grace: DurationLike | None = None,
     ) -> Cancelling:
-        """Cancel the newest run of an id; see `Run.cancel`."""
+        """Cancel the newest run with an id; see `Run.cancel`."""
         allowed = None if grace is None else duration(grace)
         return await self._engine.cancel(id, force=force, grace=allowed)
 
     async def pause(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Pause the newest run of an id.
+        """Pause the newest run with an id; return False if it has ended or is being cancelled.
 
-        Steps that run finish; then the run is paused until it is resumed or cancelled. So are the
-        runs that work for it: chunks of its maps, steps that run elsewhere, and children that are
-        cancelled with it. Return False if it has ended, or is being cancelled.
+        Calls in progress finish. Then the run is paused until it is resumed or cancelled, and so
+        are the runs that work for it: map chunks, routed steps, and children that are cancelled
+        with it.
         """
         return await self._engine.pause(id)
 
     async def resume(self, id: str) -> bool:  # noqa: A002 - it is the user's word
         """Resume a paused run; return False if it has already ended.
 
-        What its pause held continues as well, unless another paused run holds that too.
+        Runs that its pause held continue too, unless another paused run holds them.
         """
         return await self._engine.resume(id)
 
@@ -139,22 +139,22 @@ class RunOperations:
         *,
         force: bool = False,
     ) -> Run[Any]:
-        """Run again what failed: a new run under the same id, from the call that failed on.
+        """Retry a failed run: start a new run with the same id, from the failed call on.
 
         Completed work is not repeated, including in parallel branches. Only code that ran because
         of the error, such as cleanup, runs again.
 
         Args:
-            id: The run.
-            force: Retry it also if it made effects because of the error: they are not sent again,
-                and what was done before the error counts as done, even if they have undone it.
-                Retry it also if it sends the effects of a forked child again.
+            id: The id of the run.
+            force: Whether to retry a run that sent effects because of its error. These are not sent
+                again, and work from before the error counts as done, even if they have undone it.
+                Also whether to send the effects of a forked child again.
 
         Raises:
-            RunOver: it is still open or succeeded, it is paused and can be resumed, or another run
+            RunOver: the run is open or succeeded, it is paused and can be resumed, or another run
                 has taken its place.
-            Undone: it made effects because of the error, as a saga does that undoes what was done.
-            WouldResend: it would start a child again that was forked and has sent effects.
+            Undone: the run sent effects because of its error, as a saga does to undo its work.
+            WouldResend: the retry would start a child again that was forked and has sent effects.
         """
         return self._handle(await self._engine.retry(id, force=force))
 
@@ -167,23 +167,23 @@ class RunOperations:
         new_id: str | None = None,
         resend: bool = False,
     ) -> Run[Any]:
-        """Run again from a step on, in a new run that begins with the history before it.
+        """Start a new run that keeps the history of a run before a step, and continues from there.
 
-        Effects from there on are other effects to a fork: they are sent again, under new keys.
+        Effects from that step on are sent again, with new keys.
 
         Args:
-            id: The run, which must be over or paused unless `new_id` is given.
+            id: The id of the run. It must have ended or be paused, unless you pass `new_id`.
             step: The name or the identity of the step; None keeps the whole history.
-            result: What the step is to have returned; by default it runs again.
-            new_id: An id for the new run; by default it takes the place of the old one.
-            resend: Whether effects may be sent again that have happened, or may have. An effect
-                that is named as the step is sent again in any case, unless a result is given.
+            result: The result of the step; by default the step runs again.
+            new_id: An id for the new run; by default it takes the place of the old run.
+            resend: Whether effects may be sent again that happened, or may have happened. An effect
+                that you pass as `step` is sent again in any case, unless you pass a result.
 
         Raises:
-            NotFound: history has no such step.
-            BadInput: the `new_id` cannot be an id of a run.
+            NotFound: the history has no such step.
+            BadInput: the `new_id` is not a valid id.
             Conflict: another run has the `new_id`.
-            WouldResend: it would send effects again, of the run or of its children.
+            WouldResend: the fork would send effects again, of the run or of its children.
             RunOver: another run has taken its place, or it is still running.
         """
         edited = None
@@ -194,10 +194,10 @@ class RunOperations:
         )
 
     async def why(self, id: str) -> list[Blocker]:  # noqa: A002 - it is the user's word
-        """Return what keeps the newest run of an id from running, and the next move for each.
+        """Return what keeps the newest run with an id from continuing, and what to do about it.
 
         Raises:
-            NotFound: there is none.
+            NotFound: no run has the id.
         """
         return await self._engine.why(id)
 
