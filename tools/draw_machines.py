@@ -19,7 +19,6 @@ from onward.core import delivery, effect, inbox, lease, retry, run, slot, stay
 from onward.core.decision import Ignored, Moved
 from onward.core.instant import SECOND
 from onward.core.replay import Ask, Record, RecordKind, RecordState, Replay, Standing
-from onward.core.value import changed
 from onward.errors import InvariantBroken
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -371,7 +370,7 @@ def done(replay: Replay, fact: str) -> None:
         case "turn":
             replay.next()
         case "recorded":
-            replay.recorded(changed(CLOSED, seq=replay.take_position()))
+            replay.recorded(CLOSED._replace(seq=replay.take_position()))
         case _:
             replay.recorded(OPENED)
 

@@ -74,12 +74,12 @@ class Replay:
     def __init__(self, history: Iterable[Record] = (), *, policy: Policy = Policy.ADDITIVE) -> None:
         self._policy = policy
         self._naming = Naming()
-        self._calls, closed = laid_out(history)
+        self._calls, closed = laid_out(history) if history else ({}, [])
         self._order = deque(closed)
         self._late: list[tuple[int, str]] = []
         self._held: list[TrackedCall] = []
         self._patches: dict[str, bool] = {}
-        self._unread = unread_grave(self._calls)
+        self._unread = unread_grave(self._calls) if self._calls else {}
         self._last = closed[-1].position if closed else 0
         self.length = self._last
         """How many positions history has, including those taken and not yet written."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
-
-from onward.core.value import Value
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
@@ -54,7 +52,7 @@ class RecordState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Record(Value):
+class Record(NamedTuple):
     """One attempt of one durable call.
 
     `seq` is the position at which it is handed over, None while it has none: an open record, or

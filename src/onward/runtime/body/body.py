@@ -28,6 +28,7 @@ from onward.core.replay import (
     RecordState,
     Resume,
     Standing,
+    Wait,
 )
 from onward.errors import BadInput
 from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimedCall, TimerCall
@@ -240,9 +241,11 @@ class Body:
             return call  # the run will be parked; nothing more is asked of its history
         self._limit.check(self._replay, len(self.calls))
         ask = Ask(branch_now.get(), call.kind, call.name, key, call.args_hash, call.compare)
-        match self._replay.ask(ask):
-            case Fresh(identity):
-                self._register(call, identity, ask, begins=True)
+        answer = self._replay.ask(ask)
+        if isinstance(answer, Fresh):  # nearly always: a pattern takes longer to match than a type
+            self._register(call, answer.identity, ask, begins=True)
+            return call
+        match answer:
             case Read(identity):
                 self._register(call, identity, ask)
             case HeldBack(identity):
@@ -327,23 +330,28 @@ class Body:
         if loop.ready:
             loop.drain()
         while self.diverged is None and not (self.main.done() and self.is_over):
-            match replay.next():
-                case Deliver(record):
-                    self._deliver(record)
-                    if loop.ready:
-                        loop.drain()
-                case Passed(record):
-                    self.unread.append(record)  # it may still be asked for later
-                case Frontier(released):
-                    self._go_live(released)
-                case Diverged() as diverged:
-                    self.diverged = diverged
-                    _, place = self._held.get(id(diverged.asked), (None, None))
-                    self.place = place or place_of_wait(loop.tasks)
-                case _:
-                    if self.clock.held or self.clock.is_replayed:
-                        self.clock.begin_waits(loop.now, self.calls)
-                    return
+            turn = replay.next()
+            if isinstance(turn, Deliver):
+                self._deliver(turn.record)
+                if loop.ready:
+                    loop.drain()
+            elif isinstance(turn, Wait):
+                if self.clock.held or self.clock.is_replayed:
+                    self.clock.begin_waits(loop.now, self.calls)
+                return
+            else:
+                self._read_on(turn)
+
+    def _read_on(self, turn: Passed | Frontier | Diverged) -> None:
+        match turn:
+            case Passed(record):
+                self.unread.append(record)  # it may still be asked for later
+            case Frontier(released):
+                self._go_live(released)
+            case Diverged() as diverged:
+                self.diverged = diverged
+                _, place = self._held.get(id(diverged.asked), (None, None))
+                self.place = place or place_of_wait(self._loop.tasks)
 
     def _go_live(self, released: Sequence[Fresh | Resume]) -> None:
         """Do what had to wait until history was read: marks of changes come first."""
