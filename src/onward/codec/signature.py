@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from onward.codec.shapes.shape import Shape
 
 
+_BY_POSITION = frozenset({Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD})
+
+
 def signature_of(fn: Callable[..., Any], *, method: bool = False) -> CallShape:
     """Return the shape of a callable's arguments and result.
 
@@ -118,13 +121,17 @@ class CallShape:
             Unencodable: an argument would not come back equal and of the same type.
         """
         resolved = self._resolved
-        given = resolved.parameters.assign(args, kwargs)
         tree: dict[str, Any] = {}
         name = ""
         try:
-            for name, shape in resolved.shapes.items():
-                if name in given:
-                    tree[name] = shape.lower(given[name], 0)
+            if not kwargs and len(args) == resolved.positional:  # as most calls are spelled
+                for (name, shape), value in zip(resolved.shapes.items(), args, strict=True):
+                    tree[name] = shape.lower(value, 0)
+            else:
+                given = resolved.parameters.assign(args, kwargs)
+                for name, shape in resolved.shapes.items():
+                    if name in given:
+                        tree[name] = shape.lower(given[name], 0)
         except ValueRefused as refused:
             path = f"{self.name}({refused.place(name)})"
             raise Unencodable(path, refused.fact, refused.advice) from None
@@ -190,6 +197,7 @@ class CallShape:
         result = shape_of(self._hint(signature.return_annotation))
         return _Resolved(
             Parameters(self.name, signature),
+            len(shapes) if all(each.kind in _BY_POSITION for each in parameters) else -1,
             shapes,
             result,
             f"{result.name}, the result of {self.name}",
@@ -219,6 +227,8 @@ class _Resolved(NamedTuple):
     """What is known of a callable once its annotations are resolved."""
 
     parameters: Parameters
+    positional: int
+    """How many parameters there are; -1 if not all of them can be given by position."""
     shapes: dict[str, Shape]
     result: Shape
     result_name: str
