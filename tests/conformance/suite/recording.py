@@ -43,6 +43,21 @@ async def test_a_record_is_read_back_as_it_was_written(world: World) -> None:
     assert row[:15] == (*record[:10], 1, record.payload, b"", now, now)
 
 
+async def test_records_that_are_written_together_keep_their_own_fields(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    alike = [a_record(run, seq) for seq in (1, 2, 3)]
+    slept = a_record(run, 5)._replace(kind="timer", name="sleep", attempt=2)
+    failed = slept._replace(attempt=1, seq=None, state="failed", payload=None, error=b"j1")
+    mixed = [a_record(run, 4), failed, slept]
+
+    for records in (alike, mixed):
+        await worker.commit(run, *records)
+
+    rows = await history(worker.store, run.uid)
+    assert {row[:9] for row in rows} == {record[:9] for record in (*alike, *mixed)}
+
+
 async def test_a_record_is_opened_and_later_closed(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")

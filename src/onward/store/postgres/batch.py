@@ -40,21 +40,37 @@ _OWNED_START = (
 )
 
 
+_ALIKE = frozenset({"attempt", "kind", "name", "state"})
+"""Fields of a record that are never null, and mostly the same in a whole batch."""
+
+
+_FENCE = frozenset({"fence"})
+
+
 def _columns(
-    prefix: str, fields: Sequence[str], rows: Sequence[tuple[Any, ...]]
+    prefix: str,
+    fields: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    alike: frozenset[str] = frozenset(),
 ) -> dict[str, tuple[Any, ...]]:
     """Turn rows into one array per field, named as the statement names them.
 
-    A column without values is an empty array, which `unnest` fills up with nulls: the driver takes
-    longer to encode a null than most values, and most columns of a row are null.
+    The driver encodes values one by one, which takes a good part of the time of a batch. So a
+    column without values is an empty array, and one of the fields `alike` with one value has it
+    once: `unnest` fills up with nulls, for which the statement takes the first value.
     """
     if not rows:
         return {prefix + field: () for field in fields}
     count = len(rows)
-    return {
-        prefix + field: () if column.count(None) == count else column
-        for field, column in zip(fields, zip(*rows, strict=True), strict=True)
-    }
+    columns = {}
+    for field, column in zip(fields, zip(*rows, strict=True), strict=True):
+        if column.count(None) == count:
+            columns[prefix + field] = ()
+        elif field in alike and column.count(column[0]) == count:
+            columns[prefix + field] = column[:1]
+        else:
+            columns[prefix + field] = column
+    return columns
 
 
 class _Owned(NamedTuple):
@@ -155,10 +171,10 @@ class _Answer:
 def _arrays(commits: list[Commit]) -> tuple[str, dict[str, tuple[Any, ...]]]:
     """Return the statement that writes these, and its arrays."""
     records = [record for commit in commits for record in commit.latest_records()]
-    written = _columns("r_", NewRecord._fields, records)
+    written = _columns("r_", NewRecord._fields, records, _ALIKE)
     if all(commit.is_plain for commit in commits):
         owners = [(commit.run, commit.fence) for commit in commits]
-        return "commit_records", written | _columns("", ("run", "fence"), owners)
+        return "commit_records", written | _columns("", ("run", "fence"), owners, _FENCE)
     moves = [(c.run, c.fence, *(c.move or _NO_MOVE)) for c in commits]
     written |= _columns("", ("run", "fence", *Move._fields), moves)
     written |= _MESSAGES.columns((c.run, c.messages) for c in commits)

@@ -14,7 +14,8 @@ patience AS MATERIALIZED (
 
 -- part: found_owned
 found AS (
-    SELECT g.uid, g.fence AS own_fence, r.state, r.fence, r.inbox, false AS refused
+    SELECT g.uid, coalesce(g.fence, (:fence::bigint[])[1]) AS own_fence, r.state, r.fence, r.inbox,
+           false AS refused
     FROM unnest(:run::text[], :fence::bigint[]) g (uid, fence)
     LEFT JOIN LATERAL (
         SELECT state, fence, inbox FROM onward_run
@@ -111,13 +112,17 @@ ended AS (
 )
 
 -- part: record
+-- A column of one value has it once, in the first row: see `_columns` in batch.py.
 record AS (
     INSERT INTO onward_record AS t (
         namespace, run, identity, attempt, seq, kind, name, state, args_hash, version, due, message,
         payload, error, opened_at, closed_at, args)
-    SELECT :namespace::text, h.run, h.identity, h.attempt, h.seq, h.kind, h.name, h.state,
-           h.args_hash, h.version, coalesce(h.due, :now + h.due_in), h.message, h.payload, h.error,
-           :now - coalesce(h.took, 0), CASE WHEN h.state <> 'open' THEN :now END, h.args
+    SELECT :namespace::text, h.run, h.identity, coalesce(h.attempt, (:r_attempt::bigint[])[1]),
+           h.seq, coalesce(h.kind, (:r_kind::text[])[1]), coalesce(h.name, (:r_name::text[])[1]),
+           coalesce(h.state, (:r_state::text[])[1]), h.args_hash, h.version,
+           coalesce(h.due, :now + h.due_in), h.message, h.payload, h.error,
+           :now - coalesce(h.took, 0),
+           CASE WHEN coalesce(h.state, (:r_state::text[])[1]) <> 'open' THEN :now END, h.args
     FROM unnest(
         :r_run::text[], :r_identity::text[], :r_attempt::bigint[], :r_seq::bigint[],
         :r_kind::text[], :r_name::text[], :r_state::text[], :r_args_hash::text[],
