@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ class Commit:
     messages: tuple[NewMessage, ...] = ()
     starts: tuple[NewRun, ...] = ()
     attached: Attachments = NOTHING_ATTACHED
+    is_plain: bool = field(init=False)
+    """Whether this adds records and does nothing else."""
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether this adds records and does nothing else."""
-        return (
+    def __post_init__(self) -> None:
+        self.is_plain = (
             self.move is None
             and not self.messages
             and not self.starts

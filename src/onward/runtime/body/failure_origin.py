@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onward.core.replay import Record
     from onward.runtime.body.calls import Call
 
+_ALWAYS_NOTED = (ChildCall, TimerCall)
 # A signal is in the inbox, which a retry reads again.
 _KEPT = frozenset({RecordKind.STEP, RecordKind.CHILD, RecordKind.START, RecordKind.EFFECT})
 
@@ -44,7 +45,7 @@ class FailureOrigins:
         is_alone = seq - call.asked <= 1  # nothing else was handed over meanwhile, as nearly always
         succeeded = record.state is RecordState.SUCCEEDED
         is_early = call.asked < self._first_failed
-        if succeeded and is_alone and is_early and not isinstance(call, ChildCall | TimerCall):
+        if succeeded and is_alone and is_early and not isinstance(call, _ALWAYS_NOTED):
             return
         errors = list(_errors_of(call))
         is_good = succeeded and not errors

@@ -100,6 +100,9 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         self._salt = salt
         self.now: Instant = 0
         self._draining = False
+        # Not asked for at each drain: a body is made on the loop on which it is drained.
+        self._outer = asyncio.events._get_running_loop()
+        self._outer_hooks = sys.get_asyncgen_hooks()
         # In the order made, which a set would not keep: who is cancelled first decides what a body
         # does next, and must be the same in every replay. Parents come before their children.
         self.tasks: dict[asyncio.Task[Any], None] = {}
@@ -134,8 +137,6 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
     def _drain(self) -> list[_Raised]:
         """Run everything that is ready; return what callbacks and tasks that exit have raised."""
         raised: list[_Raised] = []
-        host = asyncio.events._get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
         asyncio.events._set_running_loop(self)
         sys.set_asyncgen_hooks(None, None)
         self._draining = True
@@ -156,8 +157,8 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
                     raise Spinning(self._where_it_spins())
         finally:
             self._draining = False
-            sys.set_asyncgen_hooks(*hooks)
-            asyncio.events._set_running_loop(host)
+            sys.set_asyncgen_hooks(*self._outer_hooks)
+            asyncio.events._set_running_loop(self._outer)
         return raised
 
     def _task_of(self, error: BaseException) -> asyncio.Task[Any] | None:

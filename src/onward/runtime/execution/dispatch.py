@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from onward.runtime.execution.steps import Steps
 
 
+_MARKS = (PatchCall, ClockCall)
+
+
 class DispatchRun(Protocol):
     """The run whose calls are dispatched."""
 
@@ -73,7 +76,7 @@ class Dispatch:
     def do(self, call: Call) -> None:
         """Run a step, start a run, send an effect, or wait."""
         execution = self._execution
-        if isinstance(call, PatchCall | ClockCall):
+        if isinstance(call, _MARKS):
             execution.later(partial(self._mark, call))
         elif call.is_abandoned():
             execution.body.abandon(call)

@@ -283,10 +283,11 @@ class Journal:
         starts: tuple[NewRun, ...] = (),
         attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
-        is_clock = bool(records) and records[0].kind is RecordKind.CLOCK
-        if move is None and self.crashes and not is_clock:
-            # It gets on: what crashed before counts no more.
-            move, self.crashes = Move(RunState.RUNNING), 0
+        if self.crashes and move is None:
+            is_clock = bool(records) and records[0].kind is RecordKind.CLOCK
+            if not is_clock:
+                # It gets on: what crashed before counts no more.
+                move, self.crashes = Move(RunState.RUNNING), 0
         self.writing += 1
         commit = Commit(self._uid, self._fence, records, move, messages, starts, attached)
         self._commit(commit, partial(self._answered, then))
@@ -297,14 +298,12 @@ class Journal:
         self.writing -= 1
         if isinstance(answer, Rejected):  # trying again would not help: only this run suffers
             self._broken(answer)
-        elif isinstance(answer, BaseException) or answer.fate is Fate.LOST:
+            return
+        if isinstance(answer, BaseException) or answer.fate is Fate.LOST:
             self._lost()  # or the store is away, or its lane was cancelled
-        else:
-            self._go_on(then, answer)
-
-    def _go_on(self, then: Callable[[CommitOutcome], None], outcome: CommitOutcome) -> None:
+            return
         try:
-            then(outcome)
+            then(answer)
             if self._then is not None and not self.writing:
                 after, self._then = self._then, None
                 after()

@@ -81,6 +81,8 @@ def _look(tx: SqliteTx, batch: Batch) -> tuple[dict[str, Row | None], dict[str, 
 
 def _is_watched(commit: Commit) -> bool:
     """Return whether more must be known of a run than that it is running under its fence."""
+    if commit.is_plain:
+        return False
     return commit.may_be_refused or (commit.move is not None and commit.move.state == "ready")
 
 

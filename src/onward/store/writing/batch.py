@@ -63,7 +63,8 @@ class Batch:
             return False
         if self._touched and not self._touched.isdisjoint(commit.attached.touched()):
             return False
-        return not any(self._moves(message.target, commit) for message in commit.messages)
+        messages = commit.messages
+        return not messages or not any(self._moves(each.target, commit) for each in messages)
 
     def _moves(self, target: str, commit: Commit) -> bool:
         if target == commit.run:
