@@ -163,6 +163,9 @@ class Stage:
     def progress(self, execution: HostedRun, value: bytes) -> None:
         raise NotImplementedError
 
+    def pending_progress(self, uid: str) -> bytes | None:
+        return None
+
     @property
     def clock(self) -> Clock:
         raise NotImplementedError

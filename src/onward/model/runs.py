@@ -60,7 +60,8 @@ class Move(NamedTuple):
 
     `seen` is the inbox number that the owner had seen: with it the move happens only if nothing
     has arrived since. A move to `running` keeps the run and clears its crashes. `failed_call` is
-    the call whose error ended it, `parked_by` the code that does not fit its history.
+    the call whose error ended it, `parked_by` the code that does not fit its history. `progress` is
+    what was said last, if it was not written before.
     """
 
     state: str
@@ -74,6 +75,17 @@ class Move(NamedTuple):
     result: bytes | None = None
     error: bytes | None = None
     failed_call: str | None = None
+    progress: bytes | None = None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is something to store apart from the run's row."""
+        return not (
+            self.result is None
+            and self.error is None
+            and self.failed_call is None
+            and self.progress is None
+        )
 
 
 class ClaimedRun(NamedTuple):

@@ -199,13 +199,23 @@ async def test_progress_is_kept_for_others_to_see(world: World) -> None:
     assert [end.progress for end in await worker.store.ends([run.uid])] == [b"j2"]
 
 
-async def test_the_last_progress_may_come_after_the_end(world: World) -> None:
+async def test_progress_may_come_when_the_run_has_parked(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")
-    await worker.commit(run, move=SUCCEEDED)
+    await worker.commit(run, move=Move("waiting", due_in=MINUTE))
 
     assert await worker.store.keep_progress(worker.name, run.uid, run.fence, b"j1")
     assert (await worker.store.end(run.uid)).progress == b"j1"
+
+
+async def test_the_end_of_a_run_has_its_last_progress(world: World) -> None:
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    await worker.store.keep_progress(worker.name, run.uid, run.fence, b"j1")
+    await worker.commit(run, move=SUCCEEDED._replace(progress=b"j3"))
+
+    assert not await worker.store.keep_progress(worker.name, run.uid, run.fence, b"j2")
+    assert (await worker.store.end(run.uid)).progress == b"j3"
 
 
 async def test_progress_of_a_run_that_is_not_ones_own_is_not_kept(world: World) -> None:

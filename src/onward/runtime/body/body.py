@@ -99,6 +99,7 @@ class Body:
         """Why code and history do not fit, if they do not: then nothing more is asked."""
         self.diverged_args: bytes | None = None
         """The arguments of the call that does not fit, if they are shown."""
+        self._progress: bytes | None = None
         self.place: Place | None = None
         """Where in the code that came up."""
         self.unread: list[Record] = []
@@ -186,9 +187,16 @@ class Body:
         return self._draws.draw(what, self._replay.read)
 
     def progress(self, value: bytes) -> None:
-        """Let others see how far the run is; while history is read, they have seen it."""
-        if self._replay.live and not self.is_evicted and self.diverged is None:
+        """Let others see how far the run is; while history is read, they have seen it.
+
+        But not of a retry or a fork that has just begun: those see it once history is read.
+        """
+        if self.is_evicted or self.diverged is not None:
+            return
+        if self._replay.live:
             self._owner.report_progress(value)
+        elif self.run.fence == 1 and self.run.follows is not None:
+            self._progress = value
 
     def patched(self, patch: str) -> bool:
         """Say whether the code behind a patch takes the new way."""
@@ -357,6 +365,9 @@ class Body:
         """Do what had to wait until history was read: marks of changes come first."""
         self._scope.silent = False
         self._held.clear()
+        if self._progress is not None:
+            self._owner.report_progress(self._progress)
+            self._progress = None
         self._moved = [record for record in self.unread if not self._is_passed(record)]
         for mark in self._marks:
             self._owner.do(mark)

@@ -85,3 +85,7 @@ class Host(Protocol):
     def progress(self, execution: HostedRun, value: bytes) -> None:
         """Publish the progress of a run; callable from any thread."""
         ...
+
+    def pending_progress(self, uid: str) -> bytes | None:
+        """Return progress that is not written yet, to be written with the end of the run."""
+        ...

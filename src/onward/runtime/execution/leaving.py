@@ -294,6 +294,7 @@ class Leaving:
         # A cancelled run is not retried, even if its cleanup failed.
         may_retry = move.state == RunState.FAILED and not self._execution.inbox.is_stopping
         failpoint("finish.before")
+        move = move._replace(progress=self._host.pending_progress(self._execution.claimed.uid))
         self._execution.stop(move)
         if not (may_retry and self._retry(move)):
             self._end_for_good(move)
@@ -350,7 +351,8 @@ class Leaving:
             return
         failpoint("finish.before")
         # A message that arrives from here on must be read before the run ends.
-        move = CONTINUED._replace(seen=self._execution.seen)
+        progress = self._host.pending_progress(self._execution.claimed.uid)
+        move = CONTINUED._replace(seen=self._execution.seen, progress=progress)
         self._execution.stop(move)
         # A commit under way may be of a signal, which the new run takes over if this body has not.
         self._journal.when_written(partial(self._go_on, arguments, move))

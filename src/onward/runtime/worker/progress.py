@@ -23,15 +23,22 @@ class ProgressBoard:
         self._loop = loop
         self._context = copy_context()  # not that of the first run
         self._values: dict[str, tuple[int, bytes]] = {}
+        self._writing: dict[str, bytes] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
 
     def put(self, uid: str, fence: int, value: bytes) -> None:
         """Note the progress of a run; from any thread."""
-        self._loop.call_soon_threadsafe(self._put, uid, fence, value)
-
-    def _put(self, uid: str, fence: int, value: bytes) -> None:
+        # At once: the run may end before the loop gets to a callback.
         self._values[uid] = fence, value
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def pending(self, uid: str) -> bytes | None:
+        """Return the last value of a run, if it is not written yet."""
+        waiting = self._values.get(uid)
+        return self._writing.get(uid) if waiting is None else waiting[1]
+
+    def _begin(self) -> None:
         if self._task is None:
             self._task = self._loop.create_task(
                 self._write(), name="onward progress", context=self._context
@@ -49,10 +56,15 @@ class ProgressBoard:
 
     async def tick(self) -> None:
         """Write what is new."""
-        values, self._values = self._values, {}
-        for uid, (fence, value) in values.items():
-            with contextlib.suppress(OnwardError):  # progress is only informational
+        for uid in list(self._values):
+            fence, value = self._values.pop(uid)
+            self._writing[uid] = value
+            try:
                 await self._engine.keep_progress(uid, fence, value)
+            except OnwardError:
+                pass  # progress is only informational
+            finally:
+                del self._writing[uid]
 
     async def close(self) -> None:
         """Write what is new, and stop."""

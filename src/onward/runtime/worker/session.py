@@ -134,6 +134,10 @@ class WorkerSession:
         """Let others see how far a run is; from any thread."""
         self._progress.put(execution.uid, execution.fence, value)
 
+    def pending_progress(self, uid: str) -> bytes | None:
+        """Return progress that is not written yet, to be written with the end of the run."""
+        return self._progress.pending(uid)
+
     def look(self, execution: Execution) -> None:
         """Read a run's inbox again, as it has a number that the run has not seen."""
         self._inbox_reader.read_again(execution)

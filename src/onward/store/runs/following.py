@@ -111,8 +111,8 @@ async def _end(tx: Tx, wish: Following, old: RunRow) -> None:
     else:
         given = {"state": end.state, "reason": end.reason, "phase": end.phase, "seq": end.seq}
         await tx.fetch("end_followed", uid=old.uid, **given)
-        if not (end.result is None and end.error is None and end.failed_call is None):
-            kept = {"result": end.result, "error": end.error}
+        if end.has_data:
+            kept = {"result": end.result, "error": end.error, "progress": end.progress}
             await keep_end(tx, old.uid, failed_call=end.failed_call, **kept)
 
 

@@ -123,10 +123,11 @@ async def keep_end(
     result: bytes | None = None,
     error: bytes | None = None,
     failed_call: str | None = None,
+    progress: bytes | None = None,
 ) -> None:
     """Store the result or error of a run."""
-    given = {"result": result, "error": error, "failed_call": failed_call, "lost": b""}
-    await tx.fetch("keep_end", uid=uid, **given)
+    given = {"result": result, "error": error, "failed_call": failed_call, "progress": progress}
+    await tx.fetch("keep_end", uid=uid, lost=b"", **given)
 
 
 async def _release(tx: Tx, uid: str) -> None:

@@ -83,10 +83,12 @@ WHERE namespace = :namespace AND uid = :uid AND state = 'paused' AND reason = 'd
 RETURNING queue;
 
 -- name: keep_progress
--- The last word may come when its owner has parked or ended the run already.
+-- The last value may come when its owner has parked the run already. The end of a run has the last one
+-- with it, which a write that comes late must not replace.
 UPDATE onward_run_data SET progress = :value
 WHERE namespace = :namespace AND uid = :uid AND EXISTS (
     SELECT 1 FROM onward_run r
     WHERE r.namespace = :namespace AND r.uid = :uid AND r.fence = :fence
-      AND coalesce(r.worker, :worker) = :worker)
+      AND coalesce(r.worker, :worker) = :worker
+      AND r.state IN ('ready', 'running', 'waiting', 'paused'))
 RETURNING uid;

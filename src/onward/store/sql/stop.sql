@@ -10,12 +10,13 @@ WHERE namespace = :namespace AND uid = :uid
   AND (fence = 0 OR CAST(:unstarted_only AS BIGINT) = 0)
 RETURNING queue;
 
--- name: keep_end(uid, result, error, failed_call, lost)
+-- name: keep_end(uid, result, error, failed_call, progress, lost)
 -- A run whose data row is lost still gets its result or error.
-INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
-VALUES (:namespace, :uid, :lost, '', :result, :error, :failed_call)
+INSERT INTO onward_run_data AS d (namespace, uid, input, args_hash, result, error, failed_call, progress)
+VALUES (:namespace, :uid, :lost, '', :result, :error, :failed_call, :progress)
 ON CONFLICT (namespace, uid) DO UPDATE
-SET result = excluded.result, error = excluded.error, failed_call = excluded.failed_call;
+SET result = excluded.result, error = excluded.error, failed_call = excluded.failed_call,
+    progress = coalesce(excluded.progress, d.progress);
 
 -- name: is_owned
 -- Whether a claim still holds.

@@ -100,9 +100,9 @@ def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
     tx.write_rows(
         "keep_end",
         [
-            (run, move.result, move.error, move.failed_call, b"")
+            (run, move.result, move.error, move.failed_call, move.progress, b"")
             for run, move in moving
-            if not (move.result is None and move.error is None and move.failed_call is None)
+            if move.has_data
         ],
     )
     _insert_runs(tx, [run for commit in accepted for run in commit.starts])

@@ -29,9 +29,9 @@ given AS (
     SELECT g.* FROM patience, unnest(
         :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
         :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :parked_by::text[],
-        :result::bytea[], :error::bytea[], :failed_call::text[])
+        :result::bytea[], :error::bytea[], :failed_call::text[], :progress::bytea[])
     AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
-          failed_call)
+          failed_call, progress)
 )
 
 -- part: nothing_refused
@@ -103,12 +103,15 @@ own AS (
 
 -- part: ended
 ended AS (
-    INSERT INTO onward_run_data (namespace, uid, input, args_hash, result, error, failed_call)
-    SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.failed_call
+    INSERT INTO onward_run_data AS d (
+        namespace, uid, input, args_hash, result, error, failed_call, progress)
+    SELECT :namespace::text, g.uid, '', '', g.result, g.error, g.failed_call, g.progress
     FROM given g JOIN moved m ON m.uid = g.uid
     WHERE g.result IS NOT NULL OR g.error IS NOT NULL OR g.failed_call IS NOT NULL
+       OR g.progress IS NOT NULL
     ON CONFLICT (namespace, uid) DO UPDATE
-    SET result = excluded.result, error = excluded.error, failed_call = excluded.failed_call
+    SET result = excluded.result, error = excluded.error, failed_call = excluded.failed_call,
+        progress = coalesce(excluded.progress, d.progress)
 )
 
 -- part: record
