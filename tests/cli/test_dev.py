@@ -68,6 +68,13 @@ def test_sigterm_ends_the_command_and_its_worker(folder: Path) -> None:
         assert "worker.left" in dev.log[-1]
 
 
+def test_the_worker_ends_when_the_command_is_killed(folder: Path) -> None:
+    with WorkerProcess(folder, "orders", command="dev") as dev:
+        dev.until("worker.ready")
+        dev.send(signal.SIGKILL)
+        dev.until("worker.left")
+
+
 def test_without_reload_the_worker_is_the_process_itself(folder: Path) -> None:
     with WorkerProcess(folder, "orders", "--no-reload", command="dev") as dev:
         assert f"-{dev.pid}-" in dev.until("worker.ready")

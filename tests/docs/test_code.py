@@ -14,7 +14,10 @@ from tests.docs.pages import ROOT, Fence, fences, pages, shown
 from tests.docs.projects import file_of
 
 # Pages with projects, whose files a test of their own runs.
-PROJECTS = {f"docs/guides/{name}.md" for name in ("django", "fastapi", "testing")}
+PROJECTS = {
+    f"docs/guides/{name}.md"
+    for name in ("django", "fastapi", "production", "quick-start", "testing")
+}
 
 # Pages that teach. Pages on the inside may show fragments.
 TEACHING = [

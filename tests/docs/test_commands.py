@@ -13,12 +13,12 @@ from tests.docs.pages import fences, pages, shown
 def named() -> list[tuple[Path, str]]:
     """Return every command `onward ...` in the shell blocks and sessions of the pages."""
     return [
-        (page, line)
+        (page, line.removeprefix("$ "))
         for page in pages()
         for fence in fences(page)
         if fence.language in ("sh", "console")
         for line in fence.text.splitlines()
-        if line.startswith("onward ")
+        if line.removeprefix("$ ").startswith("onward ")
     ]
 
 

@@ -17,6 +17,7 @@ from onward.cli.logs import TextFormatter, configure_logs
 from onward.cli.source_watch import SourceWatch, folders_of
 from onward.cli.user_code import load_app
 from onward.cli.worker import override_store, serve, worker_options
+from onward.system.clock import spawn_thread
 
 if TYPE_CHECKING:
     from onward.cli.output import Output
@@ -34,8 +35,15 @@ def add_dev(root: click.Group) -> None:
     @bare_command(root, "dev", example="onward dev shop.tasks")
     @worker_options
     @click.option("--no-reload", is_flag=True, help="Ignore changes, for example in a debugger.")
+    @click.option("--parent", type=int, hidden=True)
     def dev(
-        given: Given, target: str, log_level: str | None, *, no_reload: bool, **options: Any
+        given: Given,
+        target: str,
+        log_level: str | None,
+        parent: int | None,
+        *,
+        no_reload: bool,
+        **options: Any,
     ) -> int:
         """Execute the runs of your App while you edit its code.
 
@@ -45,7 +53,9 @@ def add_dev(root: click.Group) -> None:
         else they run again. If the module cannot be imported, fix it: the next change starts the
         worker. Logs are in colour on a terminal, unless NO_COLOR is set.
         """
-        if not no_reload:
+        if parent is not None:
+            spawn_thread(lambda: _end_with(parent), name="onward-parent")
+        elif not no_reload:
             return Reloader(given.out, target.partition(":")[0]).run()
         app = load_app(target)
         is_coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
@@ -57,7 +67,7 @@ def add_dev(root: click.Group) -> None:
 
 
 class Reloader:
-    """Runs this command again without reload in a child process, a new one after each change."""
+    """Runs this command as a child process that does not watch, a new one after each change."""
 
     def __init__(self, out: Output, module: str) -> None:
         self._out = out
@@ -79,7 +89,8 @@ class Reloader:
         return DONE
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "onward", *sys.argv[1:], "--no-reload"]
+        parent = str(os.getpid())
+        command = [sys.executable, "-m", "onward", *sys.argv[1:], "--parent", parent]
         return subprocess.Popen(command)  # noqa: S603 - ourselves
 
     def _on_signal(self, number: int, _frame: object) -> None:
@@ -111,6 +122,13 @@ class Reloader:
             except subprocess.TimeoutExpired:
                 end()
         child.wait()
+
+
+def _end_with(parent: int) -> None:
+    """Stop this process when its parent has died, or two workers would follow the next `dev`."""
+    while os.getppid() == parent:
+        threading.Event().wait(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _listed(paths: list[Path]) -> str:
