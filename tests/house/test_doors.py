@@ -54,6 +54,14 @@ DOORS = [
         "now, uuid and random outside a run; inside they come from the run",
     ),
     Door(
+        "src/onward/runtime/body/forbidden.py",
+        {
+            "random._inst", "random.Random", "random.Random.__init__",
+            "random.Random.__init__.__code__",
+        },
+        "compared with what a workflow body calls, never called",
+    ),
+    Door(
         "src/onward/runtime/worker/session.py",
         {"asyncio.to_thread"},
         "the thread that keeps the lease is joined; without `spawn` there is none",

@@ -62,6 +62,7 @@ def add_dev(root: click.Group) -> None:
         lines = TextFormatter(dates=False, colour=is_coloured)
         configure_logs(log_level, as_json=given.out.as_json, formatter=lines)
         override_store(app, given)
+        app.debug = True
         chosen = {name: value for name, value in options.items() if value not in (None, ())}
         return serve(app, given, {"drain": DRAIN} | chosen)
 

@@ -61,6 +61,9 @@ class App(RunOperations):
             It stores nothing and may be down at any time; then changes are found by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
         on_attention: Called with an `onward.telemetry.Attention` when a run needs a human.
+        debug: Raise an error when a workflow body calls what a replay would not repeat, such as
+            `random`, `time` or `open()`. This slows bodies down; use it in development and tests.
+        debug_allow: Modules in which, and in whose calls, `debug` allows everything.
 
     Example:
         >>> import asyncio
@@ -86,6 +89,8 @@ class App(RunOperations):
         hints: str | None = None,
         metrics: Metrics | None = None,
         on_attention: OnAttention | None = None,
+        debug: bool = False,
+        debug_allow: Sequence[str] = (),
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         spawn: Spawn | None = spawn_thread,
@@ -104,6 +109,9 @@ class App(RunOperations):
         self._observer = Reporter(
             clock or SystemClock(), spawn, metrics=metrics, on_attention=on_attention
         )
+        self.debug = debug
+        """Whether the workers that are started from now on check workflow bodies."""
+        self._debug_allow = tuple(debug_allow)
         self._opening = Opening()
         self._registries: set[Registry] = set()
         self.effects = Effects(self._opened)
@@ -284,6 +292,7 @@ class App(RunOperations):
                     version=self._version,
                     tags=check_tags(tags),
                     **worker_times(lease=lease, drain=drain, stall=stall, limit=stall_limit),
+                    debug_allow=self._debug_allow if self.debug else None,
                     is_alone=self._is_alone,
                 ),
                 step_limits(retry, timeout),

@@ -79,6 +79,13 @@ EVENTS: dict[str, Event] = dict(
         ),
         _event("run.unended", "run", _ERROR, f"{_RUN} worker error"),
         _event(
+            "run.unawaited",
+            "run",
+            _WARNING,
+            f"{_RUN} calls where",
+            "these calls were not awaited, so their results are not recorded; await or cancel them",
+        ),
+        _event(
             "run.blocking",
             "run",
             _WARNING,

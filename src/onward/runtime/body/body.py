@@ -34,7 +34,7 @@ from onward.errors import BadInput
 from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimedCall, TimerCall
 from onward.runtime.body.children import PatchCall, still_elsewhere
 from onward.runtime.body.clock import BodyClock
-from onward.runtime.body.divergence import Place, hand_over, place_now, place_of_wait
+from onward.runtime.body.divergence import Place, hand_over, origin_of, place_now, place_of_wait
 from onward.runtime.body.draws import Draws, beginning_of_body
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.failure_origin import FailureOrigins
@@ -159,6 +159,10 @@ class Body:
         """Say whether tasks or calls of the code are not over."""
         calls = [call for call in self.calls.values() if not call.only_listens]
         return bool(calls) or any(not task.done() for task in self._loop.tasks)
+
+    def origins(self) -> list[str]:
+        """Return the lines that began the branches which are not over, where they are known."""
+        return [origin_of(task.get_coro()) for task in self._loop.tasks if not task.done()]
 
     @property
     def is_over(self) -> bool:

@@ -97,6 +97,13 @@ def place_of_wait(tasks: Iterable[asyncio.Task[Any]]) -> Place | None:
     return place
 
 
+def origin_of(coro: Any) -> str:
+    """Return the line that made a coroutine, if that was tracked."""
+    for file, line, function in getattr(coro, "cr_origin", None) or ():
+        return f"{file}:{line} in {function}"
+    return ""
+
+
 def hand_over(call: Call, record: Record, run: str) -> Undecodable | None:
     """Give a call its outcome; return why not, if that does not fit the code.
 

@@ -23,6 +23,7 @@ from onward.runtime.body.divergence import divergence_error, place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.execution.guard import GuardedRun, on_done
 from onward.runtime.execution.replies import Overtaken
+from onward.runtime.execution.reporting import report_unawaited
 from onward.runtime.execution.stopping import Stop, read_stop, recalled
 from onward.runtime.reading import STORE_ERRORS
 from onward.telemetry.failpoints import failpoint
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.journal import Journal
     from onward.runtime.execution.ledger import Ledger
     from onward.runtime.execution.loaded_history import LoadedHistory
+    from onward.telemetry.scope import RunScope
 
 CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
 """The move of a run that continues as a new one."""
@@ -152,6 +154,7 @@ class LeavingRun(GuardedRun, Protocol):
     """The run that leaves its worker."""
 
     claimed: ClaimedRun
+    scope: RunScope
     program: Program
     body: Body
     replay: Replay
@@ -274,7 +277,10 @@ class Leaving:
         if self._journal.writing and (request is not None or execution.claimed.retry is not None):
             return  # a run that follows needs everything written
         if request is None or body.cancelled is not None:
-            self.end(end_of(body, execution.program.shape))
+            move = end_of(body, execution.program.shape)
+            if body.calls and move.state == RunState.SUCCEEDED:
+                report_unawaited(execution.scope, body, execution.program.fn)
+            self.end(move)
             return
         stop = self._late_stop(ended)
         if stop is not None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onward.codec import decode_error, read_error
 from onward.core.effect import EffectState
 from onward.core.replay import RecordKind
 from onward.core.run import Reason, RunState
 from onward.engine.payloads import unpack
+from onward.runtime.body.calls import StepCall
+from onward.runtime.body.children import ChildCall
+from onward.runtime.body.divergence import place_of
+from onward.runtime.body.effects import EffectCall
 from onward.telemetry.events import emit
 from onward.telemetry.scope import RunScope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
     from onward.model.effects import EffectWrite
     from onward.model.runs import ClaimedRun, Move
+    from onward.runtime.body.body import Body
     from onward.telemetry.observer import Observer
 
 ABANDONED = frozenset({EffectState.IN_FLIGHT, EffectState.NEEDS_RECONCILE})
@@ -62,6 +67,16 @@ def report_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
     if missed:
         emit("run.unread", scope, count=len(missed), unread=", ".join(missed[:MAX_NAMED]))
     return bool(missed)
+
+
+def report_unawaited(scope: RunScope, body: Body, fn: Callable[..., Any]) -> None:
+    """Report calls that a body has begun and that it did not wait for when it returned."""
+    kinds = StepCall | EffectCall | ChildCall
+    calls = [call for call in body.calls.values() if isinstance(call, kinds)]
+    names = dict.fromkeys(call.name for call in calls if not call.only_listens)
+    if names:
+        where = ", ".join(filter(None, dict.fromkeys(body.origins()))) or str(place_of(fn))
+        emit("run.unawaited", scope, calls=", ".join(names), where=where)
 
 
 def report_effect(observer: Observer, scope: RunScope, row: EffectWrite, at: Instant) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 from onward.runtime.attempts import perform, send_window, sender
 from onward.runtime.body import runloop
+from onward.system.libraries import is_library
 from onward.telemetry.scope import scope_now
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from onward.telemetry.scope import Scope
 
-_LIBRARY = os.path.dirname(os.__file__)
 _CALLERS = frozenset(module.__name__ for module in (runloop, perform, send_window, sender))
 """The modules that call the code of users."""
 
@@ -27,14 +26,10 @@ def line_of(frame: FrameType | None) -> str:
     while frame is not None and frame.f_globals.get("__name__") not in _CALLERS:
         code = frame.f_code
         line = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
-        if not _is_library(code.co_filename):
+        if not is_library(code.co_filename):
             break
         frame = frame.f_back
     return line
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith((_LIBRARY, "<frozen")) or "site-packages" in file
 
 
 def scope_of(loop: asyncio.AbstractEventLoop, frame: FrameType | None) -> Scope | None:

@@ -40,6 +40,8 @@ class Options:
     drain: Duration = DRAIN
     stall: Duration = STALL
     stall_limit: Duration = STALL_LIMIT
+    debug_allow: tuple[str, ...] | None = None
+    """The modules in which bodies may call everything; None: bodies are not checked."""
     is_alone: bool = False
     """Whether no other process can exist, so that no hint gets lost and no worker dies alone.
 

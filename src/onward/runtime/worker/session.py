@@ -16,8 +16,8 @@ from onward.runtime.attempts.perform import Performer
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.tasks import contained_tasks
 from onward.runtime.attempts.threads import StepThreads
+from onward.runtime.execution.debug_monitor import monitor_for
 from onward.runtime.execution.host import End
-from onward.runtime.execution.loop_monitor import LoopMonitor
 from onward.runtime.execution.reporting import report_claimed, report_left
 from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.body_cache import BodyCache
@@ -83,7 +83,7 @@ class WorkerSession:
         self.clock = clock
         self.randomness = randomness.random
         self.version = options.version
-        self.loop_monitor = LoopMonitor()
+        self.loop_monitor = monitor_for(options.debug_allow)
         self.names = registry
         self.programs = Programs(registry, options.version)
         self.running: dict[str, Execution] = {}
