@@ -154,3 +154,10 @@ def test_without_the_driver_the_message_names_what_to_install() -> None:
     )
     assert "pip install 'onward[postgres]'" in done.stdout
     assert "secret" not in done.stdout
+
+
+async def test_an_unknown_host_is_told_within_seconds() -> None:
+    began = time.monotonic()
+    error = await refusal("postgresql://somebody@no-such-host.invalid/onward")
+    assert "host 'no-such-host.invalid' cannot be resolved" in str(error)
+    assert time.monotonic() - began < 6.0

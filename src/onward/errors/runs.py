@@ -164,6 +164,7 @@ class RunFailed(UserError):
     run: str
     reason: str
     error: str
+    advice: str = ""
 
     @property
     def happened(self) -> str:
@@ -171,7 +172,8 @@ class RunFailed(UserError):
         return f"run {self.run} failed ({self.reason})" + (f": {self.error}" if self.error else "")
 
     def __str__(self) -> str:
-        return f"{closed(self.happened)} See its history: onward runs show {quote(self.run)}"
+        advice = self.advice or f"See its history: onward runs show {quote(self.run)}"
+        return f"{closed(self.happened)} {advice}"
 
 
 @dataclass(eq=False, repr=False)

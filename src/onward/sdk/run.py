@@ -12,7 +12,7 @@ from onward.engine.display import shown_error
 from onward.engine.ends import client_failure_of
 from onward.engine.payloads import unpack
 from onward.engine.views import RunInfo
-from onward.errors import RunCancelled, RunPaused, Undecodable
+from onward.errors import RunCancelled, RunFailed, RunPaused, Undecodable
 from onward.runtime.reading import reading
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.stuck import reported_if_stuck, why_open
@@ -122,7 +122,10 @@ class Run(Generic[R]):
                     error = None if end.error is None else decode_error(unpack(end.error))
                 except (Undecodable, ValueError) as unread:
                     error = unread
-                raise client_failure_of(self.id, error, end.reason or "")
+                failed = client_failure_of(self.id, error, end.reason or "")
+                if isinstance(failed, RunFailed) and self._engine.is_private:
+                    failed.advice = "See its history: await run.history()"
+                raise failed
             case _:
                 raise RunCancelled(self.id, end.state, end.reason or "")
 

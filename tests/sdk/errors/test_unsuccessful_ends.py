@@ -10,9 +10,11 @@ import onward
 from onward import App, Signal, workflow
 from onward.errors import RunFailed
 from tests.kit.deploys import SECONDS
-from tests.kit.watching import children_of, until_state
+from tests.kit.watching import children_of, until_state, working
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onward import Run
 
 go = Signal("go")
@@ -109,3 +111,23 @@ async def test_a_run_that_crashed_its_workers_says_so(memory: App) -> None:
         assert await error_of(run, "failed") == told
         with pytest.raises(RunFailed, match=told):
             await run.result(timeout=SECONDS)
+
+
+@workflow
+async def raises() -> None:
+    raise ValueError("no")
+
+
+async def test_the_error_of_a_run_in_memory_names_no_command(memory: App) -> None:
+    async with working(memory):
+        run = await memory.start(raises)
+        with pytest.raises(RunFailed, match=r"See its history: await run\.history\(\)"):
+            await run.result(timeout="10s")
+
+
+async def test_the_error_of_a_run_names_the_command_that_shows_it(tmp_path: Path) -> None:
+    app = App(str(tmp_path / "app.db"))
+    async with working(app):
+        run = await app.start(raises.options(id="r"))
+        with pytest.raises(RunFailed, match="See its history: onward runs show r"):
+            await run.result(timeout="10s")

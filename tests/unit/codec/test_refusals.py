@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum, IntFlag, StrEnum
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -32,7 +33,7 @@ import msgspec
 import pydantic
 import pytest
 
-from onward.codec import encode
+from onward.codec import encode, signature_of
 from onward.errors import Unencodable
 
 
@@ -304,3 +305,54 @@ def test_cause_of_a_refusal_is_not_our_own_unwinding() -> None:
 
     assert refused.__cause__ is None
     assert refused.__suppress_context__
+
+
+class Animal(pydantic.BaseModel):
+    name: str
+
+
+class Dog(Animal):
+    breed: str
+
+
+@dataclass
+class Shape:
+    sides: int
+
+
+@dataclass
+class Square(Shape):
+    width: int
+
+
+class Login(pydantic.BaseModel):
+    password: pydantic.SecretStr
+
+
+def takes_path(path: Path) -> None: ...
+def takes_animal(animal: Animal) -> None: ...
+def takes_shape(shape: Shape) -> None: ...
+def takes_secret(secret: pydantic.SecretStr) -> None: ...
+def takes_login(login: Login) -> None: ...
+def takes_anything(value: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "value", "way_out"),
+    [
+        (takes_path, Path("x"), "Annotate it with str, pass str(path)"),
+        (takes_anything, Path("x"), "Annotate it with str, pass str(path)"),
+        (takes_animal, Dog(name="Rex", breed="pug"), "Annotate Animal | Dog, or pass an Animal"),
+        (takes_shape, Square(4, 2), "Annotate Shape | Square, or pass a Shape"),
+        (takes_secret, pydantic.SecretStr("x"), "Pass the name of the secret"),
+        (
+            takes_login,
+            Login(password=pydantic.SecretStr("x")),
+            "'password' is written as asterisks",
+        ),
+    ],
+)
+def test_a_refusal_says_what_to_pass_instead(fn: Any, value: Any, way_out: str) -> None:
+    with pytest.raises(Unencodable) as refused:
+        signature_of(fn).encode((value,), {})
+    assert way_out in str(refused.value)

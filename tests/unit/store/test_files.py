@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.errors import StoreUnusable
+from onward.store import open_store
 from onward.store.sqlite.files import check_place, file_system
 
 if TYPE_CHECKING:
@@ -114,3 +115,10 @@ def test_the_innermost_mount_counts(tmp_path: Path) -> None:
 def test_where_nobody_can_tell_the_file_system_it_is_trusted(tmp_path: Path) -> None:
     assert file_system(tmp_path, tmp_path / "no such file") is None
     check_place(tmp_path / "onward.db", tmp_path / "no such file")
+
+
+async def test_a_folder_of_locks_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    (tmp_path / "shop.db-onward").write_text("not a folder")
+    with pytest.raises(StoreUnusable, match=r"shop\.db-onward cannot be created \(File exists\)"):
+        async with open_store(str(tmp_path / "shop.db")):
+            pass

@@ -98,3 +98,18 @@ def test_the_message_of_a_server_is_not_repeated() -> None:
     )
 
     assert "4242" not in str(secret)
+
+
+def test_an_unknown_host_is_named_with_what_to_check() -> None:
+    error = socket.gaierror(-2, "Name or service not known")
+    first = str(translate_error(error, parse("postgresql://u:secret@db.invalid/shop")))
+    assert "host 'db.invalid' cannot be resolved. Check the host in the address" in first
+    assert "secret" not in first
+
+
+def test_a_server_that_is_not_started_is_told_so_at_first() -> None:
+    first = str(translate_error(ConnectionRefusedError(), DIRECT))
+    later = str(translate_error(ConnectionRefusedError(), DIRECT, is_proven=True))
+    assert "no server accepts connections there" in first
+    assert "Start the server, or check host and port" in first
+    assert later.endswith("Try again; nothing was lost.")

@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from io import IOBase
 from math import isfinite
+from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any, Final
 from uuid import UUID
@@ -17,6 +18,7 @@ import msgspec
 
 from onward.codec.shapes.refusal import (
     MAX_DEPTH,
+    NO_SECRETS,
     Misfit,
     TooDeep,
     ValueRefused,
@@ -154,10 +156,16 @@ def no_shape(value: object) -> ValueRefused:
             f"is {a_value(value)}: functions, classes and open resources cannot be stored",
             "Pass the data it is made from, and make it where it is used.",
         )
-    return ValueRefused(
-        f"is {a_value(value)}, which has no known shape",
-        _KNOWN_SHAPES,
-    )
+    return ValueRefused(f"is {a_value(value)}, which has no known shape", _way_out(value))
+
+
+def _way_out(value: object) -> str:
+    """Return what to pass instead of a value without a known shape."""
+    if isinstance(value, PurePath):
+        return "Annotate it with str, pass str(path), and make a Path where it is used."
+    if hasattr(value, "get_secret_value"):
+        return NO_SECRETS[0].upper() + NO_SECRETS[1:]
+    return _KNOWN_SHAPES
 
 
 _AS_TEXT: Final = (date, time, timedelta, Decimal, UUID, bytes, bytearray)
@@ -201,7 +209,7 @@ class Shapeless(Shape):
             raise no_shape(value)
         raise ValueRefused(
             f"is {a_value(value)}, but the annotation there is {self.name}, {self._why}",
-            _KNOWN_SHAPES,
+            _way_out(value),
         )
 
     def lift(self, _data: Any) -> Any:

@@ -14,7 +14,14 @@ from typing import Any, Final
 
 from onward.codec import document
 from onward.codec.shapes.plain import Anything
-from onward.codec.shapes.refusal import Misfit, ValueRefused, key_step, mismatch, with_article
+from onward.codec.shapes.refusal import (
+    NO_SECRETS,
+    Misfit,
+    ValueRefused,
+    key_step,
+    not_of_class,
+    with_article,
+)
 from onward.codec.shapes.shape import ALL_KINDS, Kind, Shape
 from onward.telemetry.interrupts import raise_interrupt
 
@@ -41,7 +48,7 @@ class Model(Shape):
     def lower(self, value: Any, depth: int) -> Any:
         """Return what the model writes, once it has read it back as an equal one."""
         if type(value) is not self._kind:
-            raise mismatch(value, self.name)
+            raise not_of_class(value, self._kind, self.name)
         try:
             tree = _dump(value)
             # Checked as plain data first: a big int or deep nesting has a path to report.
@@ -59,10 +66,16 @@ class Model(Shape):
         return tree
 
     def _not_inverse(self, reason: str) -> ValueRefused:
+        secrets = [
+            name
+            for name, field in self._kind.model_fields.items()
+            if hasattr(field.annotation, "get_secret_value")
+        ]
+        hidden = f"Field {secrets[0]!r} is written as asterisks: {NO_SECRETS}" if secrets else ""
         return ValueRefused(
             f"is {with_article(self.name)}, a pydantic model that does not read back "
             f"what it writes{reason}",
-            "Make model_validate_json(model_dump_json()) give an equal model.",
+            hidden or "Make model_validate_json(model_dump_json()) give an equal model.",
         )
 
     def lift(self, data: Any) -> Any:

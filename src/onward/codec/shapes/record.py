@@ -21,7 +21,7 @@ from onward.codec.shapes.refusal import (
     TooDeep,
     ValueRefused,
     misfit,
-    mismatch,
+    not_of_class,
 )
 from onward.codec.shapes.shape import Kind, Shape
 from onward.telemetry.interrupts import raise_interrupt
@@ -75,7 +75,7 @@ class RecordShape(Shape):
     def lower(self, value: Any, depth: int) -> dict[str, Any]:
         """Return an object with the lowered fields."""
         if type(value) is not self._kind:
-            raise mismatch(value, self.name)
+            raise not_of_class(value, self._kind, self.name)
         if depth >= MAX_DEPTH:
             raise TooDeep
         depth += 1

@@ -13,6 +13,10 @@ from typing import Any, Final
 MAX_DEPTH: Final = 64
 MAX_STEPS_SHOWN: Final = 12
 MAX_KEY_CHARS: Final = 40
+NO_SECRETS: Final = (
+    "what a run is given is stored as plain text. Pass the name of the secret, and read the secret "
+    "in the step that needs it."
+)
 
 
 class _Located(Exception):  # never leaves this package
@@ -95,6 +99,17 @@ def mismatch(value: object, annotation: str) -> ValueRefused:
     return ValueRefused(
         f"is {a_value(value)}, but the annotation there is {annotation}",
         "Pass exactly what the annotation says, or change the annotation.",
+    )
+
+
+def not_of_class(value: object, kind: type, annotation: str) -> ValueRefused:
+    """Return the refusal of a value that is no instance of a class, or one of a subclass."""
+    if not isinstance(value, kind):
+        return mismatch(value, annotation)
+    name = type(value).__name__
+    return ValueRefused(
+        f"is {a_value(value)}, but the annotation there is {annotation}, of which it is a subclass",
+        f"Annotate {annotation} | {name}, or pass {with_article(annotation)}.",
     )
 
 

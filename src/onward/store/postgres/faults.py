@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -76,8 +78,21 @@ def translate_error(
     if isinstance(error, asyncpg.DataError | UnicodeError | OverflowError):
         return Rejected(f"a value that Postgres cannot store ({type(error).__name__})")
     if isinstance(error, LOST):
-        return Unavailable(where, f"cannot be reached ({type(error).__name__})")
+        return _unreached(error, address, is_proven=is_proven)
     return None
+
+
+def _unreached(error: BaseException, address: PostgresAddress, *, is_proven: bool) -> Unavailable:
+    """Return the error for a server that is away; at first, the address may be wrong."""
+    fact, parts = f"cannot be reached ({type(error).__name__})", urlsplit(address.url)
+    if isinstance(error, socket.gaierror):
+        fact = f"cannot be reached: host {parts.hostname!r} cannot be resolved"
+    if is_proven or not isinstance(error, socket.gaierror | ConnectionRefusedError):
+        return Unavailable(str(address), fact)
+    if isinstance(error, ConnectionRefusedError):
+        fact = f"cannot be reached: no server accepts connections there ({type(error).__name__})"
+        return Unavailable(str(address), fact, "Start the server, or check host and port")
+    return Unavailable(str(address), fact, "Check the host in the address, and the network")
 
 
 def _from_server(

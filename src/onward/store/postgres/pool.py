@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -172,7 +173,8 @@ class Pool:
         self, work: Callable[[Any], Awaitable[T]], seconds: float, *, quick: bool, splits: bool
     ) -> T:
         loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
+        begun = loop.time()
+        end = begun + seconds
         limit = min(seconds, QUICK_SECONDS) if quick else COMMAND_SECONDS
         delay = _FIRST_DELAY_SECONDS
         while True:
@@ -193,6 +195,8 @@ class Pool:
                 passes = isinstance(meaning, Unavailable)
                 if splits and isinstance(meaning, Contended):
                     passes = False
+                if isinstance(error, socket.gaierror) and not self.is_proven:
+                    end = min(end, begun + PATIENCE_SECONDS)  # most likely a typing error
                 if not passes or loop.time() + delay > end:
                     raise meaning from error
             await asyncio.sleep(delay)

@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote
 
 from onward.core.digest import digest
 from onward.core.instant import SECOND
+from onward.errors import StoreUnusable
 from onward.store.sqlite.holders import flock_holder
 from onward.store.sqlite.waiting import LockWait, Patience
 
@@ -42,7 +43,14 @@ class Locks:
 
     def __init__(self, database: Path) -> None:
         self._folder = Path(f"{database}-onward")
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreUnusable(
+                str(database),
+                f"cannot be used: {self._folder} cannot be created ({error.strerror})",
+                "Choose a folder in which this user may create files",
+            ) from error
         self.patience = Patience()
         self._write = self._open("write")
         self._users = self._open("users")
