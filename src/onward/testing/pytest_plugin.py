@@ -51,10 +51,13 @@ def onward_clock(_onward_time: VirtualTime) -> VirtualClock:
 
 @pytest.fixture
 def onward_app(_onward_time: VirtualTime) -> Iterator[App]:
-    """An open App in memory with a worker for all workflows, on the virtual clock of the test."""
+    """An open App in memory with a worker for all workflows, on the virtual clock of the test.
+
+    It checks workflow bodies, as `App(debug=True)` does.
+    """
     from onward import App
 
-    app = App(":memory:", clock=_onward_time.clock, spawn=None)
+    app = App(":memory:", clock=_onward_time.clock, spawn=None, debug=True)
     is_over, working = _onward_time.runner.run(_begin(app))
     yield app
     _onward_time.runner.run(_end(is_over, working))

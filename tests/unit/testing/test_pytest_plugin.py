@@ -129,6 +129,24 @@ async def test_stuck(onward_app):
     result.stdout.fnmatch_lines(["*assert 2 == 3*", "*Deadlock: nothing can happen any more*"])
 
 
+def test_a_body_that_a_replay_would_not_repeat_is_found(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+import random
+
+@workflow
+async def guess() -> float:
+    return random.random()
+
+async def test_it(onward_app):
+    await onward_app.run(guess)
+""",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*onward.random()*"])
+
+
 def test_a_sync_test_is_told_to_be_async(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_it(onward_app): ...")
     result.assert_outcomes(errors=1)
