@@ -18,7 +18,7 @@ go: Signal[object] = Signal("go")
 sent: list[str] = []
 
 
-@effect
+@effect(settle="1h")  # no test reaches the end of this window, however slow its machine
 async def charge(card: str, cents: int) -> str:
     raise ConnectionError("the line went dead")
 
