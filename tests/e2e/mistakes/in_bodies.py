@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.mistakes.mistake import Mistake
+from tests.e2e.mistakes.mistake import DEBUG, Mistake
 
 BODIES = [
     Mistake(
@@ -17,6 +17,79 @@ async def order(number):
     return number
 """,
         status=0,
+    ),
+    Mistake(
+        "a random number",
+        ("random", "onward.random()"),
+        """
+import random
+
+@workflow
+async def order(number):
+    return random.random()  # here
+""",
+        DEBUG,
+    ),
+    Mistake(
+        "the time of day",
+        ("datetime.now", "onward.now()"),
+        """
+from datetime import datetime
+
+@workflow
+async def order(number):
+    return datetime.now().isoformat()  # here
+""",
+        DEBUG,
+    ),
+    Mistake(
+        "a random id",
+        ("uuid4", "onward.uuid()"),
+        """
+from uuid import uuid4
+
+@workflow
+async def order(number):
+    return str(uuid4())  # here
+""",
+        DEBUG,
+    ),
+    Mistake(
+        "a request by urllib",
+        ("step",),
+        """
+from urllib.request import urlopen
+
+@workflow
+async def order(number):
+    return urlopen("http://127.0.0.1:9").read()  # here
+""",
+        DEBUG,
+    ),
+    Mistake(
+        "a request by an async library",
+        ("step",),
+        """
+import httpx2 as httpx
+
+@workflow
+async def order(number):
+    async with httpx.AsyncClient() as client:
+        return (await client.get("http://127.0.0.1:9")).text  # here
+""",
+    ),
+    Mistake(
+        "a thread",
+        ("thread", "step"),
+        """
+from threading import Thread
+
+@workflow
+async def order(number):
+    Thread(target=print).start()  # here
+    return number
+""",
+        DEBUG,
     ),
     Mistake(
         "a lock of all runs",
@@ -55,6 +128,37 @@ async def order(number):
     while True: number += 1  # here
 """,
         status=None,
+    ),
+    Mistake(
+        "a step without await",
+        ("never awaited", "pay(number)"),
+        """
+@step
+async def pay(number):
+    return number
+
+@workflow
+async def order(number):
+    pay(number)  # here
+    return number
+""",
+        status=0,
+    ),
+    Mistake(
+        "a task that nobody awaits",
+        ("run.unawaited", "pay", "await"),
+        """
+@step
+async def pay(number):
+    return number
+
+@workflow
+async def order(number):
+    asyncio.create_task(pay(number))  # here
+    return number
+""",
+        DEBUG,
+        status=0,
     ),
     Mistake(
         "an error in the workflow",

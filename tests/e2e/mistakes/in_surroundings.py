@@ -22,6 +22,12 @@ SURROUNDINGS = [
         OPEN.format('os.environ["WRONG_PASSWORD"]'),
     ),
     Mistake(
+        "an unknown host",
+        ("no-such-host.invalid", "host"),
+        "",
+        OPEN.format('"postgresql://me@no-such-host.invalid/shop"'),
+    ),
+    Mistake(
         "a missing database",
         ("no database of that name", "createdb"),
         "import os",

@@ -19,6 +19,7 @@ async def main():
 
 asyncio.run(main())
 """
+DEBUG = RUN.replace('App("onward.db")', 'App("onward.db", debug=True)')
 HERE = "# here"
 
 
