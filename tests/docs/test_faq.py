@@ -85,6 +85,14 @@ async def diverge() -> str:
     return str(caught.value)
 
 
+async def debug() -> str:
+    app = App(":memory:", debug=True)
+    async with app, app.worker(workflows=[draws]):
+        with pytest.raises(RunFailed) as caught:
+            await app.run(draws)
+    return re.sub(r" at \S+ in draws ", " at shop.py:9 in order ", str(caught.value))
+
+
 async def reach_out() -> str:
     app = App(":memory:")
     async with app, app.worker(workflows=[reaches_out]):
@@ -109,6 +117,7 @@ async def be_refused() -> str:
 
 CHECKED: dict[str, Callable[[], Awaitable[str]]] = {
     "random": diverge,
+    "debug": debug,
     "outside": reach_out,
     "no worker": have_no_worker,
     "refused": be_refused,
