@@ -104,7 +104,11 @@ def _from_parts(value: TimedeltaLike) -> Duration:
 
 def _from_text(text: str) -> Duration:
     length = position = 0
+    seen: set[str] = set()
     while part := _PART.match(text, position):
+        if part[3] in seen:
+            raise _bad(text, f"has the unit {part[3]!r} twice")
+        seen.add(part[3])
         whole, fraction, unit = part[1], part[2] or "", _UNITS[part[3]]
         scale = 10 ** len(fraction)
         length += (int(whole + fraction) * unit * 2 + scale) // (2 * scale)

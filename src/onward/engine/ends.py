@@ -7,7 +7,7 @@ from shlex import quote
 from onward.codec import StepFailed, known_base
 from onward.core.retry import error_name
 from onward.core.run import Reason, RunState, in_words
-from onward.errors import OnwardError, RunCancelled, RunFailed
+from onward.errors import NotApplied, OnwardError, RunCancelled, RunFailed
 from onward.errors.root import caught_as
 from onward.telemetry.error_text import describe
 
@@ -48,7 +48,8 @@ def client_failure_of(run: str, error: BaseException | None, reason: str) -> Bas
 
     That `RunFailed` is caught by the built-in type, or base type, of the error as well.
     """
-    if error is not None and type(error).__module__ == "builtins":
+    is_ours = isinstance(error, NotApplied)  # it would look like one of an effect of the caller
+    if error is not None and (is_ours or type(error).__module__ == "builtins"):
         return _run_failed(run, error, reason)
     return failure_of(run, error, reason)
 
@@ -67,6 +68,8 @@ def _known_base(error: BaseException) -> type[Exception] | None:
     A `TimeoutError` of `result()` says that the caller has waited too long, so none of a run may
     look like it.
     """
+    if isinstance(error, NotApplied):
+        return NotApplied
     if isinstance(error, RunFailed) and error.__cause__ is not None:
         return _known_base(error.__cause__)
     if isinstance(error, OnwardError) and not isinstance(error, StepFailed):

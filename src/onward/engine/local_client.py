@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from onward.codec import check_id
 from onward.core.run import RunState
 from onward.engine import clock, effects, following, info, report, search, sending, starting
 from onward.engine.abbreviation import find_effect, find_run
@@ -15,7 +16,7 @@ from onward.engine.local_worker import LocalWorker
 from onward.engine.results import Results
 from onward.engine.why import find_blockers
 from onward.engine.within import CallerTransaction
-from onward.errors import NotFound, NoWorker
+from onward.errors import BadInput, NotFound, NoWorker
 from onward.store.runs import ledger
 from onward.store.store import open_store
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
@@ -289,20 +290,29 @@ def connect(
         hints: The address of a Redis through which processes hint at changes.
 
     Raises:
-        BadInput: the address of the Redis cannot be understood.
+        BadInput: the address of the Redis cannot be understood, or the namespace is none.
         BadStoreUrl: the address cannot be understood.
         StoreUnusable: the driver for it is not installed.
     """
     opened = partial(
         open_store,
         url,
-        namespace=namespace,
+        namespace=_checked(namespace),
         clock=clock,
         randomness=randomness or SystemRandomness(),
         spawn=spawn,
     )
     second = None if spawn is None else opened
     return LocalClient(opened(hints=hints), clock or SystemClock(), second)
+
+
+def _checked(namespace: str) -> str:
+    """Return a namespace that keys of others, such as those of hints, may begin with."""
+    if ":" in check_id(namespace, "the namespace"):
+        raise BadInput(
+            f"namespace {namespace!r}", "has a colon", "Use another character, such as -"
+        )
+    return namespace
 
 
 def _check(engine: LocalClient) -> ClientEngine:

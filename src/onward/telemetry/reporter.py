@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
-from onward.core.run import TERMINAL, RunState
+from onward.core.run import TERMINAL, Reason, RunState
 from onward.telemetry.attention import AttentionLine, attention, calls_for_attention
 from onward.telemetry.error_text import describe
 from onward.telemetry.events import EVENTS, emit, error_text
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Spawn
-    from onward.core.run import Reason
     from onward.telemetry.attention import OnAttention
     from onward.telemetry.metrics import Metrics
     from onward.telemetry.observer import StepOutcome
@@ -115,14 +114,18 @@ class Reporter(Observer):
         """A run has left its worker."""
         stay = self._since(scope.begun)
         is_failed = state is RunState.FAILED
-        emit(
-            f"run.{'lost' if state is None else state}",
-            scope,
-            cause=error if is_failed else None,
-            seconds=stay,
-            reason="" if reason is None else reason.value,
-            error=message or ("" if error is None else error_text(error)),
-        )
+        # The failure of a routed step or a map chunk is a result for its run, which may handle it.
+        # What failed in it was logged when it did.
+        is_part = scope.workflow.startswith(("step ", "map "))
+        if not (is_failed and is_part and reason is Reason.LOGIC):
+            emit(
+                f"run.{'lost' if state is None else state}",
+                scope,
+                cause=error if is_failed else None,
+                seconds=stay,
+                reason="" if reason is None else reason.value,
+                error=message or ("" if error is None else error_text(error)),
+            )
         if self._spans is not None:
             self._spans.close_run(scope, state, reason, error)
         if self._metrics is not None:

@@ -176,3 +176,9 @@ def refusal_of(act: Callable[[], Any]) -> str:
 def test_what_is_no_address_is_refused(url: Any) -> None:
     with pytest.raises(BadStoreUrl, match="is not text"):
         App(url)
+
+
+@pytest.mark.parametrize("namespace", ["", "a:b", "a\nb"])
+def test_a_namespace_that_could_be_mistaken_is_refused(namespace: str) -> None:
+    with pytest.raises(BadInput, match="namespace"):
+        App(":memory:", namespace=namespace)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onward
-from onward import App, Signal, workflow
+from onward import App, NotApplied, Retry, Signal, effect, workflow
 from onward.errors import RunFailed
 from tests.kit.deploys import SECONDS
 from tests.kit.watching import children_of, until_state, working
@@ -131,3 +131,25 @@ async def test_the_error_of_a_run_names_the_command_that_shows_it(tmp_path: Path
         run = await app.start(raises.options(id="r"))
         with pytest.raises(RunFailed, match="See its history: onward runs show r"):
             await run.result(timeout="10s")
+
+
+@effect(retry=Retry(attempts=1))
+async def pays() -> None:
+    raise NotApplied("declined")
+
+
+@workflow
+async def buys() -> None:
+    await pays()
+
+
+async def test_a_run_ended_by_an_effect_that_did_not_happen_raises_a_failed_run(
+    memory: App,
+) -> None:
+    async with working(memory):
+        run = await memory.start(buys)
+        with pytest.raises(RunFailed) as failed:
+            await run.result(timeout="10s")
+    assert isinstance(failed.value, NotApplied)
+    assert type(failed.value.__cause__) is NotApplied
+    assert run.id in str(failed.value)

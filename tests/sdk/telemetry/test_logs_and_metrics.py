@@ -465,3 +465,26 @@ async def test_a_lease_that_is_renewed_or_lost_is_logged() -> None:
 
     assert [facts["kept"] for _, facts in counted.calls] == [True, False]
     assert [type(each) for each in failures] == [LeaseLost]
+
+
+@step(queue="default", retry=Retry(attempts=1))
+async def routed(name: str) -> None:
+    raise ValueError(f"no {name}")
+
+
+async def test_a_routed_step_whose_error_is_handled_logs_no_failed_run(app: App) -> None:
+    @workflow(name="handles_error")
+    async def handles_error() -> str:
+        try:
+            await routed("tea")
+        except ValueError:
+            return "coffee"
+        return "tea"
+
+    with a_log() as log:
+        async with working(app, workflows=[handles_error]):
+            assert await app.run(handles_error) == "coffee"
+
+    events = [vars(each).get("event") for each in log.records]
+    assert "step.failed" in events
+    assert "run.failed" not in events

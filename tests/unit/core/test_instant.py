@@ -59,6 +59,7 @@ def test_a_duration_is_read_as_microseconds(given_value: DurationLike, micros: i
         ("-1s", "'-1s'"),
         ("1.s", "'1.s'"),
         ("1e3s", "'1e3s'"),
+        ("1h1h", "'1h1h'"),
         ("\u0661s", "s'"),
         (True, "True"),
         (-3, "-3"),
