@@ -47,7 +47,7 @@ def test_an_entry_has_the_words_that_the_script_prints(name: str) -> None:
 
 def test_nearly_every_mistake_has_an_entry() -> None:
     missing = sorted(BY_NAME.keys() - entries("mistake").keys())
-    assert len(missing) < len(BY_NAME) / 2, f"the FAQ says nothing about {missing}"
+    assert len(missing) < len(BY_NAME) / 4, f"the FAQ says nothing about {missing}"
 
 
 # --- entries that no script covers ----------------------------------------------------------------
@@ -85,14 +85,6 @@ async def diverge() -> str:
     return str(caught.value)
 
 
-async def debug() -> str:
-    app = App(":memory:", debug=True)
-    async with app, app.worker(workflows=[draws]):
-        with pytest.raises(RunFailed) as caught:
-            await app.run(draws)
-    return re.sub(r" at \S+ in draws ", " at shop.py:9 in order ", str(caught.value))
-
-
 async def reach_out() -> str:
     app = App(":memory:")
     async with app, app.worker(workflows=[reaches_out]):
@@ -117,7 +109,6 @@ async def be_refused() -> str:
 
 CHECKED: dict[str, Callable[[], Awaitable[str]]] = {
     "random": diverge,
-    "debug": debug,
     "outside": reach_out,
     "no worker": have_no_worker,
     "refused": be_refused,

@@ -145,7 +145,7 @@ async def order(number):
         status=0,
     ),
     Mistake(
-        "a task that nobody awaits",
+        "a task that is not awaited",
         ("run.unawaited", "pay", "await"),
         """
 @step
