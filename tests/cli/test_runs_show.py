@@ -196,11 +196,19 @@ def test_a_failed_run_is_shown_with_line_traceback_and_causes(url: str, ask: Ask
     out = ask("runs", "show", "order-1", "--db", url).out
     assert re.search(r"^error +ValueError: no price for cup$", out, re.MULTILINE)
     assert re.search(rf"^raised at +{re.escape(__file__)}:\d+ in price\n +raise", out, re.MULTILINE)
-    told = out[out.index("\nTraceback") :]
+    told = out[out.index("\n    Traceback") :]
     assert told.index("KeyError: 'cup'") < told.index("direct cause") < told.index("in order")
     assert told.index("return await price(sku)") < told.index(SOURCE)
-    assert told.endswith("\nValueError: no price for cup\n")
+    assert told.endswith("\n    ValueError: no price for cup\n")
     assert "onward/runtime" not in told
+
+
+def test_a_line_of_a_message_cannot_pass_for_one_of_the_report(url: str, ask: Ask) -> None:
+    with App(url).sync() as app, app.worker(workflows=[order]), pytest.raises(RunFailed):
+        app.run(order.options(id="order-1"), "cup\nstate  succeeded")
+    lines = ask("runs", "show", "order-1", "--db", url).out.splitlines()
+    assert "    state  succeeded" in lines
+    assert "state  succeeded" not in lines
 
 
 def test_programs_get_line_traceback_and_causes(url: str, ask: Ask) -> None:

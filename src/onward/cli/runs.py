@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -137,9 +138,12 @@ async def show(context: CommandContext, *, run_id: str) -> int:
         context.out.say("")
         context.out.things([], HISTORY_HEAD, calls)
     if report.traceback:
-        context.out.say(f"\n{shown(report.traceback, lines=True)}")
+        # Indented, so that a line of a message cannot pass for one of this report.
+        context.out.say("\n" + indent(shown(report.traceback, lines=True), "    "))
     for effect in report.open_effects:
-        context.out.say(f"\nSee {effect.name}: onward effects show {effect.id}{context.given}")
+        context.out.say(
+            f"\nSee {shown(effect.name)}: onward effects show {effect.id}{context.given}"
+        )
     return DONE
 
 

@@ -182,6 +182,6 @@ def check_tag(tag: Any) -> str:
         BadInput: it is none.
     """
     checked = check_id(tag, "a tag")
-    if " " in checked:
+    if checked.split() != [checked]:
         raise BadInput(f"tag {checked!r}", "has a space in it", "Use a hyphen")
     return checked

@@ -272,7 +272,10 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple | list):
         value = ",".join(map(str, value))
     text = "-" if value is None or value == "" else str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    if _PLAIN.fullmatch(text) and text.isprintable():
+        return text
+    # In ASCII, if a terminal would obey it or hide it.
+    return json.dumps(text, ensure_ascii=not text.replace("\n", "").isprintable())
 
 
 def error_text(error: BaseException) -> str:

@@ -124,6 +124,7 @@ async def test_a_family_of_a_missing_run_is_an_error(app: App) -> None:
         ({"state": "asleep"}, "state='asleep' is not a state. Use one of ready, running"),
         ({"limit": -1}, "limit=-1 is negative"),
         ({"tag": "two words"}, "has a space in it"),
+        ({"tag": "two\u3000words"}, "has a space in it"),
         ({"parent": "a", "root": "b"}, "parent and root are both given"),
         ({"attributes": {"customer": object()}}, "attribute customer"),
     ],

@@ -149,6 +149,13 @@ def test_a_line_is_the_event_and_facts() -> None:
     ]
 
 
+@pytest.mark.parametrize("hidden", ["\x9b31m", "\u202e", "\u2028"])
+def test_what_a_terminal_would_obey_is_escaped(hidden: str) -> None:
+    with a_log() as log:
+        emit("run.unread", run=f"order{hidden}", count=1, unread=f"a call {hidden}")
+    assert log.records[0].getMessage().isprintable()
+
+
 def test_a_worker_that_is_ready_says_what_it_takes_from_where() -> None:
     with a_log() as log:
         a_reporter().worker_ready("worker-1", "onward.db", ("default", "mail"), ("buy", "ship"))
