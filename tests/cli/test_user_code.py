@@ -25,8 +25,7 @@ async def hello() -> None: ...
 
 
 @pytest.fixture(autouse=True)
-def _imports_are_undone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def _imports_are_undone() -> Iterator[None]:
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -106,6 +105,7 @@ def test_a_module_without_workflows_is_refused(process: Ask, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("url", "status", "fact"),
     [
+        (":memory:", 2, "is in memory, so that no other process could start a run"),
         ("postgresql://shop@127.0.0.1:1/shop", 1, "cannot be reached"),
         ("mysql://host/db", 2, "which Onward does not know"),
         ("no/such/folder.db", 2, "is in a folder that does not exist"),

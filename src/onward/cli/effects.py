@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +9,10 @@ import click
 
 from onward.cli.command import DONE, command, group
 from onward.cli.output import from_text, time_text
+from onward.cli.user_code import import_module
 from onward.cli.value import from_json
 from onward.core.effect import Verdict
 from onward.core.run import TERMINAL
-from onward.errors import BadInput
 from onward.sdk import effect as effect_module
 
 if TYPE_CHECKING:
@@ -154,7 +152,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     value = None if result is None else from_json("--result", result)
     info = await context.engine.find_effect(effect_id)
     if module is not None:
-        _import(module)
+        import_module(module)
     if verdict == Verdict.APPLIED and info.name not in effect_module.registered:
         context.out.note("The result is not checked here; --module with your code would do that.")
     after = await context.app.effects.resolve(
@@ -316,15 +314,3 @@ def _told(context: CommandContext, info: EffectInfo) -> int:
     said = f"{info.name} {info.id[:SHORT]} of run {info.run} is {info.state}{wait}"
     context.out.done(asdict(info), said)
     return DONE
-
-
-def _import(module: str) -> None:
-    """Import the user's code, as `python -m` would find it."""
-    sys.path.insert(0, "")
-    try:
-        importlib.import_module(module)
-    except Exception as error:
-        fact = f"cannot be imported ({type(error).__name__}: {error})"
-        raise BadInput(f"module {module!r}", fact, "Check --module") from error
-    finally:
-        sys.path.remove("")

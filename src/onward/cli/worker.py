@@ -115,9 +115,19 @@ def add_worker(root: click.Group) -> None:
 
 
 def override_store(app: App, given: Given) -> None:
-    """Let an App use the store and the namespace that flags name."""
+    """Let an App use the store and the namespace that flags name.
+
+    Raises:
+        BadInput: the store is in memory.
+    """
     if any(given.flags.values()):
         app._set_store(given.flags["db"], given.flags["namespace"])
+    if app._opened.is_private:
+        raise BadInput(
+            "the store of this App",
+            "is in memory, so that no other process could start a run for this worker",
+            "Name a file or a Postgres database in the code, or by --db",
+        )
 
 
 def serve(
