@@ -119,3 +119,26 @@ def hang() -> None:
 @workflow
 async def stuck_in_a_thread() -> None:
     await hang()
+
+
+@step(limit=2)
+async def pass_narrow_gate(name: str) -> int:
+    note()
+    while not gate(name).exists():  # noqa: ASYNC110 - another opens it
+        await asyncio.sleep(0.01)
+    return os.getpid()
+
+
+@workflow
+async def limited(name: str) -> int:
+    return await pass_narrow_gate(name)
+
+
+@step(queue="default")
+async def process_elsewhere() -> int:
+    return os.getpid()
+
+
+@workflow
+async def asks_elsewhere() -> int:
+    return await process_elsewhere()
