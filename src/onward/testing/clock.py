@@ -173,7 +173,10 @@ class _TimeSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             waiting = sorted(map(_describe, asyncio.all_tasks(self._loop)))
-            raise Deadlock("nothing can happen any more; waiting: " + "; ".join(waiting))
+            raise Deadlock(
+                f"nothing can happen any more; waiting: {'; '.join(waiting)}. If a test waits for "
+                "a run, pass timeout= to its result(): the error says what the run waits for."
+            )
         if timeout > 0:
             self._loop.pass_time(timeout)
         return []

@@ -145,6 +145,19 @@ async def order(number):
         status=0,
     ),
     Mistake(
+        "a step that is returned without await",
+        ("order()", "is a coroutine, not its result", "Put await before the call"),
+        """
+@step
+async def pay(number):
+    return number
+
+@workflow
+async def order(number) -> int:
+    return pay(number)
+""",
+    ),
+    Mistake(
         "a task that is not awaited",
         ("run.unawaited", "pay", "await"),
         """

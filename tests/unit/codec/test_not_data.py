@@ -61,15 +61,12 @@ async def coroutine() -> None: ...
 
 
 def things() -> dict[str, Any]:
-    unused = coroutine()
-    unused.close()
     return {
         "lambda": lambda: None,
         "function": numbers,
         "built-in": len,
         "method": [].append,
         "generator": numbers(),
-        "coroutine": unused,
         "module": sys,
         "type": Point,
         "file": io.BytesIO(),
@@ -88,6 +85,14 @@ def test_code_and_open_things_are_refused(name: str, annotation: Any) -> None:
         "open resources cannot be stored" in refused.fact
         or "the annotation there is Point" in refused.fact
     )
+
+
+@pytest.mark.parametrize("annotation", [Any, int, Callable[[], None], Point | None, Speaker])
+def test_a_coroutine_is_refused_with_what_was_forgotten(annotation: Any) -> None:
+    forgotten = coroutine()
+    forgotten.close()
+    refused = refusal(forgotten, annotation)
+    assert str(refused) == "value is a coroutine, not its result. Put await before the call."
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from onward.codec.shapes.refusal import (
     key_step,
     misfit,
     mismatch,
+    not_awaited,
 )
 from onward.codec.shapes.shape import ALL_KINDS, KIND_OF, Shape
 
@@ -151,6 +152,9 @@ _KNOWN_SHAPES: Final = (
 
 def no_shape(value: object) -> ValueRefused:
     """Return the refusal of something that is not data."""
+    forgotten = not_awaited(value)
+    if forgotten is not None:
+        return forgotten
     if isinstance(value, _CODE):
         return ValueRefused(
             f"is {a_value(value)}: functions, classes and open resources cannot be stored",

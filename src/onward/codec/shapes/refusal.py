@@ -8,6 +8,7 @@ a cause: foreign errors quote what they could not read, so they are named and cu
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any, Final
 
 MAX_DEPTH: Final = 64
@@ -96,10 +97,17 @@ def with_article(noun: str) -> str:
 
 def mismatch(value: object, annotation: str) -> ValueRefused:
     """Return the refusal of a value that is not what its annotation says."""
-    return ValueRefused(
+    return not_awaited(value) or ValueRefused(
         f"is {a_value(value)}, but the annotation there is {annotation}",
         "Pass exactly what the annotation says, or change the annotation.",
     )
+
+
+def not_awaited(value: object) -> ValueRefused | None:
+    """Return the refusal of a coroutine: in nearly every case `await` was forgotten."""
+    if not isinstance(value, Coroutine):
+        return None
+    return ValueRefused("is a coroutine, not its result", "Put await before the call.")
 
 
 def not_of_class(value: object, kind: type, annotation: str) -> ValueRefused:
