@@ -124,7 +124,7 @@ async def test_runs_are_released_after_the_batch_that_is_being_written(postgres_
         await blocked.begin()
         await blocked.write(WORKER, KINDS["a record"](fence))
         async with asyncio.TaskGroup() as tasks, hand(postgres_url) as eyes:
-            releasing = tasks.create_task(store.release_others(WORKER, None, LONG))
+            releasing = tasks.create_task(store.release_others(WORKER, (), LONG))
             await until(eyes.somebody_waits)
             assert await store.claim(wanted(OTHER)) == []
             await blocked.commit()
@@ -168,7 +168,7 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_ru
 
         async with asyncio.TaskGroup() as tasks:
             frozen = tasks.create_task(store.write(stand_still))
-            assert await renewer.release_others(WORKER, None, LONG) == {"r": fence}
+            assert await renewer.release_others(WORKER, (), LONG) == {"r": fence}
             goes_on.set()
         assert frozen.result()
 

@@ -33,6 +33,12 @@ AUDIT_EVERY: Duration = 30 * SECOND
 STALL: Duration = 10 * SECOND
 """A worker whose event loop has been blocked for this long lets others continue its runs."""
 
+MAX_STALLS_DOUBLED = 3
+"""How often that time doubles, for a worker that is blocked again and again."""
+
+STALLS_QUIET = 10
+"""After how many times that time without being blocked it is what it was at first."""
+
 STALL_LIMIT: Duration = 5 * MINUTE
 """A worker whose event loop has been blocked for this long does not renew its lease."""
 
@@ -167,6 +173,14 @@ def loop_state(
     if blocked >= limit:
         return LoopState.STUCK
     return LoopState.STALLED if blocked >= stall else LoopState.ALIVE
+
+
+def stall_after(releases: int, stall: Duration = STALL) -> Duration:
+    """Return for how long the loop of a worker that released runs so often must be blocked.
+
+    Each release repeats work. Workers that are blocked again and again would do nothing else.
+    """
+    return stall << min(releases, MAX_STALLS_DOUBLED)
 
 
 def may_share(leases: Iterable[tuple[str, Lease]], worker: str, *, now: Instant) -> bool:

@@ -49,8 +49,10 @@ class StoreRenewer:
     async def renew(self, length: Duration) -> bool:
         return await self._store.renew_lease(self._worker, length) is not None
 
-    async def release_others(self, blocked: str | None, length: Duration) -> Mapping[str, int]:
-        return await self._store.release_others(self._worker, blocked, length)
+    async def release_others(
+        self, blocking: Collection[str], length: Duration
+    ) -> Mapping[str, int]:
+        return await self._store.release_others(self._worker, blocking, length)
 
     async def note_blocked(self, run: str, error: bytes) -> None:
         await self._store.note_blocked(self._worker, run, error)

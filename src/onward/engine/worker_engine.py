@@ -50,11 +50,13 @@ class Renewer(Protocol):
         """Renew the lease for so long from now; return False if it is lost."""
         ...
 
-    async def release_others(self, blocked: str | None, length: Duration) -> Mapping[str, int]:
-        """Release the runs of the worker but for one, if another worker is alive.
+    async def release_others(
+        self, blocking: Collection[str], length: Duration
+    ) -> Mapping[str, int]:
+        """Release the runs of the worker but for some, if another worker is alive.
 
         Args:
-            blocked: The run that the worker keeps.
+            blocking: The runs that the worker keeps.
             length: The lease begins anew for so long: writes that are under way are lost.
 
         Returns:

@@ -285,9 +285,9 @@ class Store(Reads):
         return await self._write_and_publish(lambda tx: resign(tx, worker, held))
 
     async def release_others(
-        self, worker: str, blocked: str | None, length: Duration = LEASE
+        self, worker: str, blocking: Container[str], length: Duration = LEASE
     ) -> dict[str, int]:
-        """Release the runs of a worker but for the `blocked` one, if another worker is alive.
+        """Release the runs of a worker but for those `blocking` it, if another worker is alive.
 
         The worker keeps its lease, which begins anew for `length`.
 
@@ -295,7 +295,7 @@ class Store(Reads):
             The runs that were released, with the fences that the worker had.
         """
         owned = await self.owned(worker)
-        others = {uid: fence for uid, fence in owned.items() if uid != blocked}
+        others = {uid: owned[uid] for uid in unknown(owned, blocking)}
         if not others or not await self.read(lambda tx: has_other_workers(tx, worker)):
             return {}
         return await self._write_and_publish(lambda tx: release(tx, worker, others, length))

@@ -202,7 +202,7 @@ async def test_a_blocked_worker_releases_its_runs_but_for_the_one_that_blocks_it
     [blocker, *innocent] = await blocked.owning("a", "b", "c")
     await blocked.commit(innocent[0], a_record(innocent[0], 1))
 
-    released = await other.store.release_others(blocked.name, blocker.uid)
+    released = await other.store.release_others(blocked.name, {blocker.uid})
 
     assert released == {run.uid: run.fence for run in innocent}
     for run in innocent:
@@ -224,7 +224,7 @@ async def test_a_blocked_worker_keeps_its_runs_while_no_other_worker_is_alive(
     await world.pass_time(LEASE, blocked)
     world.clock.advance(1)
 
-    assert await gone.store.release_others(blocked.name, None) == {}
+    assert await gone.store.release_others(blocked.name, ()) == {}
 
     assert (await blocked.commit(run, a_record(run, 1))).fate is Fate.DONE
 
@@ -234,7 +234,7 @@ async def test_a_worker_without_a_lease_releases_nothing(world: World) -> None:
     [run] = await gone.owning("a")
     await gone.leave()
 
-    assert await gone.store.release_others(gone.name, None) == {}
+    assert await gone.store.release_others(gone.name, ()) == {}
 
     assert (await gone.store.run(run.uid)).fence == run.fence
     assert gone.name not in await leases(world)

@@ -175,7 +175,8 @@ async def test_a_step_says_when_it_wants_to_be_tried_again(app: App) -> None:
         assert await run.result(timeout="10s") == 2
         [failed] = [row for row in await run.history() if row.state == "failed"]
         assert failed.due is not None
-        assert failed.due - failed.opened_at == timedelta(milliseconds=120)
+        assert failed.closed_at is not None
+        assert failed.due - failed.closed_at == timedelta(milliseconds=120)
 
 
 async def test_a_step_that_asks_for_an_impossible_wait_fails_and_says_so(app: App) -> None:

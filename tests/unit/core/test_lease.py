@@ -33,6 +33,7 @@ from onward.core.lease import (
     may_share,
     may_write,
     renewed,
+    stall_after,
     taken,
     unknown,
 )
@@ -133,6 +134,12 @@ def test_a_worker_stops_renewing_for_a_loop_that_stands_still() -> None:
 )
 def test_a_blocked_loop_is_stalled_and_then_stuck(blocked: int, state: LoopState) -> None:
     assert loop_state(blocked) is state
+
+
+def test_a_worker_that_is_blocked_again_and_again_releases_runs_later() -> None:
+    waits = [stall_after(releases) for releases in range(5)]
+
+    assert waits == [STALL, 2 * STALL, 4 * STALL, 8 * STALL, 8 * STALL]
 
 
 def test_runs_are_shared_only_with_another_worker_that_is_alive() -> None:

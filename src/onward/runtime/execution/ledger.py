@@ -382,6 +382,12 @@ def _kept(effect: LedgerEntry, row: EffectWrite, at: Instant) -> LedgerEntry:
     return changed(kept, start_by=at + row.start_by_in, settle_until=at + row.settle_in)
 
 
+def is_sending(body: Body) -> bool:
+    """Return whether an effect that a body waits for is being sent, or asked about."""
+    calls = list(body.calls.values())
+    return any(isinstance(call, EffectCall) and call.running is not None for call in calls)
+
+
 def _dropped(drop: Drop) -> EffectEnd:
     return EffectEnd(RecordState.CANCELLED, drop.kept())
 

@@ -70,6 +70,8 @@ class Beginnings:
         cold = [uid for uid in old if uid not in warm]
         loaded = await self._engine.load(cold, inboxes) if cold or inboxes else {}
         for run in runs:
+            if self._worker.released.get(run.uid) == run.fence:
+                continue
             history, inbox, failure = loaded.get(run.uid, LoadedRun())
             if failure is not None:
                 row = f"the history or the inbox of run {run.id}"

@@ -39,7 +39,14 @@ def scope_of(loop: asyncio.AbstractEventLoop, frame: FrameType | None) -> Scope 
         return None
     get_context = getattr(task, "get_context", None)  # Python 3.12
     context = _context_of(frame) if get_context is None else get_context()
-    return None if context is None else context.get(scope_now)
+    return _attempt_at(frame) if context is None else context.get(scope_now)
+
+
+def _attempt_at(frame: FrameType | None) -> Scope | None:
+    """Return the scope of the attempt whose code is called, where a loop shows no callback."""
+    while frame is not None and frame.f_globals.get("__name__") not in _CALLERS:
+        frame = frame.f_back
+    return None if frame is None else getattr(frame.f_locals.get("self"), "scope", None)
 
 
 def _context_of(frame: FrameType | None) -> Context | None:

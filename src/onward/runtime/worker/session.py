@@ -18,6 +18,7 @@ from onward.runtime.attempts.tasks import contained_tasks
 from onward.runtime.attempts.threads import StepThreads
 from onward.runtime.execution.debug_monitor import monitor_for
 from onward.runtime.execution.host import End
+from onward.runtime.execution.ledger import is_sending
 from onward.runtime.execution.reporting import report_claimed, report_left
 from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.body_cache import BodyCache
@@ -89,6 +90,7 @@ class WorkerSession:
         self.running: dict[str, Execution] = {}
         self.held: dict[str, int] = {}
         """The runs that it lost, or may have lost, with its lease, each with its fence."""
+        self.released: Mapping[str, int] = {}  # perhaps before they could begin
         self._registry, self._options, self._ports = registry, options, ports
         self._ready, self._before = ready, before
         self._registered: tuple[str, ...] = ()
@@ -111,8 +113,7 @@ class WorkerSession:
         self._renewer = LeaseRenewer(
             self.id, self._lease, self._engine, clock, self._renewer_failed, self.observer
         )
-        self.exits_when_stuck = False
-        """Whether the process exits when the event loop is blocked for too long."""
+        self.exits_when_stuck = False  # the process, when the event loop is blocked for too long
 
         spawn = ports.spawn
         self._threads = None if spawn is None else StepThreads(options.threads, spawn)
@@ -334,8 +335,19 @@ class WorkerSession:
 
     # --- a blocked event loop, seen by the thread of the lease ------------------------------------
 
+    def sending(self) -> set[str]:
+        """Return the runs for which an effect is being sent."""
+        # The loop may run again meanwhile, and free a run.
+        bodies = [(uid, getattr(run, "body", None)) for uid, run in list(self.running.items())]
+        return {uid for uid, body in bodies if body is not None and is_sending(body)}
+
     def on_released(self, runs: Mapping[str, int]) -> None:
         """Forget runs that were released while the loop was blocked."""
+        self.released = {**self.released, **runs}
+        for uid, fence in runs.items():
+            execution = self.running.get(uid)
+            if execution is not None and execution.fence == fence:
+                execution.is_stopped = True  # or its body, which may block as well, would run first
         self.loop.call_soon_threadsafe(self._drop, runs)
 
     def _drop(self, runs: Mapping[str, int]) -> None:
@@ -344,6 +356,7 @@ class WorkerSession:
             if execution is not None and execution.fence == fence:
                 execution.drop()
                 self.held.pop(uid, None)
+        self.released = {}
 
     def on_stuck(self, stall: Stall) -> None:
         """Report that the loop has been blocked for too long, and exit if that was asked for."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from onward.codec import encode_error
 from onward.core.instant import SECOND
-from onward.core.lease import LoopState, loop_state
+from onward.core.lease import STALLS_QUIET, LoopState, loop_state, stall_after
 from onward.engine.payloads import pack
 from onward.errors import WorkerBlocked
 from onward.runtime.worker.outage import AWAY
@@ -38,6 +38,10 @@ class StalledHost(Protocol):
 
     id: str
     observer: Observer
+
+    def sending(self) -> set[str]:
+        """Return the runs for which an effect is being sent."""
+        ...
 
     def on_released(self, runs: Mapping[str, int]) -> None:
         """Forget runs that were released, by their fences."""
@@ -67,32 +71,51 @@ class StallGuard:
         self._clock = clock
         self.limit = options.stall_limit
         self._state = LoopState.ALIVE
-        self._next_release = 0
+        self._next_release = self._ended = self._releases = 0
+        self._blockers: set[str] = set()
         self.given_up: str | None = None
         """The run that blocked the loop for too long."""
 
     async def look(self, renewer: Renewer) -> None:
         """Do what the state of the loop calls for."""
-        stall = self._watch.stall
-        before = self._state
-        self._state = loop_state(stall.length, stall=self._options.stall, limit=self.limit)
+        stall, before = self._watch.stall, self._state
+        patience = stall_after(self._releases, self._options.stall)
+        self._state = loop_state(stall.length, stall=patience, limit=self.limit)
         if self._state is LoopState.ALIVE:
-            self._next_release = 0
+            self._rest(is_over=before is not LoopState.ALIVE)
             return
+        if stall.scope is not None:
+            self._blockers.add(_run_of(stall.scope).uid)
+        is_stuck = self._state is LoopState.STUCK and before is not LoopState.STUCK
+        if is_stuck:
+            self._next_release = 0
         with suppress(*AWAY):
             await self._release(stall, renewer, is_first=before is LoopState.ALIVE)
-        if self._state is LoopState.STUCK and before is not LoopState.STUCK:
+        if is_stuck:
             with suppress(*AWAY):
                 await self._give_up(stall, renewer)
             self._host.on_stuck(stall)
+
+    def _rest(self, *, is_over: bool) -> None:
+        now = self._clock.monotonic()
+        if is_over:
+            self._ended, self._next_release = now, 0
+            self._blockers.clear()
+        elif now - self._ended >= STALLS_QUIET * self._options.stall:
+            self._releases = 0
 
     async def _release(self, stall: Stall, renewer: Renewer, *, is_first: bool) -> None:
         now = self._clock.monotonic()
         if now < self._next_release:
             return
         self._next_release = now + min(RELEASE_EVERY, self._options.stall)
-        released = await renewer.release_others(_uid(stall.scope), self._options.lease)
+        # One that has blocked the loop before in this stall has not been able to write since. The
+        # outcome of an effect that is being sent would be uncertain, and might need an operator.
+        is_patient = self._state is LoopState.STALLED
+        kept = self._blockers | self._host.sending() if is_patient else self._blockers
+        released = await renewer.release_others(kept, self._options.lease)
         if released:
+            self._releases += is_first
             self._host.on_released(released)
         if released or is_first:
             self._host.observer.worker_stalled(
@@ -100,15 +123,12 @@ class StallGuard:
             )
 
     async def _give_up(self, stall: Stall, renewer: Renewer) -> None:
-        scope = stall.scope
-        if scope is not None:
-            run = scope if isinstance(scope, RunScope) else scope.of
+        if stall.scope is not None:
+            run = _run_of(stall.scope)
             self.given_up = run.uid
             error = WorkerBlocked(run.run, stall.length // SECOND, stall.where)
             await renewer.note_blocked(run.uid, pack(encode_error(error)))
 
 
-def _uid(scope: Scope | None) -> str | None:
-    if scope is None:
-        return None
-    return scope.uid if isinstance(scope, RunScope) else scope.of.uid
+def _run_of(scope: Scope) -> RunScope:
+    return scope if isinstance(scope, RunScope) else scope.of
