@@ -162,10 +162,13 @@ def test_applied_without_a_result_is_refused_with_the_next_move(shop: str, ask: 
     assert ask("effects", "show", charge, "--json").thing["state"] == "indeterminate"
 
 
-def test_a_result_of_nothing_is_said_as_null(shop: str, process: Ask) -> None:
-    words = ("applied", "--result", "null", "--reason", "seen", "--json")
-    answer = process("effects", "resolve", key(process, "charge"), *words)
-    assert (answer.status, answer.thing["state"], answer.thing["result"]) == (0, "applied", None)
+def test_a_result_of_another_kind_is_refused_without_the_code(shop: str, process: Ask) -> None:
+    charge = key(process, "charge")
+    words = ("applied", "--result", "null", "--reason", "seen")
+    answer = process("effects", "resolve", charge, *words)
+    assert answer.status == 1
+    assert "effect 'charge' returns str, which is no null in JSON" in answer.err
+    assert process("effects", "show", charge, "--json").thing["state"] == "indeterminate"
 
 
 def test_a_result_that_does_not_fit_the_annotation_is_refused(shop: str, ask: Ask) -> None:

@@ -154,7 +154,7 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     if module is not None:
         import_module(module)
     if verdict == Verdict.APPLIED and info.name not in effect_module.registered:
-        context.out.note("The result is not checked here; --module with your code would do that.")
+        context.out.note("Only the kind of the result is checked; --module checks it by your code.")
     after = await context.app.effects.resolve(
         info.id, verdict, result=value, reason=reason, version=version, by=by
     )
@@ -217,6 +217,7 @@ def _facts(info: EffectInfo) -> dict[str, Any]:
         "state": info.state + (", waits for approval" if info.needs_approval else ""),
         "id": f"{info.id} (the receiver is given it as the key)",
         "arguments": info.arguments,
+        "returns": info.returns.rpartition(": ")[0],
         "run": f"{info.run} ({info.run_state})",
         "why": info.why,
         "sent": _sent(info),

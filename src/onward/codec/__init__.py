@@ -13,7 +13,7 @@ from onward.codec.fingerprint import fingerprint, fingerprint_of_json
 from onward.codec.names import MAX_ID_BYTES, check_id
 from onward.codec.payload import MAX_PAYLOAD, Payload, UnknownTag
 from onward.codec.signature import Arguments, CallShape, signature_of
-from onward.codec.values import decode, encode
+from onward.codec.values import decode, encode, json_kind
 
 __all__ = [
     "MAX_ID_BYTES",
@@ -31,6 +31,7 @@ __all__ = [
     "encode_error",
     "fingerprint",
     "fingerprint_of_json",
+    "json_kind",
     "known_base",
     "read_error",
     "register_error",

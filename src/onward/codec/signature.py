@@ -181,6 +181,12 @@ class CallShape:
         resolved = self._resolved
         return decode_as(resolved.result, payload, resolved.result_name)
 
+    @cached_property
+    def returns(self) -> str:
+        """The name of the return annotation, and what its values are in JSON: `Charge: object`."""
+        result = self._resolved.result
+        return f"{result.name}: {' '.join(sorted(result.kinds))}"
+
     def _lift(self, name: str, item: Any, where: str) -> Any:
         shape = self._resolved.shapes.get(name)
         if shape is None:

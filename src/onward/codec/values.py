@@ -13,10 +13,11 @@ from onward.codec import document
 from onward.codec.payload import JSON, MAX_PAYLOAD, Payload, unknown_tag
 from onward.codec.shapes.compiler import shape_of
 from onward.codec.shapes.refusal import Misfit, ValueRefused
+from onward.codec.shapes.shape import KIND_OF
 from onward.errors import PayloadTooLarge, Undecodable, Unencodable
 
 if TYPE_CHECKING:
-    from onward.codec.shapes.shape import Shape
+    from onward.codec.shapes.shape import Kind, Shape
 
 T = TypeVar("T")
 
@@ -119,3 +120,12 @@ def unpack(payload: Payload, name: str) -> Any:
         return document.read(payload.data)
     except Misfit as wrong:
         raise Undecodable(name, f"value {wrong.fact}") from None
+
+
+def json_kind(payload: Payload) -> Kind:
+    """Return what an encoded value is in JSON.
+
+    Raises:
+        Undecodable: the payload cannot be read here.
+    """
+    return KIND_OF[type(unpack(payload, "Any"))]

@@ -57,6 +57,7 @@ async def effect_info(store: Store, row: EffectRow) -> EffectInfo:
         shown_time(row.created_at),
         shown_time(row.updated_at),
         _waits_for(row, run_state),
+        row.returns,
     )
 
 

@@ -301,6 +301,7 @@ class EffectInfo:
         version: Rises with every change; give it back with a verdict to be sure.
         waits_for: What it waits for (approval, verdict, reconciler, its answer, its turn, its next
             send), if it does.
+        returns: The annotation of its result, and what that is in JSON: `Charge: object`.
     """
 
     id: str
@@ -329,6 +330,7 @@ class EffectInfo:
     created_at: datetime
     updated_at: datetime
     waits_for: str | None
+    returns: str = ""
 
 
 @dataclass(frozen=True, slots=True)

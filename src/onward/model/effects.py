@@ -33,6 +33,7 @@ class EffectWrite(NamedTuple):
     result: bytes | None = None
     error: bytes | None = None
     asked: int = 0
+    returns: str = ""
 
 
 class EffectRow(NamedTuple):
@@ -65,6 +66,7 @@ class EffectRow(NamedTuple):
     decided_at: Instant | None
     created_at: Instant
     updated_at: Instant
+    returns: str
     read_at: Instant
     """What time the database had when this was read."""
 

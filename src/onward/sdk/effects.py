@@ -5,12 +5,12 @@ from __future__ import annotations
 import getpass
 from typing import TYPE_CHECKING, Any, Literal
 
-from onward.codec import encode
+from onward.codec import encode, json_kind
 from onward.core.effect import Verdict
 from onward.engine.client_engine import Decision
 from onward.engine.payloads import pack
 from onward.engine.views import EffectChoice, EffectInfo
-from onward.errors import BadInput
+from onward.errors import BadInput, VerdictRefused
 from onward.sdk import effect as effect_module
 from onward.sdk.inside import refuse_in_body
 
@@ -93,8 +93,9 @@ class Effects:
 
         Raises:
             NotFound: there is no such effect.
-            VerdictRefused: it is settled, has changed, it is too early to say "not applied", or
-                there is nothing that could be asked again.
+            VerdictRefused: it is settled, has changed, it is too early to say "not applied",
+                there is nothing that could be asked again, or the result is another kind of JSON
+                than the effect returns.
             Unencodable: the result does not fit the annotation of the effect.
         """
         try:
@@ -131,10 +132,17 @@ class Effects:
         )
 
     async def _encoded(self, effect_id: str, result: Any) -> bytes:
-        definitions = effect_module.registered.get((await self._engine.effect(effect_id)).name)
+        info = await self._engine.effect(effect_id)
+        definitions = effect_module.registered.get(info.name)
         if definitions:
             return pack(definitions[-1].shape.encode_result(result))
-        return pack(encode(result, path="result"))
+        payload = encode(result, path="result")
+        annotation, _, kinds = info.returns.rpartition(": ")
+        kind = json_kind(payload)
+        if kinds and kind not in kinds.split():
+            fact = f"effect {info.name!r} returns {annotation}, which is no {kind} in JSON"
+            raise VerdictRefused(effect_id, f"the result does not fit: {fact}")
+        return pack(payload)
 
 
 def _me() -> str:

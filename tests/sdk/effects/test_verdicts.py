@@ -406,6 +406,22 @@ async def test_a_result_of_another_type_is_refused_at_the_call(app: App) -> None
         assert (await app.effects.get(info.id)).version == info.version
 
 
+@pytest.mark.parametrize("result", ["seven", None, [7]])
+async def test_a_result_of_another_kind_is_refused_without_the_code(
+    app: App, result: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with working(app):
+        run = await app.start(pays, 7)
+        info = await effect_of(app, run, "indeterminate")
+        await until_state(run, "paused")
+        monkeypatch.setattr(effect_module, "registered", {})
+        with pytest.raises(VerdictRefused, match="returns int, which is no"):
+            await app.effects.resolve(info.id, "applied", result=result, reason="saw it")
+        assert await run.state() == "paused"
+        await app.effects.resolve(info.id, "applied", result=7, reason="saw it")
+        assert await run.result(timeout="10s") == "paid 7"
+
+
 async def test_a_result_that_an_operator_without_the_code_got_wrong_parks_the_run(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,7 +430,7 @@ async def test_a_result_that_an_operator_without_the_code_got_wrong_parks_the_ru
         info = await effect_of(app, run, "indeterminate")
         await until_state(run, "paused")
         monkeypatch.setattr(effect_module, "registered", {})
-        await app.effects.resolve(info.id, "applied", result="seven", reason="saw it")
+        await app.effects.resolve(info.id, "applied", result=7.5, reason="saw it")
 
         async def is_parked() -> bool:
             return (await run.info()).reason == "divergence"

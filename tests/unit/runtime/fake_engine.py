@@ -273,7 +273,7 @@ class FakeEngine:
             row.tries, row.reach, start_by or (before and before.start_by),
             settle or (before and before.settle_until), known or (before and before.known_until),
             None if row.due_in is None else now + row.due_in, row.result, row.error,
-            None, None, None, None, before.created_at if before else now, now, now,
+            None, None, None, None, before.created_at if before else now, now, row.returns, now,
         )  # fmt: skip
 
     def _move(self, run: FakeRun, move: Move, now: Instant) -> None:

@@ -297,6 +297,7 @@ class EffectCall(Awaited):
             result,
             error,
             self.asked,
+            self.definition.shape.returns,
         )
 
     def raised(self, record: Record) -> BaseException:

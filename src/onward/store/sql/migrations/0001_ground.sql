@@ -222,7 +222,8 @@ CREATE INDEX onward_outbox_target ON onward_outbox (namespace, target, seq);
 -- `reconciles`, `tries` and `reach` are options of the effect, stored for readers without the code:
 -- whether it has a reconciler, how often it is sent (null: without limit), and how long after its
 -- intent a send can arrive. `known_until` is until when the receiver knows the key. `asked` is
--- the position up to which the run had read its history when it made the call.
+-- the position up to which the run had read its history when it made the call. `returns` is the
+-- annotation of its result and what that is in JSON, so that a verdict can be checked without the code.
 CREATE TABLE onward_effect (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -253,6 +254,7 @@ CREATE TABLE onward_effect (
     decided_by TEXT,
     decided_why TEXT,
     decided_at INTEGER,
+    returns TEXT NOT NULL DEFAULT '',
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)

@@ -8,10 +8,10 @@ effect AS (
         :e_attempt::bigint[], :e_asks::bigint[], :e_approved::bigint[], :e_reconciles::bigint[],
         :e_tries::bigint[], :e_reach::bigint[], :e_start_by_in::bigint[], :e_settle_in::bigint[],
         :e_known_in::bigint[], :e_due_in::bigint[], :e_result::bytea[], :e_error::bytea[],
-        :e_asked::bigint[])
+        :e_asked::bigint[], :e_returns::text[])
     AS e (key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
           reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error,
-          asked)
+          asked, returns)
 ), effect_fits AS (
     SELECT e.key, t.version = e.version - 1
            OR t.version = e.version AND t.state = e.state AND t.run = e.run
@@ -25,12 +25,13 @@ effect AS (
 -- part: effect_columns
 namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
 approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, asked,
-created_at, updated_at
+returns, created_at, updated_at
 
 -- part: effect_values
 :namespace::text, e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state,
 e.version, e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach, :now + e.start_by_in,
-:now + e.settle_in, :now + e.known_in, :now + e.due_in, e.result, e.error, e.asked, :now, :now
+:now + e.settle_in, :now + e.known_in, :now + e.due_in, e.result, e.error, e.asked,
+e.returns, :now, :now
 
 -- part: effects
 -- A row that was not found is inserted without ON CONFLICT: if another owner has written it since,

@@ -49,15 +49,15 @@ SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.d
     closed_at = excluded.closed_at
 WHERE r.state = 'open';
 
--- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked)
+-- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked, returns)
 INSERT INTO onward_effect AS e (
     namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
     approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error,
-    asked, created_at, updated_at)
+    asked, returns, created_at, updated_at)
 VALUES (:namespace, :key, :run, :identity, :name, :title, :args, :args_hash, :state, :version,
         :attempt, :asks, :approved, :reconciles, :tries, :reach, :now + :start_by_in,
         :now + :settle_in, :now + :known_in, :now + :due_in, :result, :error, :asked,
-        :now, :now)
+        :returns, :now, :now)
 ON CONFLICT (namespace, key) DO UPDATE
 SET run = excluded.run, state = excluded.state, version = excluded.version,
     attempt = excluded.attempt, asks = excluded.asks, approved = excluded.approved,
