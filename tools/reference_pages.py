@@ -123,10 +123,19 @@ PAGES = {
 ERRORS = {name: getattr(errors, name) for name in errors.__all__ if name not in onward.__all__}
 
 ACTORS = {
-    "You": (errors.UserError, "The call, the value or the setup is wrong. Retrying does not help."),
-    "Wait": (errors.Unavailable, "The store is away or busy. You can make the same call again."),
+    "You must act": (
+        errors.UserError,
+        "The call, the value or the setup is wrong. Retrying does not help.",
+    ),
+    "Wait and try again": (
+        errors.Unavailable,
+        "The store is away or busy. You can make the same call again.",
+    ),
     "Let it propagate": (errors.LeaseLost, "The worker has lost the run and must stop."),
-    "Us": (errors.InvariantBroken, "A bug in Onward. Please report it with its message."),
+    "Report it to us": (
+        errors.InvariantBroken,
+        "A bug in Onward. Please report it with its message.",
+    ),
 }
 
 ERRORS_HEAD = """Every error that Onward raises deliberately is an `onward.errors.OnwardError` and

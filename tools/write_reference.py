@@ -206,6 +206,7 @@ def error_entries() -> Iterator[str]:
     """Yield the paragraphs about all errors, grouped by who must act."""
     yield "# Reference: errors"
     yield ERRORS_HEAD
+    yield _table_of_codes()
     listed: set[str] = {"OnwardError"}
     for actor, (base, meaning) in ACTORS.items():
         yield f"## {actor}"
@@ -215,6 +216,16 @@ def error_entries() -> Iterator[str]:
                 listed.add(name)
                 yield from _error(name, kind)
     assert listed == set(ERRORS), f"no group has {set(ERRORS) - listed}"
+
+
+def _table_of_codes() -> str:
+    rows = [
+        f"| `{kind.code}` | `{name}` | {actor.lower()} |"
+        for actor, (base, _) in ACTORS.items()
+        for name, kind in sorted(ERRORS.items(), key=lambda item: item[1].code)
+        if issubclass(kind, base)
+    ]
+    return "\n".join(["| code | error | what to do |", "|---|---|---|", *rows])
 
 
 def _error(name: str, kind: Any) -> Iterator[str]:
