@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -136,6 +138,8 @@ def serve(
     """Run a worker until a signal, and return the exit status."""
     # Before the worker is ready; and a container's first process has no default for a signal.
     signal.signal(signal.SIGTERM, _exit)
+    with suppress(AttributeError):  # what a step prints is a log, also in a pipe
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # see above
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_serve(app, options))

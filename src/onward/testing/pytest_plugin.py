@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Generator, Iterator
 
     from onward import App
     from onward.testing.clock import VirtualClock
@@ -63,16 +63,21 @@ def onward_app(_onward_time: VirtualTime) -> Iterator[App]:
     _onward_time.runner.run(_end(is_over, working))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test on the virtual clock that one of its fixtures is, or is made with."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run an async test on the virtual clock that one of its fixtures is, or is made with.
+
+    To other plugins for async tests, it is a test that is not async.
+    """
     time = pyfuncitem.funcargs.get("_onward_time")
     test = _async_test(pyfuncitem.obj)
-    if not isinstance(time, VirtualTime) or test is None:
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    time.runner.run(test(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
+    if isinstance(time, VirtualTime) and test is not None:
+
+        def run(**arguments: object) -> None:
+            time.runner.run(test(**arguments))
+
+        pyfuncitem.obj = run
+    return (yield)
 
 
 def _async_test(test: Any) -> AsyncTest | None:

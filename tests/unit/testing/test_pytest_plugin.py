@@ -153,13 +153,11 @@ def test_a_sync_test_is_told_to_be_async(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["test_it uses onward_app or onward_clock, which need an async*"])
 
 
-def test_an_async_test_that_another_plugin_has_wrapped_runs_on_the_clock(
-    pytester: pytest.Pytester,
-) -> None:
+def test_an_async_test_of_another_plugin_runs_on_the_clock(pytester: pytest.Pytester) -> None:
     run(
         pytester,
         """
-import functools
+import functools, pytest
 
 def wrapped(test):
     @functools.wraps(test)
@@ -168,10 +166,15 @@ def wrapped(test):
     return run
 
 @wrapped
-async def test_it(onward_app):
+async def test_wrapped(onward_app):
+    assert await onward_app.run(remind, "Ada") == 2
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_anyio(onward_app, anyio_backend):
     assert await onward_app.run(remind, "Ada") == 2
 """,
-    ).assert_outcomes(passed=1)
+    ).assert_outcomes(passed=2)
 
 
 def test_tests_without_the_fixtures_do_not_import_the_engine() -> None:
