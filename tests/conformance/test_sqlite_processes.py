@@ -102,7 +102,7 @@ async def test_a_dead_worker_is_adopted_although_one_of_another_namespace_looks_
 # --- forked and frozen processes ------------------------------------------------------------------
 
 
-async def test_a_forked_child_that_outlives_its_parent_holds_up_nobody(path: Path) -> None:
+async def test_a_forked_child_that_outlives_its_parent_blocks_no_process(path: Path) -> None:
     async with open_store(str(path)) as store, Child(path) as child:
         heir = await a_worker(store)
         await store.start(a_run("a"))

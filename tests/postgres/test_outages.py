@@ -109,7 +109,7 @@ async def away(server: PostgresServer, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("leases", [0.6, 1.2, 3.0])
-async def test_a_server_that_is_away_costs_nobody_a_run(
+async def test_an_outage_loses_no_run(
     own_server: PostgresServer, own_url: str, leases: float
 ) -> None:
     async with App(own_url) as app, crew(*[own_url] * 4) as workers:
@@ -119,7 +119,7 @@ async def test_a_server_that_is_away_costs_nobody_a_run(
         await continued(own_url, runs, ids, workers)
 
 
-async def test_a_login_that_is_refused_for_a_while_costs_nobody_a_run(
+async def test_a_login_refused_for_a_while_loses_no_run(
     own_server: PostgresServer, own_url: str
 ) -> None:
     async with hand(own_url) as admin:
@@ -141,7 +141,7 @@ async def test_a_login_that_is_refused_for_a_while_costs_nobody_a_run(
         await admin.run("DROP ROLE rotated")
 
 
-async def test_a_pooler_that_is_full_for_a_while_costs_nobody_a_run(empty_url: str) -> None:
+async def test_a_pooler_full_for_a_while_loses_no_run(empty_url: str) -> None:
     async with Pooler(empty_url) as pooler:
         url = f"{pooler.url}?pgbouncer=true"
         async with App(url) as app, crew(*[url] * 4) as workers:

@@ -59,9 +59,7 @@ async def test_a_fence_without_a_lock_lets_history_grow_under_the_new_owner(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_whoever_takes_over_waits_for_the_batch_that_is_being_written(
-    postgres_url: str, kind: str
-) -> None:
+async def test_takeover_waits_for_the_batch_in_progress(postgres_url: str, kind: str) -> None:
     async with open_store(postgres_url) as store, hand(postgres_url) as zombie:
         fence = (await claimed(store, "r"))["r"].fence
         await store.take_lease(OTHER)

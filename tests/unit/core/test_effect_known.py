@@ -272,7 +272,7 @@ def test_code_that_says_something_else_of_keys_than_the_ledger_does_not_send_on_
 
 @settings(max_examples=500)
 @given(st.integers(1, 4), st.data())
-def test_whatever_happens_nothing_is_applied_twice_and_no_no_is_a_lie(
+def test_nothing_is_applied_twice_and_not_applied_is_true(
     attempts: int, data: st.DataObject
 ) -> None:
     """A receiver that forgets keys as soon as it may, and people who say what is so."""

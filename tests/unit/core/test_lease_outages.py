@@ -116,7 +116,7 @@ def two(phase: int, *, late: int = 0) -> list[Worker]:
     return [Worker("one", 0), Worker("two", phase, late=late)]
 
 
-def test_an_outage_takes_the_lease_of_nobody() -> None:
+def test_an_outage_expires_no_lease() -> None:
     faults = product(range(FAULT_FROM, FAULT_FROM + EVERY), range(5 * LENGTH), range(RETRY + 1))
     for (begin, length, late), phase in product(faults, range(EVERY)):
         for workers in (two(phase, late=late), two(phase, late=late)[::-1]):
@@ -124,13 +124,13 @@ def test_an_outage_takes_the_lease_of_nobody() -> None:
             assert world.ended == {}, f"{world.fault}, {workers}"
 
 
-def test_a_clock_that_steps_takes_the_lease_of_nobody() -> None:
+def test_a_clock_step_expires_no_lease() -> None:
     for step, at, phase in product(STEPS, range(FAULT_FROM, FAULT_FROM + EVERY), range(EVERY)):
         world = World(two(phase), Fault(steps_at=at, step=step)).run(at + 4 * LENGTH)
         assert world.ended == {}, f"{world.fault}, {phase}"
 
 
-def test_a_clock_that_steps_while_the_database_is_away_takes_the_lease_of_nobody() -> None:
+def test_a_clock_step_during_an_outage_expires_no_lease() -> None:
     for step, length, phase, late in product(
         STEPS, range(1, 3 * LENGTH), range(EVERY), range(RETRY + 1)
     ):
