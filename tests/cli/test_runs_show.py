@@ -12,6 +12,7 @@ import pytest
 import onward
 from onward import App, Fatal, NotApplied, Retry, Signal, effect, register_error, step, workflow
 from onward.errors import RunFailed
+from onward.store import Wanted
 from tests.kit.watching import until
 
 if TYPE_CHECKING:
@@ -142,6 +143,23 @@ def test_a_run_that_nobody_can_take_says_why(db: str, ask: Ask) -> None:
     assert re.search(r"^step +render$", out, re.MULTILINE)
     assert re.search(r"^blocked +no worker serves queue 'elsewhere'$", out, re.MULTILINE)
     assert "blocked" not in ask("runs", "show", "book-1", "--db", db).out
+
+
+async def abandon(url: str) -> None:
+    """Leave a run to a worker that does not renew its lease."""
+    async with App(url) as app:
+        await app.start(book.options(id="left"))
+        await app._store.take_lease("w-gone", 1)
+        await app._store.claim(Wanted("w-gone", ("default",), (book.name,), 1))
+
+
+def test_a_run_of_a_dead_worker_is_shown_with_the_last_renewal(url: str, ask: Ask) -> None:
+    asyncio.run(abandon(url))
+    out = ask("runs", "show", "left", "--db", url).out
+    assert re.search(r"^worker +w-gone, renewed its lease at 2\S+ \S+$", out, re.MULTILINE)
+    why = r"its worker w-gone has not renewed its lease since .*, and no worker serves queue '\w+'"
+    assert re.search(rf"^blocked +{why}$", out, re.MULTILINE)
+    assert re.search(rf"running \({why}\)", ask("runs", "list", "--db", url).out)
 
 
 def test_what_is_over_waits_for_nothing(db: str, ask: Ask) -> None:

@@ -63,6 +63,7 @@ def as_json(report: RunReport) -> dict[str, Any]:
         "result": report.result,
         "waits_for": [asdict(call) for call in report.waits_for],
         "blocked": report.blocked,
+        "renewed_at": report.renewed_at,
         "unread_signals": [_some(signal, _SIGNAL) for signal in report.unread_signals],
         "failure": _failure(report.failure),
         "traceback": report.traceback,
@@ -81,6 +82,7 @@ def as_facts(report: RunReport) -> dict[str, Any]:
         "uid": None if info.uid == info.id else info.uid,
         info.kind: info.name,
         "state": state_text(info),
+        "worker": _worker(report),
         "waits for": "\n".join(map(_call_text, report.waits_for)),
         "blocked": report.blocked,
         "not read": "\n".join(map(_signal_text, report.unread_signals)),
@@ -150,6 +152,13 @@ def state_text(info: RunInfo, blocked: str | None = None) -> str:
     if info.followed_by is None or info.followed_link is None:
         return state
     return f"{state}, {_FOLLOWED[Link(info.followed_link)]} {info.followed_by}"
+
+
+def _worker(report: RunReport) -> str | None:
+    """Return the worker that has a run, and when it last said that it is alive."""
+    if report.info.worker is None or report.renewed_at is None:
+        return report.info.worker
+    return f"{report.info.worker}, renewed its lease at {time_text(report.renewed_at)}"
 
 
 def _follows(info: RunInfo) -> str | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from onward.model.records import RecordRow
     from onward.model.runs import RunRow
+    from onward.model.workers import Renewal
     from onward.store.store import Store
 
 _ELSEWHERE = (RecordKind.CHILD, RecordKind.STEP)
@@ -30,19 +31,32 @@ async def report(store: Store, row: RunRow) -> RunReport:
     history = (await store.history([row.uid]))[row.uid]
     effects = await effect_infos(store, await ledger.effects_of(store, row.uid))
     is_over = row.state in TERMINAL
+    renewal = await _renewal(store, row)
+    gone = None if renewal is None or renewal.is_alive else renewal.why_gone
+    unserved = await store.why_unserved(row) if gone or await _is_due(store, row) else None
+    rest = "; another worker continues the run" if unserved is None else f", and {unserved}"
     error = end.error or (None if is_over else _last_error(history))
     return RunReport(
         await whole_info(store, row),
         shown_value(end.input),
         shown_value(end.result),
         () if is_over else tuple(_waits(history)),
-        await why_not_running(store, row),
+        unserved if gone is None else gone + rest,
         tuple(await pending_signals(store, row.uid, history)),
         tuple(await events(store, row, history)),
         tuple(effect for effect in effects if row.newest and effect.waits_for is not None),
         None if error is None else error_info(error),
         None if error is None else shown_traceback(error),
+        None if renewal is None else shown_time_or_none(renewal.at),
+        is_taken_over=gone is not None and unserved is None,
     )
+
+
+async def _renewal(store: Store, row: RunRow) -> Renewal | None:
+    """Return when the worker of a running run last renewed its lease."""
+    if row.state != RunState.RUNNING or row.worker is None:
+        return None
+    return await store.last_renewal(row.worker)
 
 
 def _last_error(history: Iterable[RecordRow]) -> bytes | None:
@@ -52,13 +66,11 @@ def _last_error(history: Iterable[RecordRow]) -> bytes | None:
     return None if newest is None else newest.error
 
 
-async def why_not_running(store: Store, row: RunRow) -> str | None:
-    """Return why no live worker takes a run that could continue; None if one can, or it waits."""
+async def _is_due(store: Store, row: RunRow) -> bool:
+    """Return whether a worker could take a run now."""
     if row.state not in (RunState.READY, RunState.WAITING) or row.due is None:
-        return None
-    if row.due > await store.now():
-        return None
-    return await store.why_unserved(row)
+        return False
+    return row.due <= await store.now()
 
 
 async def pending_signals(

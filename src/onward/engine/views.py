@@ -47,7 +47,8 @@ class RunInfo:
         deadline: When it is cancelled if it has not ended.
         held_by: The ids of the paused runs that hold it: itself, or runs that it works for.
         worker: The id of the worker that has it.
-        crashes: How many workers have died while they executed it.
+        crashes: How many workers in a row have died while they executed it. It is 0 again once
+            the run has made progress.
         parent_id: The id of the run that started it.
         follows_id: The id of the run that it follows.
         followed_by: The uid of the run that follows it under the same id.
@@ -222,12 +223,14 @@ class RunReport:
         arguments: What it was started with.
         result: What it returned, if it has succeeded.
         waits_for: The calls that are not over.
-        blocked: Why no live worker can take it, if it could continue.
+        blocked: Why no worker executes it, if it could continue.
         unread_signals: What was sent to it and not asked for.
         history: What it did.
         open_effects: Its effects that are not settled.
         failure: The error that ended it, or that its last attempt of a call has failed with.
         traceback: That error with its frames, notes and causes, as Python prints it.
+        renewed_at: When the worker that has it last renewed its lease.
+        is_taken_over: Whether that worker is gone, and a live one can continue the run.
     """
 
     info: RunInfo
@@ -240,6 +243,8 @@ class RunReport:
     open_effects: tuple[EffectInfo, ...]
     failure: ErrorInfo | None = None
     traceback: str | None = None
+    renewed_at: datetime | None = None
+    is_taken_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +252,9 @@ class Blocker:
     """What keeps a run from running.
 
     Attributes:
-        kind: paused, divergence, approval, verdict, worker, or the kind of a call that it waits
-            for: signal, timer, child, step.
+        kind: paused, divergence, approval, verdict, limit, worker (no live worker takes it),
+            takeover (its worker is gone, and another continues it), or the kind of a call that it
+            waits for: signal, timer, child, step.
         text: What it is, in a sentence.
         next: The next move: a command, or advice.
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _DECIDED_BY_HUMANS = ("approval", "verdict")
 
+_NOT_EXECUTED = ("worker", "takeover")
+
 STUCK: Final = frozenset({"worker", "limit", "paused", "divergence", *_DECIDED_BY_HUMANS})
 """The kinds of blockers that end only if something outside of the run changes."""
 
@@ -57,7 +59,9 @@ async def _limits(store: Store, key: str) -> list[Blocker]:
 def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:
     """Return the state of a run that has not ended, and what it waits for, as a sentence."""
     state = f"it {in_words(info.state)}"
-    if info.state == RunState.RUNNING and info.worker is not None:
+    if info.state == RunState.RUNNING and any(each.kind in _NOT_EXECUTED for each in why):
+        state = f"its state is {info.state}"
+    elif info.state == RunState.RUNNING and info.worker is not None:
         state = f"{state} on worker {info.worker}"
     elif info.state == RunState.READY and not why:
         state = f"{state}, and no worker has claimed it yet"
@@ -69,14 +73,23 @@ def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:
 def _blockers(report: RunReport) -> list[Blocker]:
     """Return what keeps a run from running; none if it has ended, is running, or is about to."""
     info = report.info
-    if info.state in TERMINAL or info.state == RunState.RUNNING:
+    if info.state in TERMINAL:
         return []
+    if info.state == RunState.RUNNING:
+        return [] if report.blocked is None else [_gone(report.blocked, report)]
     effects = [each for each in report.open_effects if each.waits_for in _DECIDED_BY_HUMANS]
     found = [*_pauses(info), *map(_effect, effects)]
     if report.blocked is not None:
         found.append(Blocker("worker", report.blocked, "Start a worker that takes the run"))
     calls = (call for call in report.waits_for if call.kind != RecordKind.EFFECT)
     return found + [_call(info, call) for call in calls]
+
+
+def _gone(text: str, report: RunReport) -> Blocker:
+    """Return that the worker of a running run does not execute it any more."""
+    if report.is_taken_over:
+        return Blocker("takeover", text, "Wait: it does so within a lease length")
+    return Blocker("worker", text, "Start a worker: onward worker MODULE")
 
 
 def _pauses(info: RunInfo) -> Iterator[Blocker]:

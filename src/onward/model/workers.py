@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.core.instant import SECOND, instant_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from onward.core.instant import Instant
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun, RunRow
@@ -78,6 +81,22 @@ class Unserved(NamedTuple):
 
     run: RunRow
     why: str
+
+
+class Renewal(NamedTuple):
+    """When a worker last renewed its lease, if it has one, and whether it is alive by that."""
+
+    worker: str
+    at: Instant | None = None
+    is_alive: bool = False
+
+    @property
+    def why_gone(self) -> str:
+        """Return what says that a worker is not alive."""
+        if self.at is None:
+            return f"its worker {self.worker} has lost its lease"
+        since = instant_text(self.at - self.at % SECOND).replace("T", " ")
+        return f"its worker {self.worker} has not renewed its lease since {since}"
 
 
 class RunNeeds(NamedTuple):

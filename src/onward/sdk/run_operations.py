@@ -202,7 +202,10 @@ class RunOperations:
         return await self._engine.why(id)
 
     async def unserved(self) -> list[UnservedRun]:
-        """Return runs that could continue, but that no live worker can take, and why."""
+        """Return runs that could continue, but that no live worker can take, and why.
+
+        A run whose worker has died could continue.
+        """
         return await self._engine.unserved()
 
     def _handle(self, key: RunKey) -> Run[Any]:

@@ -15,7 +15,7 @@ from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
 from onward.store.abbreviation import UID, bounds
 from onward.store.runs.listing import count_started_by_runs, listed
 from onward.store.runs.maintenance import maintenance_due
-from onward.store.runs.worker_offer import unserved, why_unserved
+from onward.store.runs.worker_offer import last_renewal, unserved, why_unserved
 from onward.store.writing.text_limits import is_storable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.model.maintenance import MaintenanceDue
     from onward.model.run_filter import RunQuery
-    from onward.model.workers import Unserved
+    from onward.model.workers import Renewal, Unserved
     from onward.store.database import Database, Tx
 
 T = TypeVar("T")
@@ -158,12 +158,16 @@ class Reads:
         return [RunRow._make(row) for row in sorted(rows, key=itemgetter(0))]
 
     async def unserved(self, limit: int = 100) -> list[Unserved]:
-        """Return ready runs that no live worker can take, and why."""
+        """Return runs that no worker executes and no live one can take, and why."""
         return await self.view(lambda tx: unserved(tx, limit))
 
     async def why_unserved(self, run: RunRow) -> str | None:
         """Return why no live worker can take a run; None if one can."""
         return await self.read(lambda tx: why_unserved(tx, run))
+
+    async def last_renewal(self, worker: str) -> Renewal:
+        """Return when a worker last renewed its lease, and whether it is alive by that."""
+        return await self.read(lambda tx: last_renewal(tx, worker))
 
     async def limit_of(self, key: str) -> int | None:
         """Return how many runs of a flow key may be running at a time, if that is limited."""

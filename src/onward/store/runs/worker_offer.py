@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onward.core.run import RunState
 from onward.model.runs import RunRow
-from onward.model.workers import RunNeeds, Unserved, WorkerOffer, why_not
+from onward.model.workers import Renewal, RunNeeds, Unserved, WorkerOffer, why_not
 
 if TYPE_CHECKING:
     from onward.store.database import Tx
@@ -21,8 +22,20 @@ async def unserved(tx: Tx, limit: int) -> list[Unserved]:
         if why is not None and len(found) < limit:
             left = limit - len(found)
             runs = await tx.fetch("runs_to_claim", limit=left, **kind._asdict())
-            found += [Unserved(RunRow._make(run), why) for run in runs]
+            found += [await _unserved(tx, RunRow._make(run), why) for run in runs]
     return found
+
+
+async def _unserved(tx: Tx, run: RunRow, why: str) -> Unserved:
+    if run.state != RunState.RUNNING or run.worker is None:
+        return Unserved(run, why)
+    return Unserved(run, f"{(await last_renewal(tx, run.worker)).why_gone}, and {why}")
+
+
+async def last_renewal(tx: Tx, worker: str) -> Renewal:
+    """Return when a worker last renewed its lease."""
+    rows = await tx.fetch("lease_of", worker=worker)
+    return Renewal(worker, rows[0][0], bool(rows[0][1])) if rows else Renewal(worker)
 
 
 async def why_unserved(tx: Tx, run: RunRow) -> str | None:

@@ -40,6 +40,10 @@ DELETE FROM onward_lease WHERE namespace = :namespace AND worker IN (
       AND :now - l.renewed_at > CASE WHEN me.length > l.length THEN me.length ELSE l.length END)
 RETURNING worker;
 
+-- name: lease_of
+SELECT renewed_at, renewed_at + length >= :now FROM onward_lease
+WHERE namespace = :namespace AND worker = :worker;
+
 -- name: leases
 SELECT worker, renewed_at, steady_since, length, :now FROM onward_lease
 WHERE namespace = :namespace ORDER BY worker;

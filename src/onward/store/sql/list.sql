@@ -105,8 +105,14 @@ SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, st
 FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid;
 
+-- part: abandoned
+-- The run is in the name of a worker that does not renew its lease any more, or has none.
+state = 'running' AND NOT EXISTS (
+    SELECT 1 FROM onward_lease l
+    WHERE l.namespace = r.namespace AND l.worker = r.worker AND l.renewed_at + l.length >= :now)
+
 -- name: kinds_to_claim
--- What ready runs require of a worker.
+-- What ready runs, and runs of workers that are gone, require of a worker.
 SELECT queue, name, version, tags FROM onward_run
 WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL
 UNION
@@ -115,6 +121,9 @@ WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL
 UNION
 SELECT queue, name, version, tags FROM onward_run
 WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
+UNION
+SELECT queue, name, version, tags FROM onward_run r INDEXED BY onward_run_running
+WHERE namespace = :namespace AND {abandoned}
 ORDER BY 1, 2, 3, 4;
 
 -- name: runs_to_claim
@@ -122,8 +131,8 @@ SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, st
        due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
        follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
        started_at, finished_at, updated_at
-FROM onward_run
-WHERE namespace = :namespace AND state IN ('ready', 'waiting') AND due <= :now
+FROM onward_run r
+WHERE namespace = :namespace AND (state IN ('ready', 'waiting') AND due <= :now OR {abandoned})
   AND queue = :queue AND name = :name AND tags = :tags
   AND coalesce(version, '') = coalesce(CAST(:version AS TEXT), '')
-ORDER BY due, uid LIMIT :limit;
+ORDER BY coalesce(due, 0), uid LIMIT :limit;
