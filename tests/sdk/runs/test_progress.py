@@ -68,7 +68,7 @@ async def test_a_retry_that_waits_has_the_progress_of_the_calls_that_it_keeps(ap
         await until_state(again, "waiting")
 
         async def is_there() -> bool:
-            return (await again.info()).progress == "piano"
+            return bool((await again.info()).progress == "piano")
 
         await until(is_there)
         await again.signal(go)
@@ -93,6 +93,6 @@ async def test_a_fork_of_all_history_has_the_progress_before_its_wait(app: App) 
         await until_state(fork, "waiting")
 
         async def is_there() -> bool:
-            return (await fork.info()).progress == "half"
+            return bool((await fork.info()).progress == "half")
 
         await until(is_there)

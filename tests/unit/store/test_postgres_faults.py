@@ -102,7 +102,9 @@ def test_the_message_of_a_server_is_not_repeated() -> None:
 
 def test_an_unknown_host_is_named_with_what_to_check() -> None:
     error = socket.gaierror(-2, "Name or service not known")
-    first = str(translate_error(error, parse("postgresql://u:secret@db.invalid/shop")))
+    address = parse("postgresql://u:secret@db.invalid/shop")
+    assert isinstance(address, PostgresAddress)
+    first = str(translate_error(error, address))
     assert "host 'db.invalid' cannot be resolved. Check the host in the address" in first
     assert "secret" not in first
 

@@ -21,7 +21,7 @@ def tx() -> SqliteTx:
 
 def a_record(number: int, run: str = "a") -> tuple[object, ...]:
     of_call = (run, f"s#{number}", 1, number, "step", "s", "succeeded", None, None, None, None)
-    return (*of_call, None, b"jx", None)
+    return (*of_call, None, b"jx", None, 0, None)
 
 
 def count(tx: SqliteTx) -> int:

@@ -70,7 +70,7 @@ def test_a_row_gives_the_parameters_of_the_statement_that_writes_it(name: str) -
 
 def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be() -> None:
     assert STATEMENTS["move_run"].row == ("uid", *Move._fields[:8])
-    assert Move._fields[8:] == ("result", "error", "failed_call")
+    assert Move._fields[8:] == ("result", "error", "failed_call", "progress")
     assert STATEMENTS["keep_end"].row == ("uid", *Move._fields[8:], "lost")
     assert STATEMENTS["add_message"].row[3:] == NewMessage._fields[1:5]
     assert STATEMENTS["insert_run_data"].row == (
