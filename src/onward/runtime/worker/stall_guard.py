@@ -72,6 +72,7 @@ class StallGuard:
         self.limit = options.stall_limit
         self._state = LoopState.ALIVE
         self._next_release = self._ended = self._releases = 0
+        self._patience = options.stall
         self._blockers: set[str] = set()
         self.given_up: str | None = None
         """The run that blocked the loop for too long."""
@@ -79,8 +80,9 @@ class StallGuard:
     async def look(self, renewer: Renewer) -> None:
         """Do what the state of the loop calls for."""
         stall, before = self._watch.stall, self._state
-        patience = stall_after(self._releases, self._options.stall)
-        self._state = loop_state(stall.length, stall=patience, limit=self.limit)
+        if before is LoopState.ALIVE:  # a stall that has begun is not over before the loop runs
+            self._patience = stall_after(self._releases, self._options.stall)
+        self._state = loop_state(stall.length, stall=self._patience, limit=self.limit)
         if self._state is LoopState.ALIVE:
             self._rest(is_over=before is not LoopState.ALIVE)
             return
