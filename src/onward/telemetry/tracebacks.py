@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Final, NamedTuple
 
-from onward.errors import UserError
+from onward.errors import NotApplied, UserError
 from onward.telemetry.error_text import clip, message_of, safely, stands_for_another, typed
 from onward.telemetry.error_text import type_name as name_of_type
 
@@ -91,7 +91,7 @@ def frames_of(error: BaseException) -> str:
         frames = []
     elif users:
         # Of an error that Onward raises on purpose, the line of the user is of interest.
-        ends_there = recorded or isinstance(error, UserError)
+        ends_there = recorded or isinstance(error, UserError | NotApplied)
         frames = frames[users[0] : users[-1] + 1 if ends_there else None]
     if len(frames) > MAX_FRAMES:
         frames = frames[: MAX_FRAMES // 2] + frames[-MAX_FRAMES // 2 :]

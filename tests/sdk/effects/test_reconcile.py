@@ -253,7 +253,10 @@ async def test_proof_lets_it_be_sent_three_times(app: App) -> None:
     says[:] = [NotApplied()] * 20
     async with working(app):
         run = await app.start(briefly)
-        assert await run.result(timeout="10s") == "not applied: effect 'brief': it did not happen"
+        assert await run.result(timeout="10s") == (
+            "not applied: effect 'brief': it did not happen after 3 sends;"
+            " last error ConnectionError: lost"
+        )
         [info] = await app.effects.of(run.id)
         assert (info.state, info.attempt) == ("failed", 3)
     assert 0 < len(sent) <= 3

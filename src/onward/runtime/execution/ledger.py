@@ -38,6 +38,7 @@ from onward.runtime.execution.call_task import CallTasks, TaskRun, suspend
 from onward.runtime.execution.children import poll_at
 from onward.runtime.execution.reporting import ABANDONED, report_abandoned, report_effect
 from onward.runtime.reading import reading
+from onward.telemetry.error_text import describe
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ class Ledger:
         if not (await self._write(call, to, result, kept) and settled(to)):
             return None
         failpoint("effect.settled")
-        return _ending(call, result, error)
+        return _ending(call, result, kept)
 
     async def _write(
         self,
@@ -403,8 +404,20 @@ def _ending(call: EffectCall, result: bytes | None, error: bytes | None) -> Effe
         return _dropped(Drop.WITHDRAWN)
     if state is EffectState.SKIPPED:
         return EffectEnd(RecordState.FAILED, error=pack(encode_error(EffectSkipped(call.name))))
-    # An error that once made it uncertain is no reason any more.
-    if error is None or not isinstance(decode_error(unpack(error)), NotApplied):
-        why = "it was rejected" if not call.effect.approved else "it did not happen"
-        error = pack(encode_error(NotApplied(f"effect {call.name!r}: {why}")))
-    return EffectEnd(RecordState.FAILED, error=error)
+    return EffectEnd(RecordState.FAILED, error=_not_applied(call, error))
+
+
+def _not_applied(call: EffectCall, error: bytes | None) -> bytes:
+    """Return the `NotApplied` that the body gets, which the last error of a handler may be."""
+    what, sends = f"effect {call.name!r}", call.effect.attempt
+    if not call.effect.approved:
+        return pack(encode_error(NotApplied(f"{what}: it was rejected")))
+    last = None if error is None else decode_error(unpack(error))
+    if error is not None and isinstance(last, NotApplied):
+        return error
+    why = f"{what}: it did not happen"
+    if sends:
+        why += f" after {sends} send{'s'[: sends > 1]}"
+    failed = NotApplied(why if last is None else f"{why}; last error {describe(last)}")
+    failed.__cause__ = last
+    return pack(encode_error(failed))
