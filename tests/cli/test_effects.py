@@ -87,15 +87,15 @@ def test_show_says_what_was_sent_to_whom_and_why_it_is_unknown(shop: str, ask: A
     assert facts["id"].startswith(charge)
     assert facts["arguments"] == '{"card": "4242", "cents": 500}'
     assert facts["why"] == "ConnectionError: the line went dead"
-    assert facts["sent"] == f"attempt 1 of 3, at {facts['changed']} at the latest"
-    assert facts["asked"] == "never: it has no reconciler"
+    assert facts["sent"] == f"once no later than {facts['changed']} (limit: 3)"
+    assert facts["reconciler"] == "none"
     assert facts["not applied"].startswith("counts from 2")
     assert "next" not in facts
 
 
 def test_show_says_when_the_reconciler_is_asked_again(shop: str, ask: Ask) -> None:
     out = ask("effects", "show", key(ask, "ship")).out
-    assert "once since; its reconciler can be asked" in out
+    assert "answered once since the last send" in out
     assert "asked about at 2" in out
 
 
@@ -121,6 +121,15 @@ def test_an_offered_command_works_as_it_is_printed(shop: str, ask: Ask) -> None:
 
 def test_an_offered_command_holds_no_password() -> None:
     assert "secret" not in _again({"db": "postgresql://me:secret@host/shop", "namespace": None})
+
+
+def test_show_says_which_operator_settled_an_effect(shop: str, ask: Ask) -> None:
+    charge = key(ask, "charge")
+    said = ("skip", "--reason", "lost", "--by", "ada")
+    ask("effects", "resolve", charge, *said)
+    assert "settled by  operator ada\n" in ask("effects", "show", charge).out
+    shown = ask("effects", "show", charge, "--json").thing
+    assert (shown["settled_by"], shown["decided_by"]) == ("operator", "ada")
 
 
 def test_a_settled_effect_offers_nothing(shop: str, ask: Ask) -> None:

@@ -78,11 +78,12 @@ def test_the_list_says_what_they_wait_for(ask: Ask) -> None:
 
 def test_show_says_how_often_it_was_sent_and_when_it_is_again(ask: Ask) -> None:
     told = facts(ask, "repeating")
-    assert told["sent"].startswith("attempt 1 of 20, at 2")
+    assert told["sent"].startswith("once no later than 2")
+    assert told["sent"].endswith("(limit: 20)")
     assert told["receiver"].startswith("knows the key until 2")
     assert told["next"].startswith("sent again at 2")
     assert told["why"] == "ConnectionError: no answer"
-    assert "asked" not in told
+    assert "reconciler" not in told
 
 
 def test_show_says_why_it_is_not_sent_again_by_itself(ask: Ask) -> None:
@@ -95,8 +96,9 @@ def test_show_says_why_it_is_not_sent_again_by_itself(ask: Ask) -> None:
 
 def test_show_names_no_limit_where_there_is_none(ask: Ask) -> None:
     told = facts(ask, "unlimited")
-    assert told["sent"].startswith("attempt 1, at 2")
-    assert told["asked"] == "never: it has no reconciler"
+    assert told["sent"].startswith("once no later than 2")
+    assert "limit" not in told["sent"]
+    assert told["reconciler"] == "none"
     assert "receiver" not in told
 
 

@@ -221,10 +221,11 @@ def _facts(info: EffectInfo) -> dict[str, Any]:
         "run": f"{info.run} ({info.run_state})",
         "why": info.why,
         "sent": _sent(info),
-        "asked": _asked(info),
+        "reconciler": _reconciler(info),
         "receiver": _receiver(info),
         "not applied": _not_applied(info),
         "next": _next(info),
+        "settled by": _settled_by(info),
         "result": info.result,
         "verdict": _verdict(info),
         "version": info.version,
@@ -236,18 +237,29 @@ def _facts(info: EffectInfo) -> dict[str, Any]:
 def _sent(info: EffectInfo) -> str:
     if not info.attempt or info.sent_at is None:
         return "never"
-    of = "" if info.tries is None else f" of {info.tries}"
+    limit = "" if info.tries is None else f" (limit: {info.tries})"
+    last = ", the last time" if info.attempt > 1 else ""
     if info.state == "in_flight":
-        return f"attempt {info.attempt}{of}, under way since {time_text(info.updated_at)}"
+        since = time_text(info.updated_at)
+        return f"{_times(info.attempt)}{limit}; the call is under way since {since}"
     # The end of the time in which it may be sent lies ahead, if an answer came before that.
     by = min(info.sent_at, info.updated_at)
-    return f"attempt {info.attempt}{of}, at {time_text(by)} at the latest"
+    return f"{_times(info.attempt)}{last} no later than {time_text(by)}{limit}"
 
 
-def _asked(info: EffectInfo) -> str | None:
-    if info.can_be_asked:
-        return f"{_times(info.asks)} since; its reconciler can be asked"
-    return None if info.known_until is not None else "never: it has no reconciler"
+def _reconciler(info: EffectInfo) -> str | None:
+    if not info.can_be_asked:
+        return None if info.known_until is not None else "none"
+    if info.asks:
+        return f"answered {_times(info.asks)} since the last send"
+    if info.settled_by == "handler":
+        return "was not needed after the last send"
+    return "no answer that counts since the last send" if info.attempt else None
+
+
+def _settled_by(info: EffectInfo) -> str | None:
+    is_operator = info.settled_by == "operator"
+    return f"operator {info.decided_by}" if is_operator else info.settled_by
 
 
 def _receiver(info: EffectInfo) -> str | None:
@@ -285,7 +297,7 @@ def _verdict(info: EffectInfo) -> str | None:
 
 
 def _times(count: int) -> str:
-    return {0: "never", 1: "once"}.get(count, f"{count} times")
+    return "once" if count == 1 else f"{count} times"
 
 
 def _suggestion(context: CommandContext, info: EffectInfo, choice: EffectChoice) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onward.core.effect import EffectState, settled
 from onward.core.run import TERMINAL
 from onward.engine import effects
 from onward.engine.display import shown_failure, shown_time, shown_time_or_none, shown_value
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
     from onward.model.effects import EffectRow
     from onward.store.store import Store
+
+_SETTLED_AS = {
+    "applied": EffectState.APPLIED,
+    "not_applied": EffectState.FAILED,
+    "skip": EffectState.SKIPPED,
+    "reject": EffectState.FAILED,
+}
+"""The state of an effect that a verdict has settled."""
 
 
 async def effect_infos(store: Store, rows: Iterable[EffectRow]) -> list[EffectInfo]:
@@ -58,6 +67,7 @@ async def effect_info(store: Store, row: EffectRow) -> EffectInfo:
         shown_time(row.updated_at),
         _waits_for(row, run_state),
         row.returns,
+        _settled_by(row),
     )
 
 
@@ -85,6 +95,16 @@ def _waits_for(row: EffectRow, run_state: str) -> str | None:
         case "failed" if row.due is not None:
             return "its turn"
     return None
+
+
+def _settled_by(row: EffectRow) -> str | None:
+    if not settled(effects.as_effect(row)) or row.state == EffectState.WITHDRAWN:
+        return None
+    # What is sent again after a verdict is settled by others, even at the same time.
+    is_last = row.decided_at == row.updated_at
+    if is_last and row.verdict is not None and _SETTLED_AS.get(row.verdict) == row.state:
+        return "operator"
+    return "reconciler" if row.asks else "handler"
 
 
 def _why(row: EffectRow) -> str | None:

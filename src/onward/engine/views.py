@@ -297,6 +297,8 @@ class EffectInfo:
         arguments: What was or will be sent, as plain data.
         attempt: How often it was sent, by the run that has it.
         tries: How often it is sent at most; None means that there is no limit.
+        asks: How often the reconciler has answered since the last send, without answers of
+            `NotApplied` that came too early to count.
         why: Why it is uncertain or did not happen, or why its result could not be kept.
         sent_at: When it was last sent, at the latest.
         judged_from: From when "not applied" counts: until then a frozen worker may still send.
@@ -308,6 +310,8 @@ class EffectInfo:
         waits_for: What it waits for (approval, verdict, reconciler, its answer, its turn, its next
             send), if it does.
         returns: The annotation of its result, and what that is in JSON: `Charge: object`.
+        settled_by: Who settled it: handler, reconciler, or operator, whose name is `decided_by`;
+            None if it is not settled, or was withdrawn.
     """
 
     id: str
@@ -337,6 +341,7 @@ class EffectInfo:
     updated_at: datetime
     waits_for: str | None
     returns: str = ""
+    settled_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

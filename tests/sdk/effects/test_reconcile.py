@@ -234,6 +234,36 @@ async def test_what_is_proven_not_to_have_happened_is_sent_again_under_its_key(
     assert len({key for _, key in sent} | set(asked)) == 1
 
 
+async def test_the_ledger_says_that_the_reconciler_settled_an_effect(memory: App) -> None:
+    lost()
+    says[:] = [Applied("found")]
+    async with working(memory):
+        run = await memory.start(briskly)
+        assert await run.result(timeout="10s") == "found"
+        [info] = await memory.effects.of(run.id)
+        assert (info.settled_by, info.asks) == ("reconciler", 1)
+
+
+async def test_the_ledger_says_that_the_handler_settled_what_was_sent_again(memory: App) -> None:
+    lost()
+    says[:] = [NotApplied()] * 9
+    async with working(memory):
+        run = await memory.start(briefly)
+        assert await run.result(timeout="10s") == "a"
+        [info] = await memory.effects.of(run.id)
+        assert (info.settled_by, info.asks) == ("handler", 0)
+
+
+async def test_the_ledger_says_that_the_reconciler_disproved_the_last_send(memory: App) -> None:
+    lost(9)
+    says[:] = [NotApplied()] * 20
+    async with working(memory):
+        run = await memory.start(briefly)
+        assert (await run.result(timeout="10s")).startswith("not applied")
+        [info] = await memory.effects.of(run.id)
+        assert (info.state, info.settled_by, info.asks) == ("failed", "reconciler", 1)
+
+
 async def test_not_applied_is_believed_only_when_no_worker_can_send_any_more(app: App) -> None:
     lost()
     says[:] = [NotApplied()] * 9

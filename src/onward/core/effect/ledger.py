@@ -37,12 +37,13 @@ FINAL = frozenset({EffectState.APPLIED, EffectState.SKIPPED})
 class LedgerEntry(Value):
     """A row of the ledger, as far as its machine decides on it.
 
-    `attempt` counts the sends of the run that holds the row, `asks` those of the reconciler since
-    the last send. `due` is when it is sent or asked again: a failed effect without it has settled.
-    `known_until` is until when the receiver knows the key, if it keeps keys at all: so long after
-    the very first send. `in_doubt` says of what is in flight that a send before it may have
-    happened. The table has no column for it: a process that finds a row in flight knows
-    that its sender is gone.
+    `attempt` counts the sends of the run that holds the row, `asks` the answers of the reconciler
+    since the last send, without those that came too early to count: so it is 0 if the handler
+    settled the effect. `due` is when it is sent or asked again: a failed effect without it has
+    settled. `known_until` is until when the receiver knows the key, if it keeps keys at all: so
+    long after the very first send. `in_doubt` says of what is in flight that a send before it may
+    have happened. The table has no column for it: a process that finds a row in flight knows that
+    its sender is gone.
     """
 
     state: EffectState = EffectState.PLANNED

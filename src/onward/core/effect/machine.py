@@ -136,7 +136,7 @@ def _answered(
         return Ignored(f"it is {effect.state}: the answer comes too late")
     match fact:
         case HandlerReturned():
-            return Moved(changed(effect, state=EffectState.APPLIED, due=None))
+            return Moved(changed(effect, state=EffectState.APPLIED, asks=0, due=None))
         case RaisedNotApplied() if effect.in_doubt:
             # It speaks of the last send alone, and one before that may have happened.
             return Moved(_uncertain(effect, fact, terms, now, after=fact.after))
@@ -183,7 +183,7 @@ def _failed(effect: LedgerEntry, fact: RaisedNotApplied, terms: Terms, now: Inst
     error = AttemptFailure(fact.names, retryable=fact.after is not None, after=fact.after)
     again = decide(terms.retry, effect.attempt, error, fact.randomness, fact.elapsed)
     due = now + again.after if isinstance(again, Again) else None
-    return changed(effect, state=EffectState.FAILED, due=due)
+    return changed(effect, state=EffectState.FAILED, asks=0, due=due)
 
 
 def _not_started(effect: LedgerEntry, now: Instant) -> LedgerEntry:
@@ -215,15 +215,15 @@ def _reconciled(
 ) -> Decision[LedgerEntry]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
         return Ignored(f"it is {effect.state}: no answer of the reconciler is awaited")
+    asked = changed(effect, asks=effect.asks + 1)
     if fact.answer is Answer.APPLIED:
-        return Moved(changed(effect, state=EffectState.APPLIED, due=None))
+        return Moved(changed(asked, state=EffectState.APPLIED, due=None))
     opens = _proof_opens(effect, now)
     if fact.answer is Answer.NOT_APPLIED and opens is None:
-        return Moved(_disproven(effect, terms, now))
+        return Moved(_disproven(asked, terms, now))
     if fact.answer is Answer.NOT_APPLIED:
         # Too early to be proof, but no sign that the reconciler cannot know: it is not counted.
         return Moved(changed(effect, due=opens))
-    asked = changed(effect, asks=effect.asks + 1)
     again = decide(RECONCILING, asked.asks, AttemptFailure(), randomness=fact.randomness)
     if isinstance(again, Again):
         return Moved(changed(asked, due=now + again.after))
