@@ -92,7 +92,7 @@ class ClaimedRun(NamedTuple):
     """A run that a worker now owns, with what it needs to execute it.
 
     `input` and `args_hash` are None only if its row of data is lost. `ready_at` is since when a
-    worker could have claimed it, or 0 if the one that had it vanished.
+    worker could have claimed it, or 0 if the one that had it vanished, which is `taken_from`.
     """
 
     uid: str
@@ -130,6 +130,7 @@ class ClaimedRun(NamedTuple):
     beginning: str | None
     claimed_at: Instant = 0
     ready_at: Instant = 0
+    taken_from: str | None = None
 
 
 class RunRow(NamedTuple):

@@ -176,6 +176,7 @@ EVENTS: dict[str, Event] = dict(
         _event("worker.failed", "worker", _ERROR, "worker error"),
         _event("lease.renewed", "worker", _DEBUG, "worker"),
         _event("lease.lost", "worker", _ERROR, "worker"),
+        _event("worker.dead", "worker", _WARNING, "worker runs by"),
         _event("worker.replaced", "worker", _WARNING, "before worker runs"),
         _event("store.away", "store", _WARNING, "worker error"),
         _event("store.still_away", "store", _WARNING, "worker seconds error"),

@@ -113,3 +113,14 @@ async def test_the_log_says_why_a_caller_waits(
     [line] = log.lines
     assert line.startswith("run.stuck: run=order-1 workflow=orders state=running seconds=0.01 why=")
     assert re.search(f'{NOBODY}" next="{START}"', line)
+
+
+async def test_the_worker_that_takes_over_runs_logs_whose_they_were(app: App) -> None:
+    with a_log(logging.WARNING) as log:
+        async with app:
+            run = await abandoned(app)
+            await app._store.drop_lease("w-gone")
+            async with app.worker(workflows=[orders]) as worker:
+                await run.result(timeout="10s")
+
+    assert log.lines == [f"worker.dead: worker=w-gone runs=1 by={worker.id}"]

@@ -29,7 +29,7 @@ READ: dict[str, tuple[str, ...]] = {
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,
     "look": InboxRow._fields,
-    "claimed_runs": ClaimedRun._fields,
+    "claimed_runs": ClaimedRun._fields[:-1],  # `taken_from` is known before they are claimed
 }
 
 # What follows the fields of a row is added by the code that writes it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from onward.core.instant import SECOND
@@ -11,6 +12,7 @@ from onward.core.run import rooms_beside
 from onward.model.claims import Wanted
 from onward.model.workers import News
 from onward.runtime.worker.outage import AWAY
+from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,6 +135,7 @@ class Claiming:
             self.audit_soon()
         runs = claim.runs
         session.observer.claim_took(session.id, len(runs), self._clock.monotonic() - begun)
+        _report_dead(runs, session.id)
         await session.begin(runs)
         if claim.changed:
             session.read_inboxes(News(tuple(sorted(claim.changed))))
@@ -166,3 +169,10 @@ class Claiming:
             return await self._engine.next_due(self._session.now() - since)
         except AWAY:
             return None
+
+
+def _report_dead(runs: Sequence[ClaimedRun], worker: str) -> None:
+    """Log which workers have died, by the runs that were taken over from them."""
+    dead = Counter(run.taken_from for run in runs if run.taken_from is not None)
+    for name, count in dead.items():
+        emit("worker.dead", worker=name, runs=count, by=worker)

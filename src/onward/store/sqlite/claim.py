@@ -25,16 +25,19 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
         tx.rows("drop_lease", worker=worker)
     if not tx.rows("lease_here", worker=wanted.worker):
         return []
-    ready_at = _choose(tx, wanted)
+    ready_at, taken_from = _choose(tx, wanted)
     if not ready_at:
         return []
     tx.write_rows("claim_run", [(uid,) for uid in ready_at], worker=wanted.worker)
     rows = tx.rows("claimed_runs", ready_at=tx.mapping(ready_at))
-    return [ClaimedRun._make(row) for row in rows]
+    return [ClaimedRun._make((*row, taken_from.get(row[0]))) for row in rows]
 
 
-def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:
-    """Return the runs to claim, each with the time since when it could have been claimed."""
+def _choose(tx: SqliteTx, wanted: Wanted) -> tuple[dict[str, Instant], dict[str, str | None]]:
+    """Return the runs to claim, each with the time since when it could have been claimed.
+
+    Beside them, the workers that vanished while they had these runs.
+    """
     given = _offer(tx, wanted)
     limited = _choose_limited(tx, wanted, given) if wanted.limited else []
     given |= {"limit": wanted.limit, "max_crashes": MAX_CRASHES}
@@ -42,15 +45,17 @@ def _choose(tx: SqliteTx, wanted: Wanted) -> dict[str, Instant]:
         row for queue in wanted.queues for row in tx.rows("ready_candidates", queue=queue, **given)
     ]
     found += limited
-    for name in ("due_candidates", "orphan_candidates"):
-        found += tx.rows(name, **given)
+    found += tx.rows("due_candidates", **given)
+    orphans: list[Any] = list(tx.rows("orphan_candidates", **given))
     for crashes, room in rooms_after(wanted.suspects, (run.crashes for run in limited)):
         suspects = tx.rows("suspect_candidates", crashes=crashes, room=room, **given)
         if suspects:
-            found += suspects
+            orphans += suspects
             break
+    found += orphans
     found.sort(key=lambda row: (-row[1], row[2]))
-    return {row[0]: row[2] for row in found[: wanted.limit]}
+    ready_at = {row[0]: row[2] for row in found[: wanted.limit]}
+    return ready_at, {row[0]: row[3] for row in orphans}
 
 
 def _offer(tx: SqliteTx, wanted: Wanted) -> dict[str, object]:

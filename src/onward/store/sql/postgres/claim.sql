@@ -57,7 +57,7 @@ WITH RECURSIVE me AS MATERIALIZED (
     WHERE NOT EXISTS (SELECT 1 FROM onward_lease l
                       WHERE l.namespace = :namespace AND l.worker = o.worker)
 ), orphan AS (
-    SELECT r.uid, r.priority, 0 AS due FROM vanished v, LATERAL (
+    SELECT r.uid, r.priority, 0 AS due, v.worker FROM vanished v, LATERAL (
         SELECT uid, priority FROM onward_run
         WHERE namespace = :namespace AND state = 'running' AND worker = v.worker
           AND crashes + 1 < :suspect_at::bigint
@@ -66,10 +66,10 @@ WITH RECURSIVE me AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED) r
 ), suspects AS (
     -- Those that will have so many crashes once they are claimed.
-    SELECT s.uid, s.priority, l.place
+    SELECT s.uid, s.priority, s.worker, l.place
     FROM unnest(:crashes::bigint[], :rooms::bigint[]) WITH ORDINALITY l (crashes, room, place),
     LATERAL (
-        SELECT uid, priority FROM onward_run
+        SELECT uid, priority, CASE WHEN state = 'running' THEN worker END AS worker FROM onward_run
         WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
           AND least(crashes + (state = 'running')::int, :max_crashes::bigint) = l.crashes
           AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= least(:now, :latest::bigint))
@@ -78,15 +78,18 @@ WITH RECURSIVE me AS MATERIALIZED (
         LIMIT l.room
         FOR UPDATE SKIP LOCKED) s
 ), suspect AS (
-    SELECT uid, priority, 0 AS due FROM suspects
+    SELECT uid, priority, 0 AS due, worker FROM suspects
     WHERE place = (SELECT min(place) FROM suspects)
 ), limited AS (
     SELECT uid, priority, due FROM unnest(
         :limited_uid::text[], :limited_priority::bigint[], :limited_due::bigint[]) l (uid, priority, due)
 ), picked AS (
-    SELECT uid, priority, due FROM (
-        SELECT * FROM ready UNION ALL SELECT * FROM due UNION ALL SELECT * FROM limited
-        UNION ALL SELECT * FROM orphan UNION ALL SELECT * FROM suspect) c, me
+    SELECT uid, priority, due, taken_from FROM (
+        SELECT uid, priority, due, NULL::text AS taken_from FROM ready
+        UNION ALL SELECT uid, priority, due, NULL FROM due
+        UNION ALL SELECT uid, priority, due, NULL FROM limited
+        UNION ALL SELECT uid, priority, due, worker FROM orphan
+        UNION ALL SELECT uid, priority, due, worker FROM suspect) c, me
     ORDER BY priority DESC, due LIMIT :limit::bigint
 ), taken AS (
     -- An insert that always meets its row: see `moved` in commit_runs.sql.
@@ -102,7 +105,7 @@ WITH RECURSIVE me AS MATERIALIZED (
               scheduled_at, created_at, started_at, priority, tags, held_by
 )
 SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
-       :now AS claimed_at, p.due AS ready_at
+       :now AS claimed_at, p.due AS ready_at, p.taken_from
 FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
     SELECT input, args_hash, trace, retry, attributes, beginning FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true

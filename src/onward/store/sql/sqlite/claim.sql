@@ -23,7 +23,7 @@ ORDER BY due
 LIMIT :limit;
 
 -- name: orphan_candidates
-SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_running
+SELECT uid, priority, 0, worker FROM onward_run r INDEXED BY onward_run_running
 WHERE namespace = :namespace AND state = 'running' AND crashes + 1 < :suspect_at
   AND queue IN (SELECT value FROM json_each(:queues))
   AND {offered}
@@ -33,7 +33,8 @@ LIMIT :limit;
 
 -- name: suspect_candidates
 -- Those that will have so many crashes once they are claimed.
-SELECT uid, priority, 0 FROM onward_run r INDEXED BY onward_run_suspect
+SELECT uid, priority, 0, CASE WHEN state = 'running' THEN worker END
+FROM onward_run r INDEXED BY onward_run_suspect
 WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
   AND min(crashes + (state = 'running'), :max_crashes) = :crashes
   AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= min(:now, :latest))
