@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from onward.errors import NotFound, OnwardError, SchemaTooNew, StoreUnusable, Unavailable
+from onward.errors import NotFound, NotOpen, OnwardError, SchemaTooNew, StoreUnusable, Unavailable
 from onward.store import open_store
 from onward.store.database import Tx
 from onward.store.postgres import pool
@@ -125,7 +125,7 @@ async def test_a_schema_of_a_newer_onward_is_left_alone(postgres_url: str) -> No
 async def test_a_store_that_was_closed_says_so(postgres_url: str) -> None:
     async with open_store(postgres_url) as store:
         pass
-    with pytest.raises(Unavailable, match="is not open here"):
+    with pytest.raises(NotOpen, match="is not open here"):
         await store.counts()
     async with store:
         assert await store.counts() == {}

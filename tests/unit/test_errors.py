@@ -32,6 +32,7 @@ CODES = {
     "InvariantBroken": "invariant_broken",
     "LeaseLost": "lease_lost",
     "NotFound": "not_found",
+    "NotOpen": "not_open",
     "PayloadTooLarge": "payload_too_large",
     "SchemaTooNew": "schema_too_new",
     "StoreUnusable": "store_unusable",

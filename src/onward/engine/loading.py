@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from onward.errors import LeaseLost, StoreUnusable, Unavailable
+from onward.errors import LeaseLost, NotOpen, StoreUnusable, Unavailable
 from onward.model.workers import LoadedRun
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def read_each(
         return {}, {}
     try:
         return dict(await read(runs)), {}
-    except (LeaseLost, StoreUnusable, Unavailable):
+    except (LeaseLost, NotOpen, StoreUnusable, Unavailable):
         raise
     except Exception as error:  # noqa: BLE001 - it is about one of them
         if len(runs) == 1:

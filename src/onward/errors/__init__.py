@@ -12,6 +12,7 @@
     │   ├── NotFound           nothing has that id here
     │   ├── BadStoreUrl        the address of the store cannot be understood
     │   ├── StoreUnusable      the store is there, but cannot be used as it is
+    │   ├── NotOpen            a call outside of the block that opens the app
     │   ├── SchemaTooNew       the database was migrated by a newer Onward
     │   ├── NotInBody          a call where it cannot be: in a workflow body, or outside of one
     │   ├── WouldBlock         a call that waits was made where an event loop runs
@@ -68,6 +69,7 @@ from onward.errors.stores import (
     BadStoreUrl,
     InvariantBroken,
     LeaseLost,
+    NotOpen,
     Rejected,
     SchemaTooNew,
     StoreUnusable,
@@ -88,6 +90,7 @@ __all__ = [
     "NotApplied",
     "NotFound",
     "NotInBody",
+    "NotOpen",
     "OnwardError",
     "PayloadTooLarge",
     "Rejected",

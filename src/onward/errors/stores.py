@@ -53,6 +53,18 @@ class SchemaTooNew(UserError):
 
 
 @dataclass(eq=False, repr=False)
+class NotOpen(UserError, RuntimeError):
+    """A call outside of the block that opens the app."""
+
+    code: ClassVar[str] = "not_open"
+    where: str
+    advice: str = "Use the app inside of `async with app`"
+
+    def __str__(self) -> str:
+        return f"{self.where} is not open here. {closed(self.advice)}"
+
+
+@dataclass(eq=False, repr=False)
 class Unavailable(FieldError):
     """The store is away, full or too busy. Nothing was lost; the same call may be made again."""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from onward.errors import Unavailable, WouldBlock
+from onward.errors import NotOpen, Unavailable, WouldBlock
 from onward.system.clock import spawn_thread
 from onward.system.process import check_process
 
@@ -65,7 +65,8 @@ class Background:
 
         Raises:
             WouldBlock: this thread has an event loop that runs.
-            Unavailable: the loop was not started, or was stopped meanwhile.
+            NotOpen: the loop was not started.
+            Unavailable: it was stopped meanwhile.
             StoreUnusable: this process was forked after the loop was started.
         """
         thread = threading.get_ident()
@@ -98,9 +99,7 @@ class Background:
         if failure is not None:
             raise failure
         if self._loop is None:
-            raise Unavailable(
-                self._what, "is not open here", "Use the app inside of `with app.sync()`"
-            )
+            raise NotOpen(self._what, "Use the app inside of `with app.sync()`")
         check_process(self._pid, self._what)
         return self._loop
 

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward import App, Run, Signal, step, workflow
-from onward.errors import Conflict, NotFound, RunCancelled, RunFailed, Unavailable, WouldBlock
+from onward.errors import (
+    Conflict,
+    NotFound,
+    NotOpen,
+    RunCancelled,
+    RunFailed,
+    Unavailable,
+    WouldBlock,
+)
 from onward.handles import SyncApp, SyncRun
 from onward.sdk.effects import Effects
 from onward.sdk.sync import SyncEffects, SyncWithin
@@ -129,7 +137,7 @@ def test_a_worker_opens_it_as_well() -> None:
     with app.worker(workflows=[cheer]) as worker:
         assert app.run(cheer, "Ada") == "WELL DONE, ADA"
         assert worker.id
-    with pytest.raises(Unavailable, match="is not open"):
+    with pytest.raises(NotOpen, match="is not open"):
         app.counts()
 
 

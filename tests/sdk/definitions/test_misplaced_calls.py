@@ -8,7 +8,7 @@ import pytest
 
 import onward
 from onward import App, Signal, effect, effect_key, step, workflow
-from onward.errors import NotFound, NotInBody, RunOver, Unavailable
+from onward.errors import NotFound, NotInBody, NotOpen, RunOver
 
 approval = Signal("approval", bool)
 
@@ -94,7 +94,7 @@ async def test_a_key_without_an_effect_is_an_error(memory: App) -> None:
 async def test_an_app_that_is_not_open_says_how_to_open_it(app: App) -> None:
     async with app:
         pass
-    with pytest.raises(Unavailable) as away:
+    with pytest.raises(NotOpen) as away:
         await app.runs()
     assert str(away.value).endswith(" is not open here. Use the app inside of `async with app`.")
 

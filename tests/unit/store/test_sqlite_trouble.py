@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onward.core.lease import Fate
-from onward.errors import SchemaTooNew, StoreUnusable, Unavailable
+from onward.errors import NotOpen, SchemaTooNew, StoreUnusable, Unavailable
 from onward.store import open_store
 from onward.store.invariants import check
 from onward.store.sqlite import connection as connections
@@ -311,5 +311,5 @@ async def test_a_worker_of_a_deleted_file_says_so_and_stops_claiming(path: Path)
 
 
 async def test_a_store_that_is_not_open_says_so() -> None:
-    with pytest.raises(Unavailable, match="is not open here"):
+    with pytest.raises(NotOpen, match="is not open here"):
         await open_store(":memory:").counts()

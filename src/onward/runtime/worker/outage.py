@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from onward.core.retry import Retry
-from onward.errors import StoreUnusable, Unavailable
+from onward.errors import NotOpen, StoreUnusable, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AWAY = (Unavailable, StoreUnusable)
+AWAY = (NotOpen, StoreUnusable, Unavailable)
 """The errors of an engine that was open before and cannot be used now; that passes."""
 
 TRYING = Retry(attempts=None, delay="100ms", factor=2, max_delay="1s", jitter=0.5)

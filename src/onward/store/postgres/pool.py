@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
-from onward.errors import OnwardError, StoreUnusable, Unavailable
+from onward.errors import NotOpen, OnwardError, StoreUnusable, Unavailable
 from onward.store.postgres.faults import LOST, translate_error
 from onward.store.postgres.silence import SILENT_SECONDS, Silence
 from onward.store.writing.lane import Contended
@@ -129,12 +129,11 @@ class Pool:
 
         Raises:
             Contended: another transaction holds a lock, and the caller `splits`.
+            NotOpen: the pool is not open.
             Unavailable: it did not succeed for as long as `patience`.
         """
         if not self._is_open:
-            raise Unavailable(
-                str(self._address), "is not open here", "Use the app inside of `async with app`"
-            )
+            raise NotOpen(str(self._address))
         check_process(self._pid, str(self._address))
         seconds = PATIENCE_SECONDS if patience is None else patience
         return await self._shielded(self._insist(work, seconds, quick=quick, splits=splits))

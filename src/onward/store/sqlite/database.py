@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.core.lease import GAPS_A_LEASE
-from onward.errors import Unavailable
+from onward.errors import NotOpen
 from onward.store.caller_writes import CallerWrites
 from onward.store.database import Capabilities
 from onward.store.runs.stopping import subjects_of
@@ -227,8 +227,6 @@ class SqliteDatabase:
 
     def _opened(self) -> File:
         if self._file is None:
-            raise Unavailable(
-                self.where, "is not open here", "Use the app inside of `async with app`"
-            )
+            raise NotOpen(self.where)
         check_process(self._pid, self.where)
         return self._file
