@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onward
-from onward import App, NotApplied, Retry, Signal, effect, effect_key, step, workflow
+from onward import (
+    App,
+    NotApplied,
+    Retry,
+    Signal,
+    effect,
+    effect_key,
+    register_error,
+    step,
+    workflow,
+)
 from onward.errors import BadInput, NotInBody, RunFailed, Unencodable
 from tests.kit.ledgers import effect_of, outcomes, states_of
 from tests.kit.watching import until_state, working
@@ -378,6 +388,31 @@ async def test_a_kind_of_its_own_is_not_applied_in_the_body(app: App) -> None:
     does[:] = [Declined("no money")] * 3
     async with working(app):
         assert await app.run(told_what, "a") == "not applied: Declined: no money"
+
+
+@register_error
+class Expired(NotApplied):
+    """A refusal that the body knows."""
+
+
+@effect(retry=Retry(never=Expired))
+async def final_deed() -> str:
+    return str(act("a"))
+
+
+@workflow
+async def refused_for_good() -> str:
+    try:
+        return await final_deed()
+    except Expired as error:
+        return f"expired: {error}"
+
+
+async def test_a_registered_refusal_comes_back_as_itself_after_one_send(memory: App) -> None:
+    does[:] = [Expired("last year")] * 3
+    async with working(memory):
+        assert await memory.run(refused_for_good) == "expired: last year"
+    assert len(sent) == 1
 
 
 # --- uncertain outcomes ---------------------------------------------------------------------------
