@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Run:
 def _is_as_logged(err: str) -> bool:
     """Return whether stderr has warnings of Onward alone, about failures that an example makes."""
     events = set(re.findall(r"^(\w+\.\w+): run=", err, re.MULTILINE))
-    known = {"step.retried", "step.failed", "effect.waits", "run.paused"}
+    known = {"step.retried", "step.failed", "effect.uncertain", "effect.waits", "run.paused"}
     return not err or (events <= known and re.match(r"\w+\.\w+: run=", err) is not None)
 
 

@@ -135,6 +135,7 @@ EVENTS: dict[str, Event] = dict(
             "run effect key reason",
             "decide: onward effects show %(key)s",
         ),
+        _event("effect.uncertain", "effect", _WARNING, f"{_STEP} error"),
         _event("effect.unanswered", "effect", _WARNING, "run effect key error"),
         _event("worker.ready", "worker", _INFO, "worker store queues workflows"),
         _event(

@@ -119,6 +119,8 @@ class Observer:
         outcome: StepOutcome,
         error: BaseException | None = None,
         retry_in: Duration | None = None,
+        *,
+        is_asked: bool = False,
     ) -> None:
         """An attempt is over.
 
@@ -127,6 +129,7 @@ class Observer:
             outcome: How it ended; `cancelled` if the body stopped waiting for it.
             error: What it raised. Logs have its traceback, spans its type.
             retry_in: How long until the next attempt; None means that there is none.
+            is_asked: Whether the reconciler of an effect is asked about the attempt next.
         """
 
     # --- effects ---------------------------------------------------------------------------------

@@ -193,11 +193,13 @@ class Reporter(Observer):
         outcome: StepOutcome,
         error: BaseException | None = None,
         retry_in: Duration | None = None,
+        *,
+        is_asked: bool = False,
     ) -> None:
         """An attempt is over."""
         seconds, retrying = self._since(scope.begun), retry_in is not None
         emit(
-            _step_event(outcome, retrying=retrying),
+            "effect.uncertain" if is_asked else _step_event(outcome, retrying=retrying),
             scope,
             cause=error,
             kind=scope.kind,

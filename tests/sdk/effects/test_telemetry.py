@@ -174,6 +174,23 @@ async def test_attempts_are_logged_without_their_arguments(memory: App) -> None:
     assert SECRET not in "\n".join(map(logging.Formatter().format, log.records))
 
 
+async def test_an_attempt_that_is_reconciled_next_is_not_logged_as_the_last_one(
+    memory: App,
+) -> None:
+    does[:] = [ConnectionError("lost")]
+    with a_log() as log:
+        async with working(memory):
+            run = await memory.start(pays_and_looks)
+            await effect_of(memory, run, "indeterminate")
+            await until_state(run, "paused")
+
+    told = [event for event in log.events if str(event).startswith(("step", "effect"))]
+    assert told == ["effect.uncertain", "effect.waits"]
+    [line] = [line for line in log.lines if line.startswith("effect.uncertain")]
+    facts = 'kind=effect step=pay_and_look attempt=1 error="ConnectionError: lost"'
+    assert line == f"effect.uncertain: run={run.id} {facts}"
+
+
 async def test_what_a_handler_and_a_reconciler_log_says_where_they_are(memory: App) -> None:
     does[:] = [ConnectionError("lost")]
     with a_log(logging.INFO, "effects shop") as log:

@@ -186,6 +186,8 @@ class EffectAttempt(Attempt):
         outcome: StepOutcome,
         error: BaseException | None = None,
         again: Duration | None = None,
+        *,
+        is_asked: bool = False,
     ) -> None:
         """Report the end of the code."""
 
@@ -241,20 +243,16 @@ class SendAttempt(EffectAttempt):
     def _failed(
         self, fact: Fact, error: BaseException, encoded: bytes, outcome: StepOutcome = "failed"
     ) -> EffectReply:
-        reply = EffectReply(fact, self._sender.now(), error=encoded)
-        self._report_end(outcome, error, self._again_in(reply))
-        return reply
-
-    def _again_in(self, reply: EffectReply) -> Duration | None:
-        """Return how long until the effect is sent again, if that follows from a reply."""
-        call = self._call
-        decision = advance(call.effect, reply.fact, call.definition.terms, now=reply.at)
+        call, reply = self._call, EffectReply(fact, self._sender.now(), error=encoded)
+        decision = advance(call.effect, fact, call.definition.terms, now=reply.at)
         if not (isinstance(decision, Moved) and self._owner.is_wanted(call)):
-            return None
-        due = decision.to.due
-        if due is None or call.is_reconciled_in(decision.to):
-            return None
-        return max(0, due - reply.at)
+            self._report_end(outcome, error)
+        elif call.is_reconciled_in(decision.to):
+            self._report_end(outcome, error, is_asked=True)
+        else:
+            due = decision.to.due
+            self._report_end(outcome, error, None if due is None else max(0, due - reply.at))
+        return reply
 
     def _elapsed(self) -> Duration:
         return self._call.elapsed(self._sender.now())
@@ -264,10 +262,12 @@ class SendAttempt(EffectAttempt):
         outcome: StepOutcome,
         error: BaseException | None = None,
         again: Duration | None = None,
+        *,
+        is_asked: bool = False,
     ) -> None:
         observer = self._sender.observer
         if (observer.steps or error is not None) and not self.is_left:
-            observer.step_ended(self.scope, outcome, error, again)
+            observer.step_ended(self.scope, outcome, error, again, is_asked=is_asked)
 
     async def _handle(self) -> Any:
         call = self._call
