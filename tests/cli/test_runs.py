@@ -193,6 +193,11 @@ def test_a_run_that_another_run_holds_is_shown_with_that_run(shop: str, ask: Ask
         assert run.state() != "paused"
 
 
+def test_a_run_that_is_not_paused_is_said_to_be_so(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "resume", "hold-1", "--db", shop)
+    assert (answer.status, answer.out) == (0, "run hold-1 is not paused, it is waiting\n")
+
+
 @pytest.mark.parametrize("command", ["pause", "resume"])
 def test_what_is_over_is_neither_paused_nor_resumed(command: str, shop: str, ask: Ask) -> None:
     assert ask("runs", command, "fail-1").status == 1

@@ -224,10 +224,11 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
 
     async def act(given: str) -> bool:
         row = await _find(context, given)
+        before = await context.engine.newest(row.id)
+        is_held = before.state == RunState.PAUSED or bool(before.held_by)
         accepted = await context.app.resume(row.id)
-        _report(
-            context, row.id, "continues" if accepted else "has already ended", accepted=accepted
-        )
+        done = "continues" if is_held else f"is not paused, it {in_words(before.state)}"
+        _report(context, row.id, done if accepted else "has already ended", accepted=accepted)
         return accepted
 
     return await for_each(context, ids, act)

@@ -21,7 +21,7 @@ from onward.sdk.shared_open import Opening
 from onward.sdk.within import Within
 from onward.sdk.worker_context import at_work, registry_of
 from onward.sdk.worker_times import step_limits, worker_times
-from onward.sdk.workflow import Workflow
+from onward.sdk.workflow import check_workflow
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.telemetry.reporter import Reporter
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from onward.runtime.registry import Registry
     from onward.sdk.run import Run
     from onward.sdk.sync import SyncApp
+    from onward.sdk.workflow import Workflow
     from onward.telemetry import Metrics
     from onward.telemetry.attention import OnAttention
 
@@ -173,8 +174,7 @@ class App(RunOperations):
             Conflict: the id belongs to a run with a different workflow or arguments.
             Unencodable: an argument cannot be stored.
         """
-        if not isinstance(workflow, Workflow):
-            raise BadInput(f"{workflow!r}", "is not a workflow", "Put @workflow above an async def")
+        check_workflow(workflow)
         run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
         with self._observer.starting(run.name, run.queue) as starting:

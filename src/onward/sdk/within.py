@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from onward.codec import encode
 from onward.runtime.registry import note_start
 from onward.sdk.waits import Signal
+from onward.sdk.workflow import check_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -57,6 +58,7 @@ class Within:
             Unencodable: an argument cannot be stored.
             StoreUnusable: the connection is to another database, or in no transaction.
         """
+        check_workflow(workflow)
         run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
         options = workflow.start_options

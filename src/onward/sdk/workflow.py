@@ -252,6 +252,23 @@ class _Decorator:
         raise NotImplementedError
 
 
+def check_workflow(given: object) -> None:
+    """Refuse what is not a workflow, such as the call of one.
+
+    Raises:
+        BadInput: it is none.
+    """
+    if isinstance(given, Workflow):
+        return
+    if not inspect.iscoroutine(given):
+        raise BadInput(f"{given!r}", "is not a workflow", "Put @workflow above an async def")
+    called = given.cr_frame.f_locals.get("self") if given.cr_frame is not None else None
+    given.close()  # or Python would warn that it was never awaited
+    name = called.fn.__name__ if isinstance(called, Workflow) else given.__name__
+    advice = f"Pass the workflow and its arguments: app.start({name}, ...)"
+    raise BadInput(f"{name}(...)", "is a call, not a workflow", advice)
+
+
 def _with_options(error: TypeError, of: Workflow[..., Any], given: Iterable[str]) -> TypeError:
     """Return an error that also names the way to pass options, if some are among the arguments."""
     options = {field.name for field in fields(StartOptions)}

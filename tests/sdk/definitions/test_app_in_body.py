@@ -73,6 +73,17 @@ async def test_what_is_no_workflow_is_not_started(memory: App) -> None:
             await memory.start(plain)  # type: ignore[arg-type] # that is what is refused
 
 
+@pytest.mark.filterwarnings("error")
+async def test_a_call_of_a_workflow_is_not_started(memory: App) -> None:
+    async with memory:
+        with pytest.raises(BadInput) as refused:
+            await memory.start(by_a_step())  # type: ignore[arg-type] # that is what is refused
+    assert str(refused.value) == (
+        "by_a_step(...) is a call, not a workflow."
+        " Pass the workflow and its arguments: app.start(by_a_step, ...)"
+    )
+
+
 def test_a_lambda_has_no_name_to_be_stored_under() -> None:
     with pytest.raises(BadInput, match="lambda"):
         step(lambda: 1)

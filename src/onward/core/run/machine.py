@@ -223,6 +223,8 @@ def _cancel_asked(run: RunStatus, why: Reason | None, now: Instant) -> Decision[
 
 
 def _superseded(run: RunStatus, fact: Superseded) -> Decision[RunStatus]:
+    if run.state is not RunState.PAUSED and not fact.forked:
+        return Refused(f"it has not failed, it is {run.state}; wait until it ends, or cancel it")
     if run.state is not RunState.PAUSED:
         return Refused(f"it is {run.state}; cancel or pause it first")
     if run.reason is Reason.RECONCILIATION:
