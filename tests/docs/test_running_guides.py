@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import asyncpg
+import pytest
 
 from tests.cli.worker_process import WorkerProcess
 from tests.docs.pages import ROOT, fences
@@ -80,11 +81,13 @@ def test_roles_migration_and_worker_of_the_production_page(
     create, grant = (block.text for block in fences(page) if block.language == "sql")
     database = postgres_server.url(urlsplit(postgres_url).path.strip("/"), tcp=True)
     owner, limited = (
-        database.replace("postgres@", f"{role}@") for role in ("shop_owner", "shop_app")
+        as_role(database, account) for account in ("shop_owner:owner-secret", "shop_app:app-secret")
     )
     asyncio.run(execute(postgres_url, create))
     try:
         run(tmp_path, "-m", "onward", "migrate", "--db", owner)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            asyncio.run(execute(limited, "SELECT name FROM onward.onward_meta"))
         asyncio.run(execute(postgres_url, grant))
         asyncio.run(execute(owner, "CREATE TABLE onward.later (n INT)"))
         with WorkerProcess(tmp_path, "shop.tasks", SHOP_DATABASE=limited) as worker:
@@ -94,6 +97,11 @@ def test_roles_migration_and_worker_of_the_production_page(
     finally:
         for role in ("shop_app", "shop_owner"):
             asyncio.run(execute(postgres_url, f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}"))
+
+
+def as_role(url: str, account: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{account}@{parts.netloc.rpartition('@')[2]}").geturl()
 
 
 async def execute(url: str, statements: str) -> None:
