@@ -223,7 +223,7 @@ async def test_chance_only_lengthens_the_wait_and_the_time_is_recorded(app: App)
         with pytest.raises(RunFailed):
             await run.result(timeout="10s")
 
-        waits = [row.due - row.opened_at for row in await tried(run) if row.due is not None]
+        waits = [row.due - row.closed_at for row in await tried(run) if row.due and row.closed_at]
         for exact, wait in zip([2, 6, 18], waits, strict=True):
             length = timedelta(milliseconds=exact)
             assert length <= wait <= 2 * length
@@ -272,7 +272,7 @@ async def test_a_step_that_names_its_wait_gets_exactly_that(app: App) -> None:
 
         assert await run.result(timeout="10s") == 3
         rows = [row for row in await run.history() if row.state == "failed"]
-        assert [row.due - row.opened_at for row in rows if row.due is not None] == [
+        assert [row.due - row.closed_at for row in rows if row.due and row.closed_at] == [
             timedelta(milliseconds=7)
         ] * 2
 
