@@ -272,7 +272,7 @@ def test_an_abbreviation_of_several_is_refused_by_name(ask: Ask) -> None:
     [(digit, _), *_] = Counter(each[0] for each in ids).most_common()
     answer = ask("effects", "approve", digit, "--reason", "whichever")
     assert answer.status == 1
-    assert f"{digit!r} is not the id of one effect" in answer.err
+    assert f"{digit!r} is not a complete effect id" in answer.err
     assert next(each for each in sorted(ids) if each[0] == digit) in answer.err
     assert not any(one["attempt"] for one in ask("effects", "list", "--json").things)
 

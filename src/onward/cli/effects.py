@@ -50,9 +50,9 @@ def effects() -> None:
     """List effects that await your decision, and decide."""
 
 
-_reason = click.option("--reason", required=True, metavar="TEXT", help="Why; others will read it.")
+_reason = click.option("--reason", required=True, metavar="TEXT", help="Recorded with the verdict.")
 _version = click.option(
-    "--version", type=int, metavar="N", help="The version that you saw: refused if it changed."
+    "--version", type=int, metavar="N", help="Refuse if the effect's version is not N."
 )
 _by = click.option(
     "--by", metavar="NAME", help="Author of the decision; by default the current user."
@@ -123,7 +123,7 @@ async def show(context: CommandContext, *, effect_id: str) -> int:
 @click.argument("verdict", callback=_word, metavar="|".join(Verdict))
 @_reason
 @click.option("--result", metavar="JSON", help="What the applied call returned, or null.")
-@click.option("--module", metavar="NAME", help="Your code: checks the result by its annotation.")
+@click.option("--module", metavar="NAME", help="Check --result against the effect in this module.")
 @_version
 @_by
 async def resolve(  # noqa: PLR0913 - each is an option of the command
@@ -139,9 +139,9 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Decide on an uncertain effect.
 
-    Its run continues with your verdict. applied: it happened, with this --result. not_applied: it
-    did not, and is sent again. skip: the run continues without it. ask_again: the reconciler is
-    called, or, if there is none and the receiver knows the key, it is sent again.
+    Its run continues with your verdict. applied: the effect happened and returned --result.
+    not_applied: it did not, and is sent again. skip: the run continues without it. ask_again:
+    Onward calls the reconciler or, without one, resends the effect if its key is still valid.
     """
     if result is not None and verdict != Verdict.APPLIED:
         raise click.UsageError("--result is valid only with the verdict applied.")

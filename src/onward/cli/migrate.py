@@ -25,10 +25,10 @@ def add_migrate(root: click.Group) -> None:
     def migrate(given: Given, *, dry_run: bool) -> int:
         """Create the schema of a database, or bring it up to date.
 
-        An App does this whenever it is opened, if its role may. Use this command if your web app
-        and workers connect as a role that may not create tables: run it with an address whose
-        role owns the schema, before you start the new version. It is safe while workers of the
-        previous version run.
+        An App does this whenever it is opened, if its role is allowed to. Use this command if your
+        web app and workers connect as a role that may not create tables: run it with an address
+        whose role owns the schema, before you start the new version. It is safe while workers of
+        the previous version run.
         """
         url = load(given.flags, os.environ, Path.cwd()).db
         act = migration.plan_migration if dry_run else migration.migrate

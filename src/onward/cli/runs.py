@@ -33,8 +33,8 @@ HEAD = ("ID", "NAME", "TRY", "STATE", "QUEUE", "CREATED", "DUE")
 def runs() -> None:
     """List, show and control runs.
 
-    An id that Onward made may be abbreviated. An id of your own must be whole where something is
-    changed, so that `cancel order-1` never reaches order-10.
+    You can abbreviate generated ids. To change a run, give your own ids in full, so that
+    `cancel order-1` never reaches order-10.
     """
 
 
@@ -81,10 +81,9 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """List runs that were started by clients.
 
-    Newest first. Children, steps that were sent elsewhere and parts of maps are listed with --all,
-    or as the family of one run with --root or --parent. A run that no live worker can take says
-    why beside its state, and a run that was retried, forked or continued under its id says as
-    which one: --state leaves those out.
+    Newest first. --all, --root and --parent also list children, routed steps and map chunks. If no
+    live worker can take a run, the reason is beside its state. A run that was retried, forked or
+    continued under its id names its successor; --state omits it.
     """
     query = RunQuery(name, state, queue, tag=tag, children=every)
     found = await context.engine.list_runs(
@@ -216,7 +215,7 @@ async def pause(context: CommandContext, *, ids: tuple[str, ...]) -> int:
 @command(runs, "resume", example="onward runs resume order-7")
 @_ids
 async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
-    """Resume paused runs, and what their pause held.
+    """Resume paused runs and the runs they held.
 
     A run that another paused run holds continues when that one is resumed. Exits with 1 if a run
     has already ended.
@@ -238,7 +237,7 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
 @_ids
 @click.option("--force", is_flag=True, help="Retry even if effects may have undone work.")
 async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -> int:
-    """Run failed runs again.
+    """Retry failed runs.
 
     A new run under the same id continues from the call that failed. Exits with 1 if a run has not
     failed, or if it sent effects because of its error: these may have undone its earlier work.
@@ -259,7 +258,7 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -
     "--step", metavar="NAME", help="Fork from this step; by default the whole history is kept."
 )
 @click.option("--result", metavar="JSON", help="Result to record for the step, as JSON.")
-@click.option("--new-id", metavar="ID", help="An id for the new run, beside the old one.")
+@click.option("--new-id", metavar="ID", help="Id of the new run; the old run is kept.")
 @click.option("--resend", is_flag=True, help="Send effects again even if they may have happened.")
 async def fork(
     context: CommandContext,
@@ -270,11 +269,11 @@ async def fork(
     new_id: str | None,
     resend: bool,
 ) -> int:
-    """Run again from a step on.
+    """Run again from a given step.
 
     A new run begins with the history before that step. The old one must be over or paused, unless
-    --new-id is given. Effects after that step are sent again, under new keys: if one of them
-    happened, or may have, that needs --resend. Exits with 1 if it is refused.
+    --new-id is given. Effects after that step are sent again, under new keys: --resend is
+    required if one of them may have happened. Exits with 1 if the fork is refused.
     """
     if result is not None and step is None:
         raise click.UsageError("--result requires --step.")

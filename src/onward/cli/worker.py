@@ -61,22 +61,22 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--lease",
         metavar="DURATION",
-        help="How long after its last sign of life others take over its runs. Default: 15s.",
+        help="How long after its last lease renewal others take over its runs. Default: 15s.",
     ),
     click.option(
         "--drain",
         metavar="DURATION",
-        help="How long to wait for steps that run when it is stopped. Default: 10s.",
+        help="How long to wait for running steps on shutdown. Default: 10s; 2s for `dev`.",
     ),
     click.option(
         "--stall",
         metavar="DURATION",
-        help="After how long others continue its runs if one blocks it. Default: 10s.",
+        help="How long a run may block it before others continue its other runs. Default: 10s.",
     ),
     click.option(
         "--stall-limit",
         metavar="DURATION",
-        help="After how long it gives up a run that blocks it, and exits. Default: 5m.",
+        help="How long a run may block it before it exits. Default: 5m.",
     ),
     click.option(
         "--log-level", type=click.Choice(LEVELS), help="The lowest level to log. Default: info."
@@ -100,9 +100,9 @@ def add_worker(root: click.Group) -> None:
         or imports. The store is the one that the App names; only --db and --namespace override
         it, not the environment and not a settings file.
 
-        The first SIGTERM or Ctrl-C stops it gently: it takes no more runs and waits for steps
-        that run, as long as --drain. A second one abandons these steps. Either way another worker
-        continues its runs. Logs go to stderr, with --json as lines of JSON.
+        After the first SIGTERM or Ctrl-C, it takes no more runs and waits up to --drain for running
+        steps. A second one abandons these steps. Either way another worker continues its runs.
+        Logs go to stderr, with --json as lines of JSON.
 
         Exit status: 0 after a signal; 1 if the store is unavailable at the start, or the worker
         failed; 2 if the module, an option or the store is wrong; 70 if code of a run has blocked

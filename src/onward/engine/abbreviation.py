@@ -35,7 +35,7 @@ class Unclear(UserError):
         named = ", ".join(self.found[:_MAX_NAMED])
         more = " and others" if len(self.found) > _MAX_NAMED else ""
         return (
-            f"{self.given!r} is not the id of one {self.kind}, but the beginning of {named}{more}. "
+            f"{self.given!r} is not a complete {self.kind} id: it matches {named}{more}. "
             f"{self.advice}."
         )
 
@@ -59,7 +59,9 @@ async def find_run(store: Store, given: str, *, changes: bool) -> RunRow:
     if found:
         row = only_one("run", given, found, store.namespace)
         if changes and not row.newest:
-            raise RunOver(row.uid, f"another run has its id {row.id!r} now", "Give that id")
+            raise RunOver(
+                row.uid, f"a newer run has its id {row.id!r}", "Use that id to change the newer run"
+            )
         return row
     named = {row.id: row for row in await store.find_ids(given)}
     if changes and named:

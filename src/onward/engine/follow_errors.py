@@ -29,8 +29,8 @@ def uid_of(run_id: str, followed: Followed, *, new_id: str | None = None) -> str
     if followed.fate == "forked":
         raise WouldResend(run_id, followed.why, by="retry")
     if followed.fate == "taken" and new_id is not None:
-        raise Conflict(new_id, f"it {in_words(followed.state)}")
-    why = followed.why or f"it {in_words(followed.state)}, or was followed before"
+        raise Conflict(new_id, f"it {in_words(followed.state)}", "Choose another id")
+    why = followed.why or f"it {in_words(followed.state)}, or was already retried or forked"
     fact, _, advice = why.partition("; ")
     if advice:
         raise RunOver(new_id or run_id, fact, advice[0].upper() + advice[1:])

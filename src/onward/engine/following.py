@@ -199,8 +199,8 @@ async def find_call(store: Store, uid: str, step: str) -> RecordRow:
     if any(each.identity == step and each.kind == RecordKind.CLOCK for each in history):
         raise BadInput(
             f"record {step!r}",
-            "is the time from which waits count, not a call",
-            "Fork from a call that is listed beside it",
+            "is a clock record, not a call",
+            "Fork from a call in the history",
         )
     row = _found(history, step)
     if row is None:

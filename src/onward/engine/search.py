@@ -87,7 +87,9 @@ async def _family(store: Store, parent: str | None, root: str | None) -> Family 
         NotFound: there is no such run.
     """
     if parent is not None and root is not None:
-        raise BadInput("parent and root", "are both given", "Give one: children, or all below")
+        raise BadInput(
+            "parent and root", "are both given", "Use parent for children, or root for all below"
+        )
     top = parent or root
     if top is None:
         return None

@@ -72,7 +72,9 @@ async def start(store: Store, run: NewRun, on_conflict: str = "return") -> Start
     return started
 
 
-def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
+def check_started(
+    run: NewRun, started: Started, on_conflict: str, advice: str = Conflict.advice
+) -> Started:
     """Return the answer to a start, if the run that has the id may stand for the one wanted.
 
     Raises:
@@ -83,9 +85,9 @@ def check_started(run: NewRun, started: Started, on_conflict: str) -> Started:
     if (started.name, started.start_hash) != (run.name, run.args_hash):
         is_same = started.name == run.name
         what = "different arguments" if is_same else f"a different workflow ({started.name})"
-        raise Conflict(run.id, f"it was started with {what}")
+        raise Conflict(run.id, f"it was started with {what}", advice)
     if on_conflict == "reject":
-        raise Conflict(run.id, f"it {in_words(started.state)}")
+        raise Conflict(run.id, f"it {in_words(started.state)}", advice)
     return started
 
 

@@ -46,7 +46,8 @@ class CallerTransaction:
                 "would change an existing run, and a start in your transaction can only insert",
                 f"Use {' or '.join(_CONFLICTS)}, or start the run with app.start",
             )
-        return check_started(run, await self._within.start(run), on_conflict)
+        started = await self._within.start(run)
+        return check_started(run, started, on_conflict, "Choose another id")
 
     async def signal(self, target: str, name: str, payload: Payload) -> None:
         """Send a signal to a run, by id or else by uid, with the caller's commit.

@@ -17,7 +17,7 @@
     │   ├── NotInBody          a call where it cannot be: in a workflow body, or outside of one
     │   ├── WouldBlock         a call that waits was made where an event loop runs
     │   ├── NoWorker           no worker serves the queue of a run
-    │   ├── NoThread           code that was stopped and still runs holds all threads
+    │   ├── NoThread           code that was cancelled but still runs holds all threads
     │   ├── WorkerBlocked      code of a run blocked the event loop of its worker
     │   ├── TimedOut           a step, or what a run waited for, took too long
     │   ├── RunOver            the run has ended

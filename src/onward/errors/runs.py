@@ -16,12 +16,10 @@ class Conflict(UserError):
     code: ClassVar[str] = "conflict"
     id: str
     fact: str
+    advice: str = 'Choose another id, or start it with on_conflict="replace"'
 
     def __str__(self) -> str:
-        return (
-            f"run id {self.id!r} is taken: {closed(self.fact)} "
-            'Choose another id, or start it with on_conflict="replace".'
-        )
+        return f"run id {self.id!r} is taken: {closed(self.fact)} {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -52,13 +50,13 @@ class NoWorker(UserError):
     def __str__(self) -> str:
         return (
             f"run {self.run} was started, but no worker serves queue {self.queue!r}. "
-            "Start one: async with app.worker(): ..."
+            f"Start one: async with app.worker(queues=[{self.queue!r}]): ..."
         )
 
 
 @dataclass(eq=False, repr=False)
 class NoThread(UserError):
-    """A sync function cannot start: code that was stopped but still runs holds all threads."""
+    """A sync function cannot start: code that was cancelled but still runs holds all threads."""
 
     code: ClassVar[str] = "no_thread"
     what: str
@@ -68,8 +66,8 @@ class NoThread(UserError):
     def __str__(self) -> str:
         return (
             f"{self.what!r} cannot start: {self.threads} threads of this worker are held by code "
-            f"that was stopped and still runs: {self.held_by}. Restart the worker, and give that "
-            "code a timeout of its own."
+            f"that was cancelled but is still running: {self.held_by}. Restart the worker, and "
+            "give that code a timeout of its own."
         )
 
 
@@ -108,7 +106,7 @@ class RunOver(UserError):
     code: ClassVar[str] = "run_over"
     run: str
     fact: str
-    advice: str = "Start another, or fork it"
+    advice: str = "Start another run, or fork this one"
 
     def __str__(self) -> str:
         return f"{closed(f'run {self.run}: {self.fact}')} {closed(self.advice)}"
@@ -125,8 +123,8 @@ class Undone(UserError):
     def __str__(self) -> str:
         return (
             f"run {self.run} sent effects because of the error that ended it: {self.effects}. They "
-            "may have undone work that a retry would keep. Start a new run, fork it from its first "
-            "step with resend, or retry with force if they have undone nothing."
+            "may have undone work that a retry would keep. Start a new run, fork this one from its "
+            "first step with resend, or, if nothing was undone, retry with force."
         )
 
 
@@ -145,9 +143,9 @@ class WouldResend(UserError):
     def __str__(self) -> str:
         if self.by == "retry":
             return (
-                f"a retry of run {self.run} would start a child again that was forked, and send "
-                f"effects of the fork again: {self.effects}. Fork this run from the call of the "
-                "child with the result of that fork, or retry with force to send them once more."
+                f"a retry of run {self.run} would restart a child that was forked and resend the "
+                f"fork's effects: {self.effects}. Fork this run from the child call with the "
+                "fork's result, or retry with force to resend them."
             )
         return (
             f"a {self.by} of run {self.run} would send effects again that have, or may have, "
@@ -216,5 +214,5 @@ class RunPaused(UserError):
             case "reconciliation" | "approval":
                 return f"List the effects that await your decision: onward effects list --run {run}"
             case "divergence":
-                return f"See it: onward runs show {run}"
+                return f"See the diff: onward runs show {run}"
         return f"Resume it: onward runs resume {run} (or cancel it)."

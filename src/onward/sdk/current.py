@@ -158,7 +158,7 @@ class Current:
             asyncio.CancelledError: the step timed out, or is no longer awaited.
         """
         if self._attempt is None:
-            raise NotInBody("heartbeat() in a workflow body", "has no effect", "Call it in a step")
+            raise NotInBody("heartbeat() in a workflow body", "does nothing", "Call it in a step")
         if progress is not None:
             self._attempt.progress(progress)
         self._attempt.heartbeat()

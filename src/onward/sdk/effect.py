@@ -295,8 +295,7 @@ def _check_memory(definition: EffectDefinition) -> None:
         raise BadInput(
             what,
             "has both reconcile= and idempotency_window=, which exclude each other",
-            "Keep idempotency_window= if its receiver applies nothing twice under one key, or"
-            " reconcile= if it does",
+            "Keep idempotency_window= if the receiver deduplicates by key, otherwise reconcile=",
         )
     if idempotency_window <= reach:
         raise BadInput(

@@ -86,7 +86,7 @@ class Effects:
                 (continue without it: the run gets `EffectSkipped`), or "ask_again": the reconciler
                 is asked, or, where there is none and the receiver knows the key, it is sent again.
             result: What the call would have returned, for "applied".
-            reason: Why; others will read it.
+            reason: Why; it is recorded with the verdict.
             version: The version of the effect that you saw; if it has changed since, the verdict is
                 refused.
             by: Who you are; by default the user of this process.

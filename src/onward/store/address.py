@@ -67,7 +67,7 @@ def parse(url: str) -> SqliteAddress | PostgresAddress:
         BadStoreUrl: it is none of these.
     """
     if not isinstance(url, str):
-        raise BadStoreUrl(f"of type {type(url).__name__}", "is not text")
+        raise BadStoreUrl("…", f"is of type {type(url).__name__}, not str")
     if not url.strip() or "\0" in url:
         raise BadStoreUrl("", "is empty or holds a NUL")
     if _KEYWORDS.search(url.partition("://")[0]):

@@ -63,7 +63,7 @@ class CallerWrites:
             return Started(run.uid, True, run.name, run.args_hash, made[0][0])  # noqa: FBT003
         there = await self._fetch(caller, "started_run", {"uid": run.uid, "id": run.id})
         if not there:
-            raise Unavailable(f"run {run.id!r}", "no longer exists")
+            raise Unavailable(f"run {run.id!r}", "was removed during this call")
         uid, name, start_hash, state, _ = there[0]
         return Started(uid, uid == run.uid, name, start_hash, state)
 

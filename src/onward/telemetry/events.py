@@ -75,7 +75,8 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} effects",
-            "effects sent after its error may have undone its work; retry it with --force if not",
+            "effects sent after the error may have undone work; if not, run:"
+            " onward runs retry --force",
         ),
         _event("run.unended", "run", _ERROR, f"{_RUN} worker error"),
         _event(
@@ -112,14 +113,15 @@ EVENTS: dict[str, Event] = dict(
             "step",
             _WARNING,
             f"{_STEP} seconds",
-            "it was stopped and still runs; its result is ignored; let CancelledError propagate",
+            "it was cancelled but still runs; its result is ignored; let CancelledError propagate",
         ),
         _event(
             "step.left_thread",
             "step",
             _WARNING,
             f"{_STEP} seconds count",
-            "it was stopped and still runs; its result is ignored; another thread replaces its own",
+            "it was cancelled but still runs; its result is ignored; a new thread replaces"
+            " the one it holds",
         ),
         _event(
             "step.waits_for_thread",
@@ -133,7 +135,7 @@ EVENTS: dict[str, Event] = dict(
             "effect",
             _WARNING,
             "run effect key reason",
-            "decide: onward effects show %(key)s",
+            "see possible verdicts: onward effects show %(key)s",
         ),
         _event("effect.uncertain", "effect", _WARNING, f"{_STEP} error"),
         _event("effect.unanswered", "effect", _WARNING, "run effect key error"),
@@ -143,7 +145,8 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _WARNING,
             "worker workflow places",
-            "runs of this name are taken once this process starts one; rename a workflow",
+            "two workflows share this name; rename one; no run of it is taken until this"
+            " process starts one",
         ),
         _event(
             "worker.stalled",
@@ -164,7 +167,7 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _ERROR,
             "worker seconds run where",
-            "this code blocks the event loop, so the process exits",
+            "this code blocks the event loop; the process exits; move it into a sync step",
         ),
         _event(
             "worker.stopping",
@@ -187,8 +190,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "worker seconds",
-            "waits in progress end that much later by the new time; if that time did pass, for"
-            " example because a virtual machine was paused, run: onward clock --accept",
+            "waits in progress keep their length, so their due times move; if that time did pass,"
+            " for example because a virtual machine was paused, run: onward clock --accept",
         ),
         _event(
             "clock.back",
@@ -212,12 +215,19 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "file jump",
-            "the machine's clock was set forward; while a worker runs, waits in progress end that"
-            " much later; if that time did pass, run: onward clock --accept",
+            "the machine's clock was set forward; while a worker runs, waits in progress keep"
+            " their length, so their due times move; if that time did pass, run: onward clock"
+            " --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
         _event("attention.dropped", "attention", _ERROR, "run", "on_attention is too slow"),
-        _event("attention.left", "attention", _ERROR, "count", "the app was closed before"),
+        _event(
+            "attention.left",
+            "attention",
+            _ERROR,
+            "count",
+            "the app closed before on_attention was called",
+        ),
         _event("telemetry.failed", "telemetry", _ERROR, "call error where", "logged once"),
     ]
 )

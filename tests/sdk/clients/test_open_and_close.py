@@ -47,7 +47,7 @@ async def test_an_open_app_is_refused_in_another_loop(app: App) -> None:
             pass
 
     def elsewhere(work: Any) -> BadInput:
-        with pytest.raises(BadInput, match="Make an App of its own") as refused:
+        with pytest.raises(BadInput, match="Create a separate App") as refused:
             asyncio.run(work)
         return refused.value
 
@@ -174,7 +174,7 @@ def refusal_of(act: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("url", [None, 3])
 def test_what_is_no_address_is_refused(url: Any) -> None:
-    with pytest.raises(BadStoreUrl, match="is not text"):
+    with pytest.raises(BadStoreUrl, match="not str"):
         App(url)
 
 

@@ -416,7 +416,7 @@ def test_a_retry_and_a_fork_keep_the_clock_records_of_what_they_keep() -> None:
             late = await app.fork("r", before[-2].identity, new_id="late")
             await ends(late)
             clock = next(row.identity for row in before if row.kind == "clock")
-            with pytest.raises(BadInput, match="is the time from which waits count, not a call"):
+            with pytest.raises(BadInput, match="is a clock record, not a call"):
                 await app.fork("r", clock, new_id="nowhere")
         kept = [row.identity for row in before[:-2]]
         assert [row.identity for row in (await late.history())[: len(kept)]] == kept

@@ -139,13 +139,13 @@ async def test_a_conflict_is_an_error_and_the_transaction_continues(
         async with transaction(place, commit=True) as theirs:
             within = app.within(theirs.connection)
             same = await within.start(serve.options(id="table-1"), 1)
-            with pytest.raises(Conflict, match="different arguments"):
+            with pytest.raises(Conflict, match=r"different arguments\. Choose another id\.$"):
                 await within.start(serve.options(id="table-1"), 2)
             with pytest.raises(Conflict, match="a different workflow"):
                 await within.start(collect_orders.options(id="table-1"), 1)
             with pytest.raises(Conflict, match="it is ready"):
                 await within.start(serve.options(id="table-1", on_conflict="reject"), 1)
-            with pytest.raises(BadInput, match="only inserts"):
+            with pytest.raises(BadInput, match="can only insert"):
                 await within.start(serve.options(id="table-1", on_conflict="replace"), 1)
             with pytest.raises(NotFound, match="'missing'"):
                 await within.signal("missing", order, "soup")

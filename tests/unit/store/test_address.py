@@ -92,7 +92,7 @@ def test_an_address_that_cannot_be_understood_is_refused(url: str, fact: str) ->
         ("sqlite://u:secret@h/db", "third slash"),
         ("file:x?key=secret", "SQLite URI"),
         ("u:secret@h://db", "does not begin with a scheme"),
-        (b"postgresql://u:secret@h/db", "is not text"),
+        (b"postgresql://u:secret@h/db", "is of type bytes, not str"),
     ],
 )
 def test_an_address_in_another_form_is_refused_with_advice(url: Any, advice: str) -> None:
