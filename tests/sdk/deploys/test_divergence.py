@@ -246,6 +246,64 @@ async def test_a_parked_run_shows_what_was_recorded_and_asked_and_where(app: App
             await run.result(timeout=SECONDS, raise_paused=True)
 
 
+async def test_a_parked_run_says_what_to_do_if_nothing_was_deployed(app: App) -> None:
+    async with app:
+        run = await waiting_for_go(app, deployed(plain))
+
+        told = await parked(app, run, deployed(other_arguments))
+
+        assert (
+            "After a fix in another file than the workflow's: onward runs resume run\n"
+            "If you deployed nothing, the body is not deterministic: use onward.now(),"
+            " onward.random(), onward.uuid()."
+        ) in told
+
+
+async def test_a_new_parameter_that_parks_a_run_is_named(app: App) -> None:
+    @step(name="weigh")
+    async def weigh(what: str) -> str:
+        return what
+
+    @step(name="weigh")
+    async def weigh_in(what: str, unit: str) -> str:
+        return f"{what} in {unit}"
+
+    async def old() -> list[str]:
+        return [await weigh("a"), await go.wait()]
+
+    async def new() -> list[str]:
+        return [await weigh_in("a", "kg"), await go.wait()]
+
+    async with app:
+        run = await waiting_for_go(app, deployed(old))
+
+        told = await parked(app, run, deployed(new))
+
+        assert "If you added unit to its parameters, give the new parameter a default." in told
+
+
+async def test_a_new_parameter_with_its_default_value_parks_nothing(app: App) -> None:
+    @step(name="weigh")
+    async def weigh(what: str) -> str:
+        return what
+
+    @step(name="weigh")
+    async def weigh_in(what: str, unit: str = "kg") -> str:
+        return f"{what} in {unit}"
+
+    async def old() -> list[str]:
+        return [await weigh("a"), await go.wait()]
+
+    async def new() -> list[str]:
+        return [await weigh_in("a", "kg"), await go.wait()]
+
+    async with app:
+        run = await waiting_for_go(app, deployed(old))
+        async with app.worker(workflows=[deployed(new)]):
+            await run.signal(go, "now")
+            assert await run.result(timeout=SECONDS) == ["a", "now"]
+
+
 async def test_a_parked_run_names_what_was_asked_for_too_early(app: App) -> None:
     async with app:
         run = await waiting_for_go(app, deployed(plain, strict=True))

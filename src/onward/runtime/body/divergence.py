@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import linecache
 import sys
 from dataclasses import dataclass
@@ -155,14 +156,37 @@ def divergence_error(
         lines.append(f"  also not called by the current code: {names}")
     lines.append(
         "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
-        "an earlier step, or cancel it."
+        "an earlier step, or cancel it. After a fix in another file than the workflow's: onward "
+        f"runs resume {quote(run)}"
     )
+    if was is not None:
+        kept_args = None if was.payload is None else was.payload.args
+        lines.extend(_likely_causes(kept_args, asked_args))
     error = Divergence("\n".join(lines))
     if was is not None and was.payload is not None and asked_args is not None:
         # In notes: logs have the message of an error, and no values.
         error.add_note(f"- recorded arguments: {_arguments(was.payload.args)}")
         error.add_note(f"+ arguments now:      {_arguments(asked_args)}")
     return error
+
+
+def _likely_causes(recorded: bytes | None, asked: bytes | None) -> Iterable[str]:
+    """Return what to do about the usual causes of a call that differs."""
+    before, now = (_by_name(kept) for kept in (recorded, asked))
+    added = sorted(now.keys() - before.keys())
+    if recorded is not None and added and before == {name: now.get(name) for name in before}:
+        names = ", ".join(added)
+        yield f"If you added {names} to its parameters, give the new parameter a default."
+    yield (
+        "If you deployed nothing, the body is not deterministic: use onward.now(), "
+        "onward.random(), onward.uuid()."
+    )
+
+
+def _by_name(kept: bytes | None) -> dict[str, Any]:
+    """Return stored arguments by the names of their parameters, if they are stored so."""
+    found = None if kept is None else json.loads(unpack(kept).data)
+    return found if isinstance(found, dict) else {}
 
 
 def _arguments(kept: bytes | None) -> str:
