@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 WORKER = "bench"
 PAYLOAD = b'json:{"order":1234567,"state":"paid","items":["a","b","c"],"total":99.5}'
+ARGUMENTS = b'json:{"order":1234567}'
 
 
 def a_record(run: str, number: int) -> NewRecord:
     return NewRecord(
         run, f":charge#{number}", 1, number, "step", "charge", "succeeded", "9f86d081884c7d65",
-        payload=PAYLOAD,
+        payload=PAYLOAD, args=ARGUMENTS,
     )  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def a_row(run: str, number: int) -> tuple[Any, ...]:
     """Return a row as our store writes it."""
     return (
         "bare", run, f":charge#{number}", 1, number, "step", "charge", "succeeded",
-        "9f86d081884c7d65", None, None, None, PAYLOAD, None, number, number,
+        "9f86d081884c7d65", None, None, None, PAYLOAD, None, number, number, ARGUMENTS,
     )  # fmt: skip
 
 
@@ -84,9 +85,11 @@ def rows_forever(width: int) -> Iterator[tuple[Any, ...]]:
             yield a_row(uid, number)
 
 
-SQLITE_INSERT = f"INSERT INTO onward_record VALUES ({', '.join('?' * 16)})"
+SQLITE_INSERT = f"INSERT INTO onward_record VALUES ({', '.join('?' * 17)})"
 _TYPES = ["text"] * 3 + ["bigint"] * 2 + ["text"] * 5 + ["bigint"] * 2 + ["bytea"] * 2
-_ARRAYS = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate([*_TYPES, "bigint", "bigint"], 1))
+_ARRAYS = ", ".join(
+    f"${n}::{kind}[]" for n, kind in enumerate([*_TYPES, "bigint", "bigint", "bytea"], 1)
+)
 POSTGRES_INSERT = f"INSERT INTO onward.onward_record SELECT * FROM unnest({_ARRAYS})"
 
 

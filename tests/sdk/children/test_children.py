@@ -182,7 +182,9 @@ async def test_the_error_of_a_parent_says_which_child_failed(
         told = (await run.info()).error
         inner = f"run {child} failed (logic): {__name__}.PearRotten: pear"
         assert told == f"{inner}. See its history: {shown}"
-        assert str(failed.value).startswith(f"run {run.id} failed (logic): {inner}. See its history")
+        assert str(failed.value).startswith(
+            f"run {run.id} failed (logic): {inner}. See its history"
+        )
 
 
 async def test_a_registered_error_says_from_which_runs_it_comes(app: App) -> None:
