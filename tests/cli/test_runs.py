@@ -35,7 +35,7 @@ def test_runs_are_listed_newest_first(shop: str, ask: Ask) -> None:
 
 def test_people_see_state_and_reason(shop: str, ask: Ask) -> None:
     head, *rows = ask("runs", "list").out.splitlines()
-    assert head.split() == ["ID", "NAME", "TRY", "STATE", "QUEUE", "CREATED", "DUE"]
+    assert head.split() == ["ID", "NAME", "TRY", "STATE", "ERROR", "QUEUE", "CREATED", "DUE"]
     [row] = [row for row in rows if row.startswith("pay-1 ")]
     assert "paused (reconciliation)" in row
 

@@ -217,7 +217,7 @@ def test_a_failed_run_is_shown_with_line_traceback_and_causes(url: str, ask: Ask
     told = out[out.index("\n    Traceback") :]
     assert told.index("KeyError: 'cup'") < told.index("direct cause") < told.index("in order")
     assert told.index("return await price(sku)") < told.index(SOURCE)
-    assert told.endswith("\n    ValueError: no price for cup\n")
+    assert told.partition("\n\nNext:")[0].endswith("\n    ValueError: no price for cup")
     assert "onward/runtime" not in told
 
 
@@ -297,3 +297,23 @@ def test_an_effect_has_its_arguments_and_how_often_it_was_sent(url: str, ask: As
     ]
     assert row.split()[:5] == ["1", "effect", "order_tea", "succeeded", "2"]
     assert '{"grams": 50}' in row
+
+
+def test_a_failed_run_is_listed_with_its_error_and_shown_with_the_next_command(
+    url: str, ask: Ask
+) -> None:
+    with App(url).sync() as app, app.worker(workflows=[order]), pytest.raises(RunFailed):
+        app.run(order.options(id="order 1"), "cup")
+    [head, row] = ask("runs", "list", "--db", url, "--state", "failed").out.splitlines()
+    assert "ERROR" in head
+    assert "ValueError: no price for cup" in row
+    shown = ask("runs", "show", "order 1", "--db", url).out
+    assert "\nNext: onward runs retry 'order 1' --db " in shown
+
+
+def test_a_paused_run_is_shown_with_the_next_command(url: str, ask: Ask) -> None:
+    with App(url).sync() as app:
+        app.start(order.options(id="order-1"), "cup")
+        app.pause("order-1")
+    shown = ask("runs", "show", "order-1", "--db", url).out
+    assert "\nNext: onward runs resume order-1 --db " in shown

@@ -10,6 +10,7 @@ from onward.cli.output import time_text
 from onward.core.chain import Link
 from onward.core.instant import SECOND, show
 from onward.core.replay import RecordKind
+from onward.core.run import Reason, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         RunReport,
     )
 
+MAX_ERROR = 60
 HISTORY_HEAD = ("", "KIND", "NAME", "STATE", "TRY", "BEGAN", "TOOK", "ARGUMENTS", "ERROR")
 MAX_ARGUMENTS = 60
 
@@ -159,6 +161,24 @@ def _worker(report: RunReport) -> str | None:
     if report.info.worker is None or report.renewed_at is None:
         return report.info.worker
     return f"{report.info.worker}, renewed its lease at {time_text(report.renewed_at)}"
+
+
+def next_verb(info: RunInfo) -> str | None:
+    """Return the command that lets a run go on that has failed or is paused."""
+    if info.followed_by is not None:
+        return None
+    if info.state == RunState.FAILED:
+        return "retry"
+    paused_for = info.reason if info.state == RunState.PAUSED else None
+    return "resume" if paused_for in (Reason.OPERATOR, Reason.DIVERGENCE) else None
+
+
+def first_line(error: str | None) -> str | None:
+    """Return the beginning of an error, as a cell of a table has room for it."""
+    if not error:
+        return None
+    line = error.partition("\n")[0]
+    return line if len(line) <= MAX_ERROR else f"{line[: MAX_ERROR - 1]}…"
 
 
 def _follows(info: RunInfo) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from shlex import quote
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,15 @@ import click
 
 from onward.cli.command import DONE, command, for_each, group
 from onward.cli.output import shown
-from onward.cli.run_report import HISTORY_HEAD, as_facts, as_json, history_rows, state_text
+from onward.cli.run_report import (
+    HISTORY_HEAD,
+    as_facts,
+    as_json,
+    first_line,
+    history_rows,
+    next_verb,
+    state_text,
+)
 from onward.cli.value import from_json, kind_of, named, read_value
 from onward.core.instant import duration
 from onward.core.run import TERMINAL, RunState, in_words
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     from onward.sdk.run import Run
 
 MAX_LEFT_OUT = 1000
-HEAD = ("ID", "NAME", "TRY", "STATE", "QUEUE", "CREATED", "DUE")
+HEAD = ("ID", "NAME", "TRY", "STATE", "ERROR", "QUEUE", "CREATED", "DUE")
 
 
 @group
@@ -143,6 +152,9 @@ async def show(context: CommandContext, *, run_id: str) -> int:
         context.out.say(
             f"\nSee {shown(effect.name)}: onward effects show {effect.id}{context.given}"
         )
+    verb = next_verb(report.info)
+    if verb is not None:
+        context.out.say(f"\nNext: onward runs {verb} {quote(report.info.id)}{context.given}")
     return DONE
 
 
@@ -347,4 +359,5 @@ def _report(context: CommandContext, run_id: str, text: str, **known: Any) -> No
 def _row(info: RunInfo, blocked: str | None) -> tuple[Any, ...]:
     state = state_text(info, blocked)
     name = info.name if info.kind == "workflow" else f"{info.name} ({info.kind})"
-    return (info.id, name, info.attempt, state, info.queue, info.created_at, info.due)
+    error = None if info.followed_by else first_line(info.error)
+    return (info.id, name, info.attempt, state, error, info.queue, info.created_at, info.due)

@@ -156,7 +156,10 @@ class WouldResend(UserError):
 
 @dataclass(eq=False, repr=False)
 class RunFailed(UserError):
-    """The run has no result: it failed. `__cause__` is what it raised, if that is known."""
+    """The run has no result: it failed. `__cause__` is what it raised, if that is known.
+
+    `happened` is the message without the advice, for people who cannot run commands.
+    """
 
     code: ClassVar[str] = "run_failed"
     run: str
