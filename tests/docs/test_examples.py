@@ -42,9 +42,10 @@ def run(tmp_path: Path) -> Run:
 
 def _is_as_logged(err: str) -> bool:
     """Return whether stderr has warnings of Onward alone, about failures that an example makes."""
-    events = set(re.findall(r"^(\w+\.\w+): run=", err, re.MULTILINE))
+    events = set(re.findall(r"^(\w+\.\w+): (?:run|worker)=", err, re.MULTILINE))
     known = {"step.retried", "step.failed", "effect.uncertain", "effect.waits", "run.paused"}
-    return not err or (events <= known and re.match(r"\w+\.\w+: run=", err) is not None)
+    begins_well = re.match(r"\w+\.\w+: (?:run|worker)=", err) is not None
+    return not err or (events <= known | {"worker.dead"} and begins_well)
 
 
 def command(name: str) -> list[str]:

@@ -36,7 +36,7 @@ def test_an_id_that_is_taken_for_the_uid_of_another_run_is_seen(
     monkeypatch.setattr("onward.engine.starting.is_uid", lambda _: False)
     rewrite(monkeypatch, "target_seen", "2 AS rank", "0 AS rank")
     failure = caught(lambda seed: quiet(seed, talk.name, meddling=1.0), 5)
-    assert "it has already ended; signal" in failure or "not over after" in failure
+    assert "because the run has already ended" in failure or "not over after" in failure
 
 
 def test_a_start_that_is_not_known_after_its_run_went_on_is_seen(
@@ -56,7 +56,7 @@ def talking(seed: int) -> Plan:
 
 def heard_wrongly(failure: str) -> bool:
     """Say whether a run has heard words twice or in another order, or ended before the last."""
-    return "ended with" in failure or "it has already ended; signal" in failure
+    return "ended with" in failure or "because the run has already ended" in failure
 
 
 def test_a_signal_that_is_delivered_again_after_two_continuations_is_seen(

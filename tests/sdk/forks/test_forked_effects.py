@@ -205,7 +205,7 @@ async def test_a_retry_does_not_send_again_what_a_fork_of_a_child_has_sent(app: 
         run = await app.start(market, None)
         await fork_of_a_failed_child(app, run)
 
-        with pytest.raises(WouldResend, match="Fork this run from the call of the child"):
+        with pytest.raises(WouldResend, match="Fork this run from the child call"):
             await app.retry(run.id)
 
         assert sent == ["Eve"]

@@ -237,7 +237,7 @@ async def test_a_worker_whose_threads_are_all_stuck_says_so_and_recovers(
             assert await run.result(timeout="20s") == f"{name} took too long"
 
         await until(lambda: caplog.text.count("step.left_thread") == 2)
-        with pytest.raises(RunFailed, match=r"2 threads .* still runs: held \(2\)"):
+        with pytest.raises(RunFailed, match=r"2 threads .* still running: held \(2\)"):
             await memory.run(one_quick, "third")
 
         Stage.let_go.set()
