@@ -94,9 +94,9 @@ def test_a_send_before_its_intent_is_written_is_seen(monkeypatch: pytest.MonkeyP
 def test_a_window_that_counts_from_before_the_commit_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    slow = Weather(delay=0.4, hints_lost=0.0, answers_lost=0.0, clears=0.0)
+    slow = Weather(delay=0.5, hints_lost=0.0, answers_lost=0.0, clears=0.0)
     monkeypatch.setattr("onward.runtime.execution.ledger._kept", lambda effect, *_: effect)
-    assert "too early" in how_it_fails(lambda _: Plan((purchases.name,) * 8, 100, 1000, slow))
+    assert "too early" in how_it_fails(lambda _: Plan((purchases.name,) * 3, 100, 1000, slow))
 
 
 def test_a_window_that_ends_early_where_the_clock_was_put_back_is_seen(
