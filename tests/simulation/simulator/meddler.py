@@ -48,6 +48,8 @@ class Meddler:
     async def retry(self, run: Run[list[str]]) -> None:
         """Retry a run that has failed, once; the cause is gone by then."""
         newest = await self._insist(lambda: self._store.newest(run.id))
+        # A pause that it had not heard of when it failed ended with it: a retry lets it go on.
+        self._witness.control.let_go(run.id)
         await self._insist(lambda: following.retry(self._store, newest.uid))
 
     async def start_twin(self, run: Run[Any], name: str) -> Run[list[str]] | None:
