@@ -155,6 +155,16 @@ async def test_a_deadline_is_later_after_a_step(world: World) -> None:
     assert (await worker.store.run("uid-a")).deadline == deadline + DAY
 
 
+async def test_a_deadline_that_never_comes_stays_as_it_is(world: World) -> None:
+    worker = await world.worker()
+    latest = 2**63 - 1
+    await worker.store.start(a_run("a")._replace(deadline_in=latest - world.clock.wall()))
+    before = (await worker.store.run("uid-a")).deadline
+    await step(world, worker)
+
+    assert (await worker.store.run("uid-a")).deadline == before == latest
+
+
 async def test_a_claim_takes_no_run_that_is_due_later_than_time_has_passed(world: World) -> None:
     worker = await world.worker()
     [run] = await worker.owning("a")

@@ -38,8 +38,9 @@ WHERE namespace = :namespace AND state = 'waiting' AND fence = 0 AND due > :due_
                 AND d.delay IS NOT NULL);
 
 -- name: delay_deadlines
+-- One that is so late that it will never come stays: adding to it would overflow.
 UPDATE onward_run SET deadline = deadline + :step
-WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline > :due_after
+WHERE namespace = :namespace AND deadline > :due_after AND deadline < 4611686018427387904
   AND state IN ('ready', 'running', 'waiting', 'paused') AND created_at <= :began_by;
 
 -- name: look_again
