@@ -188,6 +188,28 @@ def test_a_cleanup_has_its_time_though_the_clock_is_put_forward(
     assert in_virtual_time(scene) == real_seconds.name
 
 
+@workflow
+async def cleans_up_for_too_long() -> None:
+    try:
+        await work(1000)
+    finally:
+        await work(1000)
+
+
+def test_a_clock_put_forward_as_a_cancel_is_recorded_gives_its_cleanup_no_more_time() -> None:
+    async def scene(app: App, clock: VirtualClock) -> float:
+        async with app.worker():
+            run = await app.start(cleans_up_for_too_long)
+            await asyncio.sleep(2)
+            clock.jump(DAY)
+            await run.cancel()
+            with pytest.raises(RunCancelled):
+                await run.result(timeout=500)
+            return asyncio.get_running_loop().time()
+
+    assert 60 <= in_virtual_time(scene) < 70  # the minute of grace
+
+
 def test_a_sleep_ends_though_the_clock_is_set_back() -> None:
     async def scene(app: App, clock: VirtualClock) -> float:
         async with app.worker():

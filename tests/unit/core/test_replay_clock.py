@@ -21,6 +21,7 @@ from onward.core.replay import (
     clock_identity,
     delayed_by,
     is_late,
+    put_off_since,
 )
 from tests.unit.core.records import a_record, a_step
 
@@ -124,3 +125,11 @@ def test_a_clock_record_is_no_sign_that_older_code_went_further() -> None:
     replay = Replay([a_record(clock_identity(1), 1, RecordKind.CLOCK)])
 
     assert replay.patched("change") == Patched(new=True, identity="=patch.change")
+
+
+def test_a_time_recorded_before_the_clock_was_set_keeps_what_is_put_off() -> None:
+    assert put_off_since(100, put_off=DAY, now=100 + DAY) == DAY
+
+
+def test_a_time_recorded_after_the_clock_was_set_is_not_put_off_again() -> None:
+    assert put_off_since(100 + DAY, put_off=DAY, now=101 + DAY) == 0

@@ -27,6 +27,7 @@ from onward.core.replay.clock import (
     is_ahead,
     is_late,
     put_off_after,
+    put_off_since,
 )
 from onward.core.replay.identity import (
     CANCEL_IDENTITY,
@@ -87,4 +88,5 @@ __all__ = [
     "keyed",
     "patch_identity",
     "put_off_after",
+    "put_off_since",
 ]

@@ -67,3 +67,12 @@ def put_off_after(before: Duration, step: Duration) -> Duration:
     put forward again while the end is on record.
     """
     return max(0, before + step)
+
+
+def put_off_since(at: Instant, put_off: Duration, now: Instant) -> Duration:
+    """Return by how much an end that counts from `at` is put off, after `put_off` in all.
+
+    The clock may have been set while `at` was being recorded. If `at` is a time before that, the
+    clock has gone on by all of `put_off` since; otherwise `at` counts in the new time already.
+    """
+    return put_off if at + put_off <= now else 0

@@ -394,7 +394,8 @@ class Body:
             self._loop.now = record.payload.at
         self.notes.come(record)
         if record.kind is RecordKind.CANCEL:
-            self.cancelled, self.clock.absent = record, 0
+            self.cancelled = record
+            self.clock.begin_cleanup(record.payload.at)
             self.failures.note_stopped(self.calls.values(), record.seq or 0)
             self._loop.cancel_all()
             return

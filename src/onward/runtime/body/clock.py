@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.codec import decode, encode
-from onward.core.replay import LateStart, RecordKind, clock_identity, delayed_by, is_ahead, is_late
+from onward.core.replay import (
+    LateStart,
+    RecordKind,
+    clock_identity,
+    delayed_by,
+    is_ahead,
+    is_late,
+    put_off_after,
+    put_off_since,
+)
 from onward.engine.payloads import pack, unpack
 from onward.errors import Undecodable
 from onward.runtime.body.calls import Call, TimedCall
@@ -53,8 +62,24 @@ class BodyClock:
         self.held: list[TimedCall] = []
         self.is_replayed = is_replayed
         self._is_written = True
-        self.absent: Duration = 0
+        self._absent: Duration = 0
         """How long no worker had the run, as clock records say; counted anew once it is to stop."""
+        self._put_off: Duration = 0
+        """How far the database's clock was set while the body was in memory."""
+
+    def clock_stepped(self, step: Duration) -> None:
+        """Let a cleanup last as long as before the database's clock was set."""
+        self._put_off = put_off_after(self._put_off, step)
+
+    def begin_cleanup(self, at: Instant) -> None:
+        """Count anew what delays the end of the cleanup, which began at `at`."""
+        self._absent = 0
+        self._put_off = put_off_since(at, self._put_off, self._owner.now())
+
+    @property
+    def cleanup_delay(self) -> Duration:
+        """By how much the cleanup may end later than its length says."""
+        return self._absent + self._put_off
 
     def hold(self, call: TimedCall, *, is_replayed: bool = False) -> None:
         """Keep a wait until the body is quiet; waits begin in the order asked."""
@@ -111,7 +136,7 @@ class BodyClock:
         except Undecodable as newer:
             return newer
         if start.is_replayed:
-            self.absent += record.payload.at - start.since
+            self._absent += record.payload.at - start.since
         for call in calls:
             if isinstance(call, TimedCall) and call.delay is not None and not call.is_kept:
                 at, asked_at = record.payload.at, call.asked_at

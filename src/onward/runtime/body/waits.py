@@ -8,7 +8,7 @@ from onward.core.effect import EffectState
 from onward.core.hold import CHANGES, read_sources, sources_after
 from onward.core.inbox import Arrived, InboxWait, MessageKind, settle
 from onward.core.inbox import Message as Arrival
-from onward.core.replay import RecordKind, RecordState, put_off_after
+from onward.core.replay import RecordKind, RecordState
 from onward.core.run import Reason
 from onward.errors import UnreadableRow
 from onward.runtime.body.calls import SignalCall, StepCall, TimerCall
@@ -145,8 +145,6 @@ class Waits:
 
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
-        self.put_off: Duration = 0
-        """By how much what ends the cleanup is later because the database's clock was set."""
         self.held_since: Instant | None = None
         self._timed: dict[str, Call] = {}
         self._signals: dict[str, SignalCall] = {}
@@ -195,9 +193,8 @@ class Waits:
     def clock_stepped(self, step: Duration, calls: Iterable[Call] = ()) -> None:
         """Let what is counted in memory last as long as before the database's clock was set.
 
-        These are the waits, the cleanup, and the attempts of `calls`.
+        These are the waits, and the attempts of `calls`.
         """
-        self.put_off = put_off_after(self.put_off, step)
         tried = [call for call in calls if isinstance(call, StepCall | EffectCall)]
         for call in tried:
             call.since = None if call.since is None else call.since + step

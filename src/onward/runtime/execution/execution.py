@@ -351,7 +351,6 @@ class Execution:
         wanted = None if is_over else self._wanted_stop()
         if wanted is not None:
             self._is_stopping = self.inbox.is_stopping = True
-            self.waits.put_off = 0
             call, (stop, seq) = CancelCall(CANCEL_IDENTITY), wanted
             kept, state = keep_stop(stop), RecordState.SUCCEEDED
             self.journal.close(call, state, self.pump, payload=kept, message=seq)
@@ -432,9 +431,7 @@ class Execution:
     @property
     def _grace_ends(self) -> Instant | None:
         stop = self.body.cancelled
-        return (
-            None if stop is None else grace_ends(stop) + self.body.clock.absent + self.waits.put_off
-        )
+        return None if stop is None else grace_ends(stop) + self.body.clock.cleanup_delay
 
     @property
     def _is_grace_over(self) -> bool:

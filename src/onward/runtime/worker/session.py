@@ -378,6 +378,8 @@ class WorkerSession:
         """Report that the database's clock was set, and wait anew for what the runs wait for."""
         if self._engine.has_own_clock:  # or the store reports it, for all workers
             self.observer.clock_stepped(self.id, step)
+        for execution in [*self._cache, *self.running.values()]:
+            execution.body.clock.clock_stepped(step)
         for execution in self._cache:
             execution.waits.clock_stepped(step)  # the attempts of their steps wait on record
         for execution in list(self.running.values()):
