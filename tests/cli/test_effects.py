@@ -95,8 +95,27 @@ def test_show_says_what_was_sent_to_whom_and_why_it_is_unknown(shop: str, ask: A
 
 def test_show_says_when_the_reconciler_is_asked_again(shop: str, ask: Ask) -> None:
     out = ask("effects", "show", key(ask, "ship")).out
-    assert "answered once since the last send" in out
+    assert "ask_carrier: answered once" in out
     assert "asked about at 2" in out
+
+
+def test_show_lists_every_send_and_every_question(shop: str, ask: Ask) -> None:
+    out = ask("effects", "show", key(ask, "ship")).out
+    head, send, question, *_ = out.partition("Attempts:\n")[2].splitlines()
+    assert head.split() == ["ATTEMPT", "BEGAN", "TOOK", "OUTCOME", "ERROR"]
+    assert (send[:6], send.split()[-2:]) == ("send 1", ["unknown", "ConnectionError"])
+    assert (question[:10], question.split()[-2:]) == ("question 1", ["unknown", "-"])
+
+
+def test_the_attempts_are_in_the_json(shop: str, ask: Ask) -> None:
+    [effect] = ask("effects", "show", key(ask, "ship"), "--json").things
+    told = [(each["kind"], each["outcome"], each["error"]) for each in effect["attempts"]]
+    assert told == [("send", "unknown", "ConnectionError"), ("question", "unknown", None)]
+    assert effect["reconciler"] == "ask_carrier"
+
+
+def test_an_effect_that_was_not_sent_has_no_attempts(shop: str, ask: Ask) -> None:
+    assert "Attempts:" not in ask("effects", "show", key(ask, "mail")).out
 
 
 def test_show_offers_the_verdicts_that_are_possible(shop: str, ask: Ask) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onward.cli.command import DONE, command, group
-from onward.cli.output import from_text, time_text
+from onward.cli.effect_report import ATTEMPTS_HEAD, attempt_rows, effect_facts
+from onward.cli.output import from_text
 from onward.cli.user_code import import_module
 from onward.cli.value import from_json
 from onward.core.effect import Verdict
@@ -96,13 +97,16 @@ async def list_effects(
 async def show(context: CommandContext, *, effect_id: str) -> int:
     """Show an effect, and the verdicts that are possible.
 
-    What was or will be sent, why its outcome is unknown, when it is sent or reconciled again, and
-    the command for each verdict.
+    What was or will be sent, why its outcome is unknown, every send and every answer of the
+    reconciler so far, when it is sent or reconciled again, and the command for each verdict.
     """
     info = await context.engine.find_effect(effect_id)
     choices = await context.app.effects.choices(info.id)
     suggested = [_suggestion(context, info, choice) for choice in choices]
-    context.out.thing(asdict(info) | {"choices": suggested}, _facts(info))
+    context.out.thing(asdict(info) | {"choices": suggested}, effect_facts(info))
+    if info.attempts:
+        context.out.say("\nAttempts:")
+        context.out.more(ATTEMPTS_HEAD, attempt_rows(info))
     if suggested:
         context.out.say("\nPossible verdicts:")
     for choice in suggested:
@@ -209,95 +213,6 @@ def _row(info: EffectInfo) -> tuple[Any, ...]:
         info.waits_for,
         info.updated_at,
     )
-
-
-def _facts(info: EffectInfo) -> dict[str, Any]:
-    return {
-        "effect": info.name,
-        "state": info.state + (", waits for approval" if info.needs_approval else ""),
-        "id": f"{info.id} (the receiver is given it as the key)",
-        "arguments": info.arguments,
-        "returns": info.returns.rpartition(": ")[0],
-        "run": f"{info.run} ({info.run_state})",
-        "why": info.why,
-        "sent": _sent(info),
-        "reconciler": _reconciler(info),
-        "receiver": _receiver(info),
-        "not applied": _not_applied(info),
-        "next": _next(info),
-        "settled by": _settled_by(info),
-        "result": info.result,
-        "verdict": _verdict(info),
-        "version": info.version,
-        "planned": info.created_at,
-        "changed": info.updated_at,
-    }
-
-
-def _sent(info: EffectInfo) -> str:
-    if not info.attempt or info.sent_at is None:
-        return "never"
-    limit = "" if info.tries is None else f" (limit: {info.tries})"
-    last = ", the last time" if info.attempt > 1 else ""
-    if info.state == "in_flight":
-        since = time_text(info.updated_at)
-        return f"{_times(info.attempt)}{limit}; the call is under way since {since}"
-    # The end of the time in which it may be sent lies ahead, if an answer came before that.
-    by = min(info.sent_at, info.updated_at)
-    return f"{_times(info.attempt)}{last} no later than {time_text(by)}{limit}"
-
-
-def _reconciler(info: EffectInfo) -> str | None:
-    if not info.can_be_asked:
-        return None if info.known_until is not None else "none"
-    if info.asks:
-        return f"answered {_times(info.asks)} since the last send"
-    if info.settled_by == "handler":
-        return "was not needed after the last send"
-    return "no answer that counts since the last send" if info.attempt else None
-
-
-def _settled_by(info: EffectInfo) -> str | None:
-    is_operator = info.settled_by == "operator"
-    return f"operator {info.decided_by}" if is_operator else info.settled_by
-
-
-def _receiver(info: EffectInfo) -> str | None:
-    if info.known_until is None or info.waits_for is None:
-        return None
-    return f"knows the key until {time_text(info.known_until)}"
-
-
-def _not_applied(info: EffectInfo) -> str | None:
-    if info.judged_from is None or info.waits_for is None:
-        return None
-    return f"counts from {from_text(info.judged_from)}: until then it may still be sent or arrive"
-
-
-def _next(info: EffectInfo) -> str | None:
-    if info.run_state in TERMINAL:
-        return None
-    if info.asked_at is not None:
-        sent = "sent again" if info.attempt else "sent"
-        does = "asked about" if info.waits_for == "reconciler" else sent
-        return f"{does} at {time_text(info.asked_at)}"
-    if info.state != "indeterminate" or info.known_until is None or info.can_be_asked:
-        return None
-    if info.tries is not None and info.attempt >= info.tries:
-        return "not sent again automatically: no attempt is left"
-    return "not sent again automatically: the key may expire before the call arrives"
-
-
-def _verdict(info: EffectInfo) -> str | None:
-    if info.verdict is None or info.decided_at is None:
-        return None
-    return (
-        f"{info.verdict}, by {info.decided_by} at {time_text(info.decided_at)}: {info.decided_why}"
-    )
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _suggestion(context: CommandContext, info: EffectInfo, choice: EffectChoice) -> dict[str, Any]:

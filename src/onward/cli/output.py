@@ -65,6 +65,11 @@ class Output:
         if not self.as_json:
             click.echo(text)
 
+    def more(self, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Print a table for people alone."""
+        if not self.as_json:
+            table(head, rows)
+
     def note(self, text: str) -> None:
         """Print something that is not the answer."""
         click.echo(shown(text, lines=True), err=True)

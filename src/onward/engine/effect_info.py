@@ -8,8 +8,9 @@ from onward.core.effect import EffectState, settled
 from onward.core.run import TERMINAL
 from onward.engine import effects
 from onward.engine.display import shown_failure, shown_time, shown_time_or_none, shown_value
-from onward.engine.views import EffectChoice, EffectInfo
+from onward.engine.views import EffectAttemptInfo, EffectChoice, EffectInfo
 from onward.errors import NotFound
+from onward.model.effects import read_attempts
 from onward.store.runs import ledger
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ async def effect_info(store: Store, row: EffectRow) -> EffectInfo:
         row.tries,
         row.asks,
         row.state == "planned" and not row.approved,
-        bool(row.reconciles),
+        bool(row.reconciler),
         _why(row),
         shown_value(row.result),
         shown_time_or_none(row.start_by),
@@ -68,6 +69,8 @@ async def effect_info(store: Store, row: EffectRow) -> EffectInfo:
         _waits_for(row, run_state),
         row.returns,
         _settled_by(row),
+        row.reconciler or None,
+        _attempts(row),
     )
 
 
@@ -80,6 +83,24 @@ async def effect_choices(store: Store, row: EffectRow) -> list[EffectChoice]:
     ]
 
 
+def _attempts(row: EffectRow) -> tuple[EffectAttemptInfo, ...]:
+    try:
+        kept = read_attempts(row.attempts)
+    except (TypeError, ValueError):  # a damaged row: the rest of it can still be shown
+        return ()
+    return tuple(
+        EffectAttemptInfo(
+            each.kind,
+            each.number,
+            shown_time(each.began),
+            shown_time_or_none(each.ended),
+            each.outcome,
+            each.error,
+        )
+        for each in kept
+    )
+
+
 def _waits_for(row: EffectRow, run_state: str) -> str | None:
     if run_state in TERMINAL and row.state in ("in_flight", "needs_reconcile"):
         return "verdict"  # its run neither sends it nor asks about it any more
@@ -89,7 +110,7 @@ def _waits_for(row: EffectRow, run_state: str) -> str | None:
         case "in_flight":
             return "its answer"
         case "needs_reconcile":
-            return "reconciler" if row.reconciles else "its next send"
+            return "reconciler" if row.reconciler else "its next send"
         case "indeterminate":
             return "verdict"
         case "failed" if row.due is not None:

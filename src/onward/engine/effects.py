@@ -50,7 +50,7 @@ def _terms(row: EffectRow) -> Terms:
     return Terms(
         timeout=row.reach,
         settle=0,
-        reconciles=bool(row.reconciles),
+        reconciles=bool(row.reconciler),
         retry=Retry(attempts=row.tries),
         start_within=0,
         # That it does is enough: until when is in the row.

@@ -286,6 +286,30 @@ class UnservedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectAttemptInfo:
+    """One send of an effect, or one question to its reconciler.
+
+    Attributes:
+        kind: send or question.
+        number: Counts the sends, or the questions, over all runs that have had the effect.
+        began_at: When the call began.
+        ended_at: When it ended, or its worker was found dead; None while it is under way.
+        outcome: Of a send: returned, not_applied, unknown, or not_started (it was too late to
+            begin, which is no attempt). Of a question: applied, not_applied, unknown, or
+            too_early (not applied, at a time when the call could still arrive). None while it is
+            under way, or if an operator decided first.
+        error: The type of what it raised, if it did.
+    """
+
+    kind: str
+    number: int
+    began_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class EffectInfo:
     """An effect as the ledger has it.
 
@@ -312,6 +336,9 @@ class EffectInfo:
         returns: The annotation of its result, and what that is in JSON: `Charge: object`.
         settled_by: Who settled it: handler, reconciler, or operator, whose name is `decided_by`;
             None if it is not settled, or was withdrawn.
+        reconciler: The name of its reconciler, if it has one.
+        attempts: All sends and all answers of the reconciler, oldest first; of more than 50 the
+            latest.
     """
 
     id: str
@@ -342,6 +369,8 @@ class EffectInfo:
     waits_for: str | None
     returns: str = ""
     settled_by: str | None = None
+    reconciler: str | None = None
+    attempts: tuple[EffectAttemptInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.core.effect import AttemptEntry
+
 if TYPE_CHECKING:
+    from onward.core.effect import Attempts
     from onward.core.instant import Duration, Instant
 
 
@@ -23,7 +27,7 @@ class EffectWrite(NamedTuple):
     attempt: int = 0
     asks: int = 0
     approved: int = 1
-    reconciles: int = 0
+    reconciler: str = ""
     tries: int | None = None
     reach: Duration = 0
     start_by_in: Duration | None = None
@@ -34,6 +38,7 @@ class EffectWrite(NamedTuple):
     error: bytes | None = None
     asked: int = 0
     returns: str = ""
+    attempts: bytes | None = None
 
 
 class EffectRow(NamedTuple):
@@ -51,7 +56,7 @@ class EffectRow(NamedTuple):
     attempt: int
     asks: int
     approved: int
-    reconciles: int
+    reconciler: str
     tries: int | None
     reach: Duration
     start_by: Instant | None
@@ -67,6 +72,7 @@ class EffectRow(NamedTuple):
     created_at: Instant
     updated_at: Instant
     returns: str
+    attempts: bytes | None
     read_at: Instant
     """What time the database had when this was read."""
 
@@ -83,3 +89,17 @@ class Ruling(NamedTuple):
     verdict: str
     decided_by: str
     decided_why: str
+
+
+def attempts_bytes(attempts: Attempts) -> bytes | None:
+    """Return the attempts of an effect as its row keeps them."""
+    return json.dumps(attempts, separators=(",", ":")).encode() if attempts else None
+
+
+def read_attempts(kept: bytes | None) -> Attempts:
+    """Return the attempts of an effect from its row.
+
+    Raises:
+        ValueError, TypeError: the row is damaged.
+    """
+    return tuple(AttemptEntry(*each) for each in json.loads(kept)) if kept else ()

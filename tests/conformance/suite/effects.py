@@ -103,13 +103,15 @@ async def test_the_ledger_has_what_the_author_states_today(world: World) -> None
     [run] = await worker.owning("a")
     first = an_effect(run, 1, "in_flight")._replace(tries=3, reach=55 * SECOND)
     await worker.commit(run, attached=Attachments(effects=(first,)))
-    later = an_effect(run, 2, "needs_reconcile")._replace(reconciles=1, tries=None, reach=SECOND)
+    later = an_effect(run, 2, "needs_reconcile")._replace(
+        reconciler="find_charge", tries=None, reach=SECOND
+    )
 
     await worker.commit(run, attached=Attachments(effects=(later,)))
 
     row = await effect(worker.store, "key-a")
     assert row is not None
-    assert (row.reconciles, row.tries, row.reach) == (1, None, SECOND)
+    assert (row.reconciler, row.tries, row.reach) == ("find_charge", None, SECOND)
 
 
 async def test_a_verdict_leaves_what_the_author_stated_and_what_the_receiver_knows(
@@ -127,7 +129,7 @@ async def test_a_verdict_leaves_what_the_author_stated_and_what_the_receiver_kno
 
     assert after is not None
     assert (after.version, after.state) == (2, "needs_reconcile")
-    for field in ("reconciles", "tries", "reach", "start_by", "settle_until", "known_until"):
+    for field in ("reconciler", "tries", "reach", "start_by", "settle_until", "known_until"):
         assert getattr(after, field) == getattr(before, field)
 
 

@@ -264,6 +264,48 @@ async def test_the_ledger_says_that_the_reconciler_disproved_the_last_send(memor
         assert (info.state, info.settled_by, info.asks) == ("failed", "reconciler", 1)
 
 
+async def answer_the_second_send(text: str, *, key: str) -> Any:
+    if len(sent) == 1:
+        return NotApplied()
+    return _said(says, Unknown())
+
+
+@effect(reconcile=answer_the_second_send, timeout="50ms", settle="0s", start_within="250ms")
+async def sent_twice(text: str) -> str:
+    return act(text)
+
+
+@workflow
+async def sends_twice() -> str:
+    return await sent_twice("a")
+
+
+@pytest.mark.usefixtures("_soon")
+async def test_every_send_and_every_answer_of_the_reconciler_is_listed(app: App) -> None:
+    lost(2)
+    says[:] = [ValueError("no such order"), Unknown(), Applied("found")]
+    async with working(app):
+        run = await app.start(sends_twice)
+        assert await run.result(timeout="10s") == "found"
+        [info] = await app.effects.of(run.id)
+    # How often these happen depends on the machine.
+    told = [each for each in info.attempts if each.outcome not in ("not_started", "too_early")]
+    assert [(each.kind, each.outcome, each.error) for each in told] == [
+        ("send", "unknown", "ConnectionError"),
+        ("question", "not_applied", None),
+        ("send", "unknown", "ConnectionError"),
+        ("question", "unknown", "ValueError"),
+        ("question", "unknown", None),
+        ("question", "applied", None),
+    ]
+    for kind in ("send", "question"):
+        numbers = [each.number for each in info.attempts if each.kind == kind]
+        assert numbers == list(range(1, len(numbers) + 1))
+    times = [time for each in info.attempts for time in (each.began_at, each.ended_at)]
+    assert times == sorted(time for time in times if time is not None)
+    assert info.reconciler == "answer_the_second_send"
+
+
 async def test_not_applied_is_believed_only_when_no_worker_can_send_any_more(app: App) -> None:
     lost()
     says[:] = [NotApplied()] * 9
@@ -273,6 +315,7 @@ async def test_not_applied_is_believed_only_when_no_worker_can_send_any_more(app
         [info] = await app.effects.of(run.id)
 
         assert (len(sent), len(asked), info.state, info.asks) == (1, 1, "needs_reconcile", 0)
+        assert [each.outcome for each in info.attempts] == ["unknown", "too_early"]
         assert info.asked_at is not None
         assert info.judged_from is not None
         assert abs((info.asked_at - info.judged_from).total_seconds()) < 10
@@ -520,3 +563,29 @@ def test_a_handler_that_slept_too_long_gets_no_key_and_does_not_send() -> None:
     assert in_virtual_time(work) == "a"
     assert len(sent) == 1
     assert len(asked) >= 1
+
+
+@effect(reconcile=look_up, retry=Retry(attempts=1))
+async def refused_once(text: str) -> str:
+    return act(text)
+
+
+@workflow
+async def fails_once() -> str:
+    return await refused_once("a")
+
+
+async def test_a_retry_of_the_run_goes_on_with_the_list_of_sends(memory: App) -> None:
+    does[:] = [NotApplied("closed")]
+    async with working(memory):
+        run = await memory.start(fails_once.options(id="a"))
+        with pytest.raises(NotApplied):
+            await run.result(timeout="10s")
+        again = await memory.retry("a")
+        assert await again.result(timeout="10s") == "a"
+        [info] = await memory.effects.of("a")
+    assert [(each.number, each.outcome, each.error) for each in info.attempts] == [
+        (1, "not_applied", "onward.errors.NotApplied"),
+        (2, "returned", None),
+    ]
+    assert info.attempt == 1

@@ -65,7 +65,7 @@ class Operator:
             result = pack(encode(shop().answers[row.key]))
         elif self._draw.happens(0.1):
             verdict = Verdict.SKIP
-        elif (row.reconciles or row.known_until is not None) and self._draw.happens(0.3):
+        elif (row.reconciler or row.known_until is not None) and self._draw.happens(0.3):
             verdict = Verdict.ASK_AGAIN
         elif row.settle_until is not None and self._witness.now >= row.settle_until:
             verdict = Verdict.NOT_APPLIED

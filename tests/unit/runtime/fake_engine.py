@@ -269,11 +269,12 @@ class FakeEngine:
         self.states.append(str(row.state))
         self.effects[row.key] = EffectRow(
             row.key, row.run, row.identity, row.name, row.title, row.args, row.args_hash,
-            str(row.state), row.version, row.attempt, row.asks, row.approved, row.reconciles,
+            str(row.state), row.version, row.attempt, row.asks, row.approved, row.reconciler,
             row.tries, row.reach, start_by or (before and before.start_by),
             settle or (before and before.settle_until), known or (before and before.known_until),
             None if row.due_in is None else now + row.due_in, row.result, row.error,
-            None, None, None, None, before.created_at if before else now, now, row.returns, now,
+            None, None, None, None, before.created_at if before else now, now, row.returns,
+            row.attempts, now,
         )  # fmt: skip
 
     def _move(self, run: FakeRun, move: Move, now: Instant) -> None:

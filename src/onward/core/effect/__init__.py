@@ -6,6 +6,7 @@ happen" that does not come from the call itself counts only when no frozen worke
 from `settle_until` on.
 """
 
+from onward.core.effect.attempts import AttemptEntry, Attempts, add_outcome, add_send
 from onward.core.effect.facts import (
     Answer,
     ApprovalRejected,
@@ -44,6 +45,8 @@ __all__ = [
     "Answer",
     "ApprovalRejected",
     "Approved",
+    "AttemptEntry",
+    "Attempts",
     "EffectState",
     "Fact",
     "GivenUp",
@@ -60,6 +63,8 @@ __all__ = [
     "Verdict",
     "Window",
     "Withdrawn",
+    "add_outcome",
+    "add_send",
     "advance",
     "consumer_effect_key",
     "effect_key",

@@ -30,6 +30,7 @@ from onward.runtime.attempts.send_window import InTime
 from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.body.effects import Applied, Sending, Unknown, sending_now
 from onward.runtime.context import body_now, step_now
+from onward.telemetry.error_text import type_name
 from onward.telemetry.events import emit
 from onward.telemetry.interrupts import is_interrupt, raise_interrupt
 from onward.telemetry.scope import StepScope, scope_now
@@ -58,6 +59,8 @@ class EffectReply(NamedTuple):
     result: bytes | None = None
     error: bytes | None = None
     """What the handler raised, or why the result of an applied effect cannot be kept."""
+    error_type: str | None = None
+    """The type of what the handler or the reconciler raised."""
 
 
 class EffectOwner(Protocol):
@@ -243,7 +246,8 @@ class SendAttempt(EffectAttempt):
     def _failed(
         self, fact: Fact, error: BaseException, encoded: bytes, outcome: StepOutcome = "failed"
     ) -> EffectReply:
-        call, reply = self._call, EffectReply(fact, self._sender.now(), error=encoded)
+        call, kind = self._call, type_name(error)
+        reply = EffectReply(fact, self._sender.now(), error=encoded, error_type=kind)
         decision = advance(call.effect, fact, call.definition.terms, now=reply.at)
         if not (isinstance(decision, Moved) and self._owner.is_wanted(call)):
             self._report_end(outcome, error)
@@ -335,12 +339,12 @@ class ReconcileAttempt(EffectAttempt):
         if isinstance(said, NotApplied) or said is NotApplied:
             return self._answer(Answer.NOT_APPLIED)
         if not (isinstance(said, Unknown) or said is Unknown):
-            self._emit_unanswered(TypeError(f"it returned {type(said).__qualname__}"))
+            return self._unknown(TypeError(f"it returned {type(said).__qualname__}"))
         return self._answer(Answer.UNKNOWN)
 
     def _unknown(self, error: BaseException) -> EffectReply:
         self._emit_unanswered(error)
-        return self._answer(Answer.UNKNOWN)
+        return self._answer(Answer.UNKNOWN)._replace(error_type=type_name(error))
 
     def _answer(self, answer: Answer, result: bytes | None = None) -> EffectReply:
         fact = Reconciled(answer, self._sender.randomness())

@@ -17,13 +17,14 @@ from onward.core.retry import STEPS, check_retry
 from onward.core.value import changed
 from onward.engine.payloads import pack, unpack
 from onward.errors import TooLate, UnreadableRow
-from onward.model.effects import EffectWrite
+from onward.model.effects import EffectWrite, attempts_bytes, read_attempts
 from onward.runtime.body.calls import Awaited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.codec import CallShape
+    from onward.core.effect import Attempts
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.core.replay import Record
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 TIMEOUT: Duration = 30 * SECOND
 SETTLE: Duration = 10 * SECOND
+MAX_NAME = 200
+"""How much of the name of a reconciler the ledger keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,14 @@ class EffectDefinition:
 
     def __post_init__(self) -> None:
         check_retry(self.retry)
+
+    @property
+    def reconciler(self) -> str:
+        """The name of its reconciler, for operators; empty if it has none."""
+        if self.reconcile is None:
+            return ""
+        named = getattr(self.reconcile, "__qualname__", type(self.reconcile).__qualname__)
+        return str(named)[:MAX_NAME]
 
     @property
     def terms(self) -> Terms:
@@ -169,6 +180,8 @@ class EffectCall(Awaited):
         """What its handler has noted."""
         self.since: Instant | None = None
         """When the run first sent it."""
+        self.attempts: Attempts = ()
+        """Its sends and the answers of its reconciler, by whichever run, as the row has them."""
         self.running: Stoppable | None = None
         self._put_off: Duration = 0
 
@@ -226,9 +239,9 @@ class EffectCall(Awaited):
         if wait > 0:
             self.is_kept = False  # if the run parks, the open record keeps the slot
 
-    def note_written(self, effect: LedgerEntry) -> None:
+    def note_written(self, effect: LedgerEntry, attempts: Attempts) -> None:
         """Set its state to what the ledger has now."""
-        self.effect = effect
+        self.effect, self.attempts = effect, attempts
         self.is_kept = True
 
     @property
@@ -255,6 +268,7 @@ class EffectCall(Awaited):
             self.slot_at = None  # a slot is for one send
         self.args = row.args
         self.doubt = row.error
+        self.attempts = read_attempts(row.attempts)
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what the handler is called with."""
@@ -264,6 +278,7 @@ class EffectCall(Awaited):
         self,
         run: ClaimedRun,
         effect: LedgerEntry,
+        attempts: Attempts,
         now: Instant,
         *,
         result: bytes | None = None,
@@ -287,7 +302,7 @@ class EffectCall(Awaited):
             effect.attempt,
             effect.asks,
             int(effect.approved),
-            int(terms.reconciles),
+            self.definition.reconciler,
             terms.retry.attempts,
             terms.reach,
             start - now if is_sent and start is not None else None,
@@ -298,6 +313,7 @@ class EffectCall(Awaited):
             error,
             self.asked,
             self.definition.shape.returns,
+            attempts_bytes(attempts),
         )
 
     def raised(self, record: Record) -> BaseException:

@@ -23,6 +23,8 @@ from onward.core.effect import (
     RaisedNotApplied,
     Sent,
     Withdrawn,
+    add_outcome,
+    add_send,
     advance,
     settled,
     window,
@@ -38,13 +40,13 @@ from onward.runtime.execution.call_task import CallTasks, TaskRun, suspend
 from onward.runtime.execution.children import poll_at
 from onward.runtime.execution.reporting import ABANDONED, report_abandoned, report_effect
 from onward.runtime.reading import reading
-from onward.telemetry.error_text import describe
+from onward.telemetry.error_text import describe, type_name
 from onward.telemetry.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onward.core.effect import Fact
+    from onward.core.effect import Attempts, Fact
     from onward.core.instant import Duration, Instant
     from onward.model.commits import CommitOutcome
     from onward.model.effects import EffectRow, EffectWrite
@@ -182,7 +184,7 @@ class Ledger:
         if self._is_dropped(call):
             return await self._drop(call)
         if call.needs_plan:
-            await self._write(call, LedgerEntry(version=1, approved=False))
+            await self._write(call, LedgerEntry(version=1, approved=False), call.attempts)
             return None
         if call.needs_operator or call.next_at > self._host.now():
             await self._wait(call, None if call.needs_operator else call.next_at)
@@ -241,7 +243,8 @@ class Ledger:
         if effect.state is EffectState.IN_FLIGHT:
             gone = InterruptedError("its worker died before the call returned")
             fact = Lost(self._host.randomness(), call.elapsed(self._host.now()))
-            return await self._record(call, fact, error=pack(encode_error(gone)))
+            error = pack(encode_error(gone))
+            return await self._record(call, fact, error=error, error_type=type_name(gone))
         if row.run != self._run.uid and effect.state not in FINAL:
             return await self._record(call, Inherited())
         return _ending(call, row.result, row.error) if settled(effect) else None
@@ -264,7 +267,8 @@ class Ledger:
         intended = advance(call.effect, Sent(), call.definition.terms, now=self._host.now())
         if isinstance(intended, Moved):
             call.since = call.since or self._host.now()
-            if not await self._write(call, intended.to):
+            attempts = add_send(call.attempts, self._host.now())
+            if not await self._write(call, intended.to, attempts):
                 return None
             failpoint("effect.intended")
             frame = window(call.definition.terms, at=began)
@@ -283,7 +287,7 @@ class Ledger:
         # If an earlier send may have happened, that is why the outcome is unknown, and not this.
         is_about_doubt = isinstance(reply.fact, RaisedNotApplied) and call.effect.in_doubt
         error = None if is_about_doubt else reply.error
-        return await self._record(call, reply.fact, reply.result, error, reply.at)
+        return await self._record(call, reply.fact, reply.result, error, reply.error_type, reply.at)
 
     async def _drop(self, call: EffectCall) -> EffectEnd | None:
         """End a call of a cancelled run without waiting: nothing more is sent for it."""
@@ -315,10 +319,12 @@ class Ledger:
         fact: Fact,
         result: bytes | None = None,
         error: bytes | None = None,
+        error_type: str | None = None,
         at: Instant | None = None,
     ) -> EffectEnd | None:
         """Write what follows from a fact; return how the record is closed, if it has settled."""
-        now = self._host.now() if at is None else at
+        ended = self._host.now()
+        now = ended if at is None else at
         decision = advance(call.effect, fact, call.definition.terms, now=now)
         if not isinstance(decision, Moved):
             call.must_be_read = True  # it was settled elsewhere
@@ -328,7 +334,8 @@ class Ledger:
         if not settled(to):
             call.doubt = error or call.doubt
         kept = error if to.state is EffectState.APPLIED else error or call.doubt
-        if not (await self._write(call, to, result, kept) and settled(to)):
+        attempts = add_outcome(call.attempts, fact, to, began=now, ended=ended, error=error_type)
+        if not (await self._write(call, to, attempts, result, kept) and settled(to)):
             return None
         failpoint("effect.settled")
         return _ending(call, result, kept)
@@ -337,18 +344,19 @@ class Ledger:
         self,
         call: EffectCall,
         to: LedgerEntry,
+        attempts: Attempts,
         result: bytes | None = None,
         error: bytes | None = None,
     ) -> bool:
         """Write the row of an effect; return False if it must be read again, as it has changed."""
-        row = call.to_row(self.run, to, self._host.now(), result=result, error=error)
+        row = call.to_row(self.run, to, attempts, self._host.now(), result=result, error=error)
         outcome: CommitOutcome = await suspend(
             lambda task: self._journal.keep_effect(call, row, task.resume)
         )
         if outcome.fate is Fate.BUSY:
             call.must_be_read = True
             return False
-        call.note_written(_kept(to, row, max(outcome.at, self._host.now())))
+        call.note_written(_kept(to, row, max(outcome.at, self._host.now())), attempts)
         if call.needs_operator:
             report_effect(self._host.observer, self.scope, row, self._host.now())
         return True

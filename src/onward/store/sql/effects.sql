@@ -3,9 +3,9 @@
 -- part: effect
 -- Steps of the clock leave it as long to take effect, to be known and to be due (clock_steps.sql).
 e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state, e.version, e.attempt, e.asks,
-e.approved, e.reconciles, e.tries, e.reach, e.start_by + {added}, e.settle_until + {added},
+e.approved, e.reconciler, e.tries, e.reach, e.start_by + {added}, e.settle_until + {added},
 e.known_until + {added}, e.due + {added}, e.result, e.error, e.verdict, e.decided_by, e.decided_why,
-e.decided_at, e.created_at, e.updated_at, e.returns, :now
+e.decided_at, e.created_at, e.updated_at, e.returns, e.attempts, :now
 
 -- part: added
 (SELECT CAST(coalesce(sum(s.step), 0) AS BIGINT) FROM onward_clock_step s

@@ -219,11 +219,12 @@ CREATE INDEX onward_outbox_target ON onward_outbox (namespace, target, seq);
 
 -- The ledger. `version` rises with every change and guards it.
 --
--- `reconciles`, `tries` and `reach` are options of the effect, stored for readers without the code:
--- whether it has a reconciler, how often it is sent (null: without limit), and how long after its
+-- `reconciler`, `tries` and `reach` are options of the effect, stored for readers without the code:
+-- the name of its reconciler ('': it has none), how often it is sent (null: without limit), and how long after its
 -- intent a send can arrive. `known_until` is until when the receiver knows the key. `asked` is
 -- the position up to which the run had read its history when it made the call. `returns` is the
 -- annotation of its result and what that is in JSON, so that a verdict can be checked without the code.
+-- `attempts` are its sends and the answers of its reconciler, for operators: JSON, the latest last.
 CREATE TABLE onward_effect (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -240,7 +241,7 @@ CREATE TABLE onward_effect (
     attempt INTEGER NOT NULL DEFAULT 0,
     asks INTEGER NOT NULL DEFAULT 0,
     approved INTEGER NOT NULL DEFAULT 1,
-    reconciles INTEGER NOT NULL DEFAULT 0,
+    reconciler TEXT NOT NULL DEFAULT '',
     tries INTEGER,
     reach INTEGER NOT NULL DEFAULT 0,
     start_by INTEGER,
@@ -255,6 +256,7 @@ CREATE TABLE onward_effect (
     decided_why TEXT,
     decided_at INTEGER,
     returns TEXT NOT NULL DEFAULT '',
+    attempts BLOB,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)

@@ -5,13 +5,13 @@ effect AS (
     SELECT * FROM unnest(
         :e_key::text[], :e_run::text[], :e_identity::text[], :e_name::text[], :e_title::text[],
         :e_args::bytea[], :e_args_hash::text[], :e_state::text[], :e_version::bigint[],
-        :e_attempt::bigint[], :e_asks::bigint[], :e_approved::bigint[], :e_reconciles::bigint[],
+        :e_attempt::bigint[], :e_asks::bigint[], :e_approved::bigint[], :e_reconciler::text[],
         :e_tries::bigint[], :e_reach::bigint[], :e_start_by_in::bigint[], :e_settle_in::bigint[],
         :e_known_in::bigint[], :e_due_in::bigint[], :e_result::bytea[], :e_error::bytea[],
-        :e_asked::bigint[], :e_returns::text[])
+        :e_asked::bigint[], :e_returns::text[], :e_attempts::bytea[])
     AS e (key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved,
-          reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error,
-          asked, returns)
+          reconciler, tries, reach, start_by_in, settle_in, known_in, due_in, result, error,
+          asked, returns, attempts)
 ), effect_fits AS (
     SELECT e.key, t.version = e.version - 1
            OR t.version = e.version AND t.state = e.state AND t.run = e.run
@@ -24,14 +24,14 @@ effect AS (
 
 -- part: effect_columns
 namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
-approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error, asked,
-returns, created_at, updated_at
+approved, reconciler, tries, reach, start_by, settle_until, known_until, due, result, error, asked,
+returns, attempts, created_at, updated_at
 
 -- part: effect_values
 :namespace::text, e.key, e.run, e.identity, e.name, e.title, e.args, e.args_hash, e.state,
-e.version, e.attempt, e.asks, e.approved, e.reconciles, e.tries, e.reach, :now + e.start_by_in,
+e.version, e.attempt, e.asks, e.approved, e.reconciler, e.tries, e.reach, :now + e.start_by_in,
 :now + e.settle_in, :now + e.known_in, :now + e.due_in, e.result, e.error, e.asked,
-e.returns, :now, :now
+e.returns, e.attempts, :now, :now
 
 -- part: effects
 -- A row that was not found is inserted without ON CONFLICT: if another owner has written it since,
@@ -49,11 +49,11 @@ new_effect AS (
     ON CONFLICT (namespace, key) DO UPDATE
     SET run = excluded.run, state = excluded.state, version = excluded.version,
         attempt = excluded.attempt, asks = excluded.asks, approved = excluded.approved,
-        reconciles = excluded.reconciles, tries = excluded.tries, reach = excluded.reach,
+        reconciler = excluded.reconciler, tries = excluded.tries, reach = excluded.reach,
         start_by = coalesce(excluded.start_by, t.start_by),
         settle_until = coalesce(excluded.settle_until, t.settle_until),
         known_until = coalesce(t.known_until, excluded.known_until), due = excluded.due,
         result = excluded.result, error = excluded.error, asked = excluded.asked,
-        updated_at = excluded.updated_at
+        attempts = excluded.attempts, updated_at = excluded.updated_at
     WHERE t.version = excluded.version - 1
 )

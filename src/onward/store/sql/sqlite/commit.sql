@@ -49,24 +49,24 @@ SET seq = excluded.seq, state = excluded.state, due = coalesce(excluded.due, r.d
     closed_at = excluded.closed_at
 WHERE r.state = 'open';
 
--- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciles, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked, returns)
+-- name: write_effect(key, run, identity, name, title, args, args_hash, state, version, attempt, asks, approved, reconciler, tries, reach, start_by_in, settle_in, known_in, due_in, result, error, asked, returns, attempts)
 INSERT INTO onward_effect AS e (
     namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
-    approved, reconciles, tries, reach, start_by, settle_until, known_until, due, result, error,
-    asked, returns, created_at, updated_at)
+    approved, reconciler, tries, reach, start_by, settle_until, known_until, due, result, error,
+    asked, returns, attempts, created_at, updated_at)
 VALUES (:namespace, :key, :run, :identity, :name, :title, :args, :args_hash, :state, :version,
-        :attempt, :asks, :approved, :reconciles, :tries, :reach, :now + :start_by_in,
+        :attempt, :asks, :approved, :reconciler, :tries, :reach, :now + :start_by_in,
         :now + :settle_in, :now + :known_in, :now + :due_in, :result, :error, :asked,
-        :returns, :now, :now)
+        :returns, :attempts, :now, :now)
 ON CONFLICT (namespace, key) DO UPDATE
 SET run = excluded.run, state = excluded.state, version = excluded.version,
     attempt = excluded.attempt, asks = excluded.asks, approved = excluded.approved,
-    reconciles = excluded.reconciles, tries = excluded.tries, reach = excluded.reach,
+    reconciler = excluded.reconciler, tries = excluded.tries, reach = excluded.reach,
     start_by = coalesce(excluded.start_by, e.start_by),
     settle_until = coalesce(excluded.settle_until, e.settle_until),
     known_until = coalesce(e.known_until, excluded.known_until), due = excluded.due,
     result = excluded.result, error = excluded.error, asked = excluded.asked,
-    updated_at = excluded.updated_at
+    attempts = excluded.attempts, updated_at = excluded.updated_at
 WHERE e.version = excluded.version - 1;
 
 -- name: delivery_seen
