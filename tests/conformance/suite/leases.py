@@ -195,6 +195,20 @@ async def test_only_the_crash_that_was_none_is_forgiven(world: World) -> None:
     assert (await last.store.run(run.uid)).crashes == 3, "it was adopted twice since"
 
 
+async def test_a_run_that_was_stopped_meanwhile_is_not_changed_when_its_worker_returns(
+    world: World,
+) -> None:
+    cut_off, operator = await world.worker(), await world.worker()
+    [run] = await cut_off.owning("a")
+    await world.sql("UPDATE onward_run SET crashes = 1")
+    await operator.store.stop(run.uid, state="cancelled", reason="forced")
+    before = await operator.store.run(run.uid)
+
+    await operator.store.resign(cut_off.name, {run.uid: run.fence})
+
+    assert await operator.store.run(run.uid) == before
+
+
 async def test_a_blocked_worker_releases_its_runs_but_for_the_one_that_blocks_it(
     world: World,
 ) -> None:

@@ -40,10 +40,12 @@ class DispatchRun(Protocol):
     steps: Steps
     waits: Waits
     uid: str
-    fence: int
 
     @property
     def ledger(self) -> Ledger: ...
+
+    @property
+    def fence(self) -> int: ...
 
     @property
     def children(self) -> Children: ...

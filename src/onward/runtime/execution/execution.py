@@ -82,8 +82,7 @@ class Execution:
         *,
         version: str | None = None,
     ) -> None:
-        self.uid, self.fence = claimed.uid, claimed.fence
-        self.program, self.claimed = program, claimed
+        self.uid, self.program, self.claimed = claimed.uid, program, claimed
         self._host = host
         self._history = loaded = read_history(history) if history else EMPTY_HISTORY
         policy = Policy.STRICT if program.strict else Policy.ADDITIVE
@@ -108,10 +107,9 @@ class Execution:
         self._alarm = Alarm(host)
         self._stay = StayState.LIVE
         # What follows from the state of its stay, set with it: every step reads these.
-        self.is_stopped = self.is_gone = self._is_draining = False
+        self.is_stopped = self.is_gone = False
         self._pumping = self._reported = self.is_loading = False
         self._is_stopping = loaded.is_stopping
-        self._is_new = not history
         self._children: Children | None = None
         self._ledger: Ledger | None = None
         self._leaving: Leaving | None = None
@@ -161,7 +159,7 @@ class Execution:
 
     def begin(self) -> None:
         """Start the body, unless the run was cancelled before it began."""
-        wanted = self._wanted_stop() if self._is_new else None
+        wanted = self._wanted_stop() if self._history is EMPTY_HISTORY else None
         if wanted is not None:
             self.leaving.end(wanted[0].move)
             return
@@ -190,13 +188,17 @@ class Execution:
 
     def resume(self, claimed: ClaimedRun, inbox: Sequence[InboxRow] = ()) -> None:
         """Continue with a body that stayed in memory while the run waited."""
-        self.claimed, self.fence = claimed, claimed.fence
+        self.claimed = claimed
         self.steps.run = claimed
         self.journal.own_again(claimed)
         self.inbox.own(claimed)
         self.inbox.add(inbox)
         self._meet(StayFact.CLAIMED_AGAIN)
         self.pump()
+
+    @property
+    def fence(self) -> int:
+        return self.claimed.fence
 
     @property
     def crashes(self) -> int:
@@ -238,7 +240,6 @@ class Execution:
         self._stay = decision.to
         self.is_stopped = decision.to in IDLE
         self.is_gone = decision.to is StayState.GONE
-        self._is_draining = decision.to in STOPPING
         return decision.action
 
     def evict(self) -> None:
@@ -378,13 +379,13 @@ class Execution:
     def holds_back(self, call: StepCall | EffectCall) -> bool:
         """Keep a call for later if nothing new may begin, and return whether that is so."""
         may_be_barred = self._is_stopping or self.inbox.held_by
-        if self._is_draining or (may_be_barred and self._is_barred):
+        if self._stay in STOPPING or (may_be_barred and self._is_barred):
             self._undone.append(call)
             return True
         return False
 
     def _take_up_undone(self) -> None:
-        if not (self._is_draining or self._is_barred):
+        if not (self._stay in STOPPING or self._is_barred):
             undone, self._undone = self._undone, []
             for call in undone:
                 if isinstance(call, EffectCall):
@@ -406,7 +407,7 @@ class Execution:
 
     def _leave_waiting(self) -> None:
         fact = StayFact.HELD if self._is_held else StayFact.NOTHING_LEFT
-        if self._undone and self._is_draining:
+        if self._undone and self._stay in STOPPING:
             fact = StayFact.HELD_BACK
         match self._meet(fact):
             case StayAction.RELEASE:

@@ -35,7 +35,9 @@ class HostedRun(Protocol):
     """A run that a worker owns, by its claim."""
 
     uid: str
-    fence: int
+
+    @property
+    def fence(self) -> int: ...
 
 
 class Host(Protocol):

@@ -65,12 +65,14 @@ class EffectRun(TaskRun, Protocol):
     """The run whose effects these are."""
 
     uid: str
-    fence: int
     claimed: ClaimedRun
     scope: RunScope
     body: Body
     steps: Steps
     waits: Waits
+
+    @property
+    def fence(self) -> int: ...
 
     def is_wanted(self, call: Call) -> bool: ...
 

@@ -32,12 +32,14 @@ class StepRun(GuardedRun, Protocol):
     """The run whose steps these are."""
 
     uid: str
-    fence: int
     claimed: ClaimedRun
     scope: RunScope
     program: Program
     waits: Waits
     notes: Notes
+
+    @property
+    def fence(self) -> int: ...
 
     @property
     def calls(self) -> CallSink: ...
