@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def commands() -> click.Group:
     """Return all commands. A new group is a file, and a line here."""
+    from onward.cli.check import add_check
     from onward.cli.clock import add_clock
     from onward.cli.command import root
     from onward.cli.dev import add_dev
@@ -43,6 +44,6 @@ def commands() -> click.Group:
     group = root()
     for each in (effects, runs):
         group.add_command(each)
-    for add in (add_clock, add_dev, add_migrate, add_worker):
+    for add in (add_check, add_clock, add_dev, add_migrate, add_worker):
         add(group)
     return group

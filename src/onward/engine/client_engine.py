@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onward.core.effect import Verdict
     from onward.core.instant import Duration
     from onward.engine.clock import Reading
+    from onward.engine.open_runs import OpenRun
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
     from onward.engine.views import (
@@ -239,6 +240,20 @@ class ClientEngine(Protocol):
         Raises:
             TimeoutError: it has not ended.
         """
+        ...
+
+    # --- checking a deploy -----------------------------------------------------------------------
+
+    async def open_runs(self, *, name: str | None, limit: int, before: str | None) -> list[OpenRun]:
+        """Return open runs that have begun, with their histories, newest first, by pages."""
+        ...
+
+    async def count_open_runs(self, *, name: str | None) -> int:
+        """Return how many open runs have begun."""
+        ...
+
+    async def recorded_arguments(self, uid: str, identity: str) -> Any:
+        """Return the arguments of a call in the history of a run; None if they are not stored."""
         ...
 
     # --- effects ---------------------------------------------------------------------------------

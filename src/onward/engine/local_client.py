@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from onward.codec import check_id
 from onward.core.run import RunState
-from onward.engine import clock, effects, following, info, report, search, sending, starting
+from onward.engine import (
+    clock,
+    effects,
+    following,
+    info,
+    open_runs,
+    report,
+    search,
+    sending,
+    starting,
+)
 from onward.engine.abbreviation import find_effect, find_run
 from onward.engine.client_engine import RunKey
 from onward.engine.effect_info import effect_choices, effect_info, effect_infos
@@ -211,6 +221,19 @@ class LocalClient:
 
     async def end_now(self, uid: str, *, also_paused: bool = False) -> RunEnd:
         return await self._results.end_now(uid, also_paused=also_paused)
+
+    # --- checking a deploy -----------------------------------------------------------------------
+
+    async def open_runs(
+        self, *, name: str | None, limit: int, before: str | None
+    ) -> list[open_runs.OpenRun]:
+        return await open_runs.open_runs(self.store, name=name, limit=limit, before=before)
+
+    async def count_open_runs(self, *, name: str | None) -> int:
+        return await open_runs.count_open_runs(self.store, name=name)
+
+    async def recorded_arguments(self, uid: str, identity: str) -> Any:
+        return await open_runs.recorded_arguments(self.store, uid, identity)
 
     # --- effects ---------------------------------------------------------------------------------
 

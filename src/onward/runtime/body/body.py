@@ -97,8 +97,8 @@ class Body:
         """What the body waits for."""
         self.diverged: Diverged | Undecodable | None = None
         """Why code and history do not fit, if they do not: then nothing more is asked."""
-        self.diverged_args: bytes | None = None
-        """The arguments of the call that does not fit, if they are shown."""
+        self.diverged_call: Call | None = None
+        """The call that does not fit, if the code made it."""
         self._progress: bytes | None = None
         self.place: Place | None = None
         """Where in the code that came up."""
@@ -275,7 +275,7 @@ class Body:
                 )
             case Diverged() as diverged:
                 self.diverged = diverged
-                self.diverged_args = call.shown_args
+                self.diverged_call = call
                 self.place = place_now()
         return call
 

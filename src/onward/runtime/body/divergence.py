@@ -64,7 +64,7 @@ class UnfitSignal(Undecodable):
 def place_now() -> Place | None:
     """Return the line of the user's code that is running, on top of which we are called."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_inner(frame.f_globals):
+    while frame is not None and is_inner(frame.f_globals):
         if frame.f_globals["__name__"] == _LOOP:
             # A task that is no code of the user: it was made by gather, or by create_task.
             return place_of_wait(getattr(asyncio.get_running_loop(), "tasks", ()))
@@ -72,13 +72,14 @@ def place_now() -> Place | None:
     return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _is_inner(names: dict[str, Any]) -> bool:
+def is_inner(names: dict[str, Any]) -> bool:
+    """Say whether a module, by its names, is none of the user's."""
     if id(names) in _inner:
         return True
-    is_inner = names.get("__name__", "").partition(".")[0] in _INNER
-    if is_inner:
+    found = names.get("__name__", "").partition(".")[0] in _INNER
+    if found:
         _inner[id(names)] = names  # kept, so that no other module can come to have its id
-    return is_inner
+    return found
 
 
 def place_of(fn: Callable[..., Any]) -> Place | None:
@@ -92,7 +93,7 @@ def place_of_wait(tasks: Iterable[asyncio.Task[Any]]) -> Place | None:
     place = None
     waiting: Any = next((task.get_coro() for task in tasks), None)
     while (frame := getattr(waiting, "cr_frame", None)) is not None:
-        if not _is_inner(frame.f_globals):
+        if not is_inner(frame.f_globals):
             place = Place(frame.f_code.co_filename, frame.f_lineno)
         waiting = waiting.cr_await
     return place

@@ -232,7 +232,8 @@ class Leaving:
         execution, body = self._execution, self._execution.body
         stop = self._stop_of_misfit()
         body.diverged = misfit
-        error = divergence_error(misfit, body.place, body.unread, body.run.id, body.diverged_args)
+        asked_args = None if body.diverged_call is None else body.diverged_call.shown_args
+        error = divergence_error(misfit, body.place, body.unread, body.run.id, asked_args)
         if stop is not None:
             error.add_note(
                 "The run was cancelled, but its history does not fit the code, so no cleanup ran."

@@ -12,6 +12,26 @@ FROM json_each(:uids) j
 CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value
 ORDER BY h.run, h.seq IS NULL, h.seq, h.opened_at, h.identity, h.attempt;
 
+-- name: open_runs
+-- Open runs that a worker has claimed, or that began with the history of another, as a claim returns them.
+SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence + 1 AS fence, r.inbox, r.seq, r.crashes,
+       r.deadline, r.parent, r.parent_identity, r.root, r.cancel_with_parent, r.follows, r.link, r.attempt,
+       r.origin, r.handler, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
+       r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning
+FROM onward_run r
+LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+WHERE r.namespace = :namespace AND r.state IN ('ready', 'running', 'waiting', 'paused')
+  AND (r.fence > 0 OR r.follows IS NOT NULL)
+  AND (CAST(:name AS TEXT) IS NULL OR r.name = CAST(:name AS TEXT))
+  AND (CAST(:before AS TEXT) IS NULL OR r.uid < CAST(:before AS TEXT))
+ORDER BY r.uid DESC LIMIT :limit;
+
+-- name: count_open_runs
+SELECT count(*) FROM onward_run
+WHERE namespace = :namespace AND state IN ('ready', 'running', 'waiting', 'paused')
+  AND (fence > 0 OR follows IS NOT NULL)
+  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT));
+
 -- name: recorded_times
 -- When closed records were written, of calls given as two lists.
 SELECT h.run, h.identity, h.attempt, h.closed_at
