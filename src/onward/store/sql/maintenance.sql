@@ -10,9 +10,10 @@ WHERE namespace = :namespace AND uid = :uid AND state = 'running' AND worker = :
 RETURNING queue;
 
 -- name: forgive_crash
--- A run that was adopted from a worker which turned out to be alive.
+-- A run that was adopted from a worker which turned out to be alive; one that has ended stays as it is.
 UPDATE onward_run SET crashes = crashes - 1
-WHERE namespace = :namespace AND uid = :uid AND fence = :fence AND crashes > 0;
+WHERE namespace = :namespace AND uid = :uid AND fence = :fence AND crashes > 0
+  AND state IN ('ready', 'running', 'waiting', 'paused');
 
 -- name: note_blocked
 -- The error of a run that is ended because it blocked its workers; any other end replaces it.
