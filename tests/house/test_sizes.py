@@ -10,6 +10,8 @@ from tests.house.source import body_lines, files, functions, shown, tree
 MAX_SOURCE_LINES = 500
 MAX_TEST_LINES = 600
 MAX_FUNCTION_LINES = 60
+# With more, CPython gives each object a dict of its own: five times the memory, and slow access.
+MAX_ATTRIBUTES = 29
 
 # A SQL file may be longer, if it is listed here with the reason.
 LONG_SQL: dict[str, str] = {}
@@ -62,3 +64,26 @@ def test_no_function_is_too_long() -> None:
 def test_the_list_of_long_sql_files_is_complete_and_has_no_stale_entry() -> None:
     found = {shown(path) for path in files("src", suffix=".sql") if lines(path) > MAX_SOURCE_LINES}
     assert found == set(LONG_SQL)
+
+
+def attributes(class_: ast.ClassDef) -> set[str]:
+    """Return the attributes that the methods of a class set."""
+    return {
+        node.attr
+        for node in ast.walk(class_)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+
+
+def test_no_object_of_a_run_has_too_many_attributes() -> None:
+    found = {
+        f"{shown(path)} {node.name}": len(attributes(node))
+        for path in files("src/onward/runtime/execution", "src/onward/runtime/body")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert found["src/onward/runtime/execution/execution.py Execution"] > 20
+    assert {name: count for name, count in found.items() if count > MAX_ATTRIBUTES} == {}
