@@ -84,7 +84,8 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} calls where",
-            "these calls were not awaited, so their results are not recorded; await or cancel them",
+            "a step that is not awaited does not run, and a task that outlives its run is"
+            " cancelled; await them",
         ),
         _event(
             "run.blocking",

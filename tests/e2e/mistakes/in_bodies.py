@@ -131,7 +131,7 @@ async def order(number):
     ),
     Mistake(
         "a step without await",
-        ("never awaited", "pay(number)"),
+        ("run.unawaited", "calls=pay", "coroutine 'pay' was never awaited", "pay(number)"),
         """
 @step
 async def pay(number):

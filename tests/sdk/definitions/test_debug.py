@@ -27,6 +27,7 @@ import pytest
 import onward
 from onward import App, step, workflow
 from onward.errors import NotInBody, RunFailed
+from tests.kit.watching import until_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +171,7 @@ async def test_debug_can_be_set_before_a_worker_starts(memory: App) -> None:
             await memory.run(call, "random.random")
 
 
-@pytest.mark.filterwarnings("ignore:coroutine 'Step.__call__' was never awaited")
+@pytest.mark.filterwarnings("ignore:coroutine 'roll' was never awaited")
 async def test_calls_that_are_not_awaited_are_logged_with_their_lines(
     debugging: App, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,13 +184,72 @@ async def test_calls_that_are_not_awaited_are_logged_with_their_lines(
     ]
 
 
-@pytest.mark.filterwarnings("ignore:coroutine 'Step.__call__' was never awaited")
-async def test_a_task_that_is_not_awaited_is_logged_without_debug_too(
+@pytest.mark.filterwarnings("ignore:coroutine 'roll' was never awaited")
+async def test_calls_that_are_not_awaited_are_logged_without_debug_too(
     memory: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with memory, memory.worker(workflows=[forget]):
         assert await memory.run(forget) == "done"
 
+    [step, task] = unawaited(caplog)
+    assert step[0] == "roll"
+    assert step[1].startswith(f"{__file__}, line {line_with('the first')}: roll()")
+    assert (task[0], "test_debug.py" in task[1]) == ("stay", True)
+
+
+@workflow
+async def keep() -> str:
+    kept = [roll()]
+    await onward.sleep("1ms")
+    return "done" * len(kept)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'roll' was never awaited")
+async def test_a_call_in_a_variable_is_logged_when_the_body_ends(
+    memory: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with memory, memory.worker(workflows=[keep]):
+        assert await memory.run(keep) == "done"
+
     [(calls, where)] = unawaited(caplog)
-    assert calls == "stay"
-    assert "test_debug.py" in where
+    assert (calls, "test_debug.py" in where) == ("roll", True)
+
+
+@workflow
+async def forget_and_wait() -> str:
+    roll()  # type: ignore[unused-coroutine]
+    await onward.sleep("1ms")
+    return str(await onward.wait_signal("go", str))
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'roll' was never awaited")
+async def test_a_replay_does_not_log_such_a_call_again(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with App(str(tmp_path / "a.db")) as app:
+        async with app.worker(workflows=[forget_and_wait]):
+            run = await app.start(forget_and_wait)
+            await until_state(run, "waiting")
+        async with app.worker(workflows=[forget_and_wait]):
+            await run.signal("go", "went")
+            assert await run.result(timeout="10s") == "went"
+
+    assert [calls for calls, _ in unawaited(caplog)] == ["roll"]
+
+
+async def test_the_warning_of_python_names_the_step_and_the_line(memory: App) -> None:
+    async with memory, memory.worker(workflows=[forget]):
+        with pytest.warns(RuntimeWarning, match="coroutine 'roll' was never awaited") as warned:
+            await memory.run(forget)
+
+    assert (warned[0].filename, warned[0].lineno) == (__file__, line_with("the first"))
+
+
+async def test_the_warning_of_python_about_other_coroutines_is_as_before(memory: App) -> None:
+    async def other() -> None: ...
+
+    async with memory, memory.worker(workflows=[forget]):
+        with pytest.warns(RuntimeWarning, match="other' was never awaited") as warned:
+            other()  # type: ignore[unused-coroutine]  # another
+
+    assert (warned[0].filename, warned[0].lineno) == (__file__, line_with("another"))

@@ -7,18 +7,16 @@ makes. That is slow, and complete: it does not matter how a function was importe
 from __future__ import annotations
 
 import sys
-import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onward.errors import NotInBody
 from onward.runtime.body import runloop
-from onward.runtime.body.divergence import origin_of
 from onward.runtime.body.forbidden import CHANCE, NEW_RANDOM, rule_of, rule_through
 from onward.system.libraries import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import CodeType, FrameType
+    from types import FrameType
 
     from onward.runtime.body.forbidden import Rule
 
@@ -30,15 +28,7 @@ ALLOWED = (
 """Modules in which, and in whose calls, everything is allowed: they only observe the body."""
 
 _OWN = ("onward", "asyncio")
-_ORIGIN_DEPTH = 1
-_NEVER_AWAITED: CodeType = vars(warnings)["_warn_unawaited_coroutine"].__code__
-
-
-class Unawaited(NamedTuple):
-    """A coroutine that a body made and never awaited."""
-
-    name: str
-    where: str
+_ORIGIN_DEPTH = 1  # `unawaited` reports the lines that made coroutines
 
 
 class BodyGuard:
@@ -50,12 +40,9 @@ class BodyGuard:
 
     def __init__(self, allowed: Sequence[str] = ()) -> None:
         self._allowed = (*ALLOWED, *allowed)
-        self.unawaited: list[Unawaited] = []
-        """What was found since the last run."""
 
     def run(self, code: Callable[[], None]) -> None:
         """Run the code of a body."""
-        self.unawaited = []
         before, depth = sys.getprofile(), sys.get_coroutine_origin_tracking_depth()
         sys.set_coroutine_origin_tracking_depth(_ORIGIN_DEPTH)
         sys.setprofile(self._see)
@@ -71,11 +58,8 @@ class BodyGuard:
             found = rule_of(arg)
             if found is not None:
                 self._check(frame, *found)
-        elif event == "call":
-            if frame.f_code is NEW_RANDOM and frame.f_locals.get("x") is None:
-                self._check(frame.f_back, "random.Random", CHANCE)
-            elif frame.f_code is _NEVER_AWAITED:
-                self._note_unawaited(frame.f_locals["coro"])
+        elif event == "call" and frame.f_code is NEW_RANDOM and frame.f_locals.get("x") is None:
+            self._check(frame.f_back, "random.Random", CHANCE)
 
     def _check(self, frame: FrameType | None, name: str, rule: Rule) -> None:
         frames: list[FrameType] = []
@@ -93,12 +77,6 @@ class BodyGuard:
             name = f"{_module(called)}.{called.f_code.co_qualname}"
             name = name.removesuffix(".__init__").replace("random.Random.", "random.")
         raise NotInBody(f"{name}() at {_line(frames[mine])}", rule.fact, rule.advice)
-
-    def _note_unawaited(self, coro: Any) -> None:
-        frame = coro.cr_frame
-        step = None if frame is None else frame.f_locals.get("self")
-        name = getattr(step, "name", None) or coro.__qualname__
-        self.unawaited.append(Unawaited(str(name), origin_of(coro)))
 
 
 def _line(frame: FrameType) -> str:

@@ -18,7 +18,7 @@ from onward.runtime.reading import unknown_codec, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import FrameType
+    from types import CodeType, FrameType
 
     from onward.core.replay import Record
     from onward.runtime.body.calls import Call
@@ -84,7 +84,11 @@ def is_inner(names: dict[str, Any]) -> bool:
 
 def place_of(fn: Callable[..., Any]) -> Place | None:
     """Return where a function begins."""
-    code = getattr(fn, "__code__", None)
+    return place_of_code(getattr(fn, "__code__", None))
+
+
+def place_of_code(code: CodeType | None) -> Place | None:
+    """Return where the code of a function begins."""
     return None if code is None else Place(code.co_filename, code.co_firstlineno)
 
 

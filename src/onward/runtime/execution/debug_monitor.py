@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from onward.runtime.body.body_guard import BodyGuard
 from onward.runtime.execution.loop_monitor import LoopMonitor
-from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,11 +29,7 @@ class DebugMonitor(LoopMonitor):
 
     def run(self, running: WatchedRun, code: Callable[[], None]) -> None:
         """Run the code of a body."""
-        is_replayed = running.is_replaying
         super().run(running, partial(self._guard.run, code))
-        if not is_replayed:
-            for name, where in self._guard.unawaited:
-                emit("run.unawaited", running.scope, calls=name, where=where)
 
 
 def monitor_for(allowed: Sequence[str] | None) -> LoopMonitor:

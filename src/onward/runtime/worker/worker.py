@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from onward.core.instant import SECOND
 from onward.core.retry import Retry
 from onward.errors import LeaseLost
+from onward.runtime.body.unawaited import report_coroutines
 from onward.runtime.worker.outage import AWAY
 from onward.runtime.worker.process import stopped_by_signals, tune_collector
 from onward.runtime.worker.session import WorkerSession
@@ -72,6 +73,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop()`; then let what is being worked on come to an end, or give it back."""
+        report_coroutines()
         try:
             await self._run_sessions()
         finally:
