@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         uuid,
     )
     from onward.sdk.run import Run, RunInfo
+    from onward.sdk.schedule import Schedule as Schedule
     from onward.sdk.step import Step, step
     from onward.sdk.waits import Signal, sleep, sleep_until, wait_signal
     from onward.sdk.workflow import Workflow, workflow
@@ -75,6 +76,7 @@ _HOMES = {
         *("as_completed", "continue_as_new", "now", "patched", "random", "start", "uuid"),
     ),
     "onward.sdk.run": ("Run", "RunInfo"),
+    "onward.sdk.schedule": ("Schedule",),
     "onward.sdk.step": ("Step", "step"),
     "onward.sdk.waits": ("Signal", "sleep", "sleep_until", "wait_signal"),
     "onward.sdk.workflow": ("Workflow", "workflow"),

@@ -62,6 +62,11 @@ DOORS = [
         "compared with what a workflow body calls, never called",
     ),
     Door(
+        "src/onward/engine/local_worker.py",
+        {"asyncio.to_thread"},
+        "slots of schedules are counted outside of the event loop; without `spawn` they are inline",
+    ),
+    Door(
         "src/onward/runtime/worker/session.py",
         {"asyncio.to_thread"},
         "the thread that keeps the lease is joined; without `spawn` there is none",

@@ -50,6 +50,8 @@ class Disposition(StrEnum):
     OVERLAPPED = "overlapped"
     COALESCED = "coalesced"
     PAUSED = "paused"
+    BACKFILLED = "backfilled"
+    TRIGGERED = "triggered"
 
 
 class Rules(Value):
@@ -135,8 +137,8 @@ class Span(Value):
 class Plan(Value):
     """What to write for a schedule, oldest slot first.
 
-    `held` is a slot that waits for the open run to end; it and what follows are looked at again
-    then. `replaces` says to cancel the open run. `next_due` is when to look again.
+    `held` is a slot that waits for the open runs to end; it and what follows are looked at again
+    then. `replaces` says to cancel the open runs. `next_due` is when to look again.
     """
 
     spans: tuple[Span, ...] = ()
@@ -149,32 +151,53 @@ class Plan(Value):
         """Return the slots that get a run; each of their spans has one slot."""
         return tuple(s.first for s in self.spans if s.disposition is Disposition.STARTED)
 
+    def first_part(self, starts: int) -> Plan:
+        """Return the beginning of this plan with at most so many starts.
 
-def plan(due: Due, rules: Rules, *, now: Instant, open_run: bool, paused: bool = False) -> Plan:
+        What it leaves out is due at once, and planned again.
+        """
+        if len(self.starts) <= starts:
+            return self
+        following = self.starts[starts]
+        spans = tuple(span for span in self.spans if span.last < following)
+        return Plan(spans, next_due=following)
+
+
+def plan(
+    due: Due,
+    rules: Rules,
+    *,
+    now: Instant,
+    open_run: bool,
+    paused: bool = False,
+    held: bool = False,
+) -> Plan:
     """Return one disposition for every slot that has passed.
 
-    `open_run` says that a run of this schedule has not ended; `paused` that the schedule rests.
+    `open_run` says that a run of this schedule has not ended; `paused` that the schedule rests;
+    `held` that the first of the slots came on time and was held since.
     """
     if due.first is None:
         return Plan(next_due=due.following)
     if paused:
         span = Span(due.first, due.newest[-1], due.count, Disposition.PAUSED)
         return Plan((span,), next_due=due.following)
-    chosen = _caught_up(due, rules, now)
+    chosen = _caught_up(due, rules, now, held=held)
     older = _older(due, chosen, rules)
-    if open_run and chosen and rules.overlap is Overlap.COALESCE:
-        folded = (_one(slot, Disposition.COALESCED) for slot in chosen[:-1])
-        return Plan((*older, *folded), held=chosen[-1], next_due=due.following)
+    waits = open_run and rules.overlap in (Overlap.COALESCE, Overlap.REPLACE)
+    if waits and chosen:
+        spans = (*older, *_overlapping(chosen, rules.overlap, open_run=False)[:-1])
+        replaces = rules.overlap is Overlap.REPLACE
+        return Plan(_merged(spans), chosen[-1], replaces, due.following)
     spans = (*older, *_overlapping(chosen, rules.overlap, open_run=open_run))
-    replaces = open_run and bool(chosen) and rules.overlap is Overlap.REPLACE
-    return Plan(spans, replaces=replaces, next_due=due.following)
+    return Plan(_merged(spans), next_due=due.following)
 
 
-def _caught_up(due: Due, rules: Rules, now: Instant) -> tuple[Instant, ...]:
+def _caught_up(due: Due, rules: Rules, now: Instant, *, held: bool) -> tuple[Instant, ...]:
     match rules.catch_up:
         case CatchUp.ALL:
             return due.newest[-rules.cap :]
-        case CatchUp.SKIP if now - due.newest[-1] > ON_TIME_WITHIN:
+        case CatchUp.SKIP if now - due.newest[-1] > ON_TIME_WITHIN and not held:
             return ()
         case _:
             return due.newest[-1:]
@@ -218,12 +241,23 @@ def _one(slot: Instant, disposition: Disposition) -> Span:
     return Span(slot, slot, 1, disposition)
 
 
-# --- the run of a slot ----------------------------------------------------------------------------
+def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    """Join neighbours with the same disposition; a slot that gets a run stays by itself."""
+    joined: list[Span] = []
+    for span in spans:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.disposition is span.disposition
+            and span.disposition is not Disposition.STARTED
+        ):
+            joined[-1] = Span(last.first, span.last, last.count + span.count, span.disposition)
+        else:
+            joined.append(span)
+    return tuple(joined)
 
 
-def slot_run_id(schedule: str, slot: Instant) -> str:
-    """Return the id of the run of a slot: one slot, one id, whichever process starts it."""
-    return digest("slot", schedule, str(slot))
+# --- the start of a slot --------------------------------------------------------------------------
 
 
 def jittered(schedule: str, slot: Instant, jitter: Duration) -> Instant:

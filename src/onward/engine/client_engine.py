@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.engine.clock import Reading
     from onward.engine.open_runs import OpenRun
+    from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
     from onward.engine.views import (
@@ -55,6 +56,7 @@ class ClientEngine(Protocol):
     """
 
     namespace: str
+    schedules: ScheduleEngine
 
     @property
     def is_private(self) -> bool:

@@ -24,6 +24,7 @@ from onward.engine.effect_info import effect_choices, effect_info, effect_infos
 from onward.engine.follow_errors import uid_of
 from onward.engine.local_worker import LocalWorker
 from onward.engine.results import Results
+from onward.engine.schedules.local import LocalSchedules
 from onward.engine.why import find_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, NoWorker
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from onward.core.ports import Clock, Randomness, Spawn
     from onward.engine.client_engine import ClientEngine, Decision
     from onward.engine.clock import Reading
+    from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
     from onward.engine.views import (
@@ -75,6 +77,7 @@ class LocalClient:
     ) -> None:
         self.store = store
         self.namespace = store.namespace
+        self.schedules: ScheduleEngine = LocalSchedules(store)
         self._clock = clock
         self._open_store = open_store
         self._results = self._new_results()

@@ -14,8 +14,10 @@ from onward.engine import children, following
 from onward.engine.clock_steps import ClockSteps
 from onward.engine.loading import load
 from onward.engine.maintenance import Maintenance
+from onward.engine.schedules.deciding import in_place
+from onward.engine.schedules.declaring import declare
 from onward.model.workers import ClaimAnswer, News
-from onward.store.hints import ANYTHING, queue_subject, run_subject
+from onward.store.hints import ANYTHING, SCHEDULES, queue_subject, run_subject
 from onward.store.runs import ledger, limits
 from onward.store.runs.owning import dismiss, dismiss_all
 
@@ -84,7 +86,13 @@ class LocalWorker:
         self._worker = worker
         self._on_time = hooks.on_time
         self._steps = ClockSteps(store, clock, worker, self.wake)
-        self._maintenance = Maintenance(store, clock, hooks.on_time, self._steps)
+        self._maintenance = Maintenance(
+            store,
+            clock,
+            hooks.on_time,
+            self._steps,
+            in_place if open_store is None else asyncio.to_thread,
+        )
         self._writer = store.writer(worker)
         self._writer.on_written = hooks.on_time
         self._writer.through = hooks.send
@@ -119,7 +127,9 @@ class LocalWorker:
         for key, maximum in registration.limits.items():
             await self._store.set_limit(key, maximum)
         await self._maintenance.unpark()
-        subscription = self._store.subscribe(map(queue_subject, registration.queues))
+        await declare(self._store, registration.schedules)
+        subjects = (SCHEDULES, *map(queue_subject, registration.queues))
+        subscription = self._store.subscribe(subjects)
         self._joined = subscription.__enter__()
 
     @property
@@ -139,6 +149,7 @@ class LocalWorker:
                 "queues": "\n".join(registration.queues),
                 "tags": "\n".join(registration.tags),
                 "names": "\n".join(registration.names),
+                "schedules": "\n".join(spec.name for spec in registration.schedules),
             }
         )
 

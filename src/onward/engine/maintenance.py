@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.lease import AUDIT_EVERY
+from onward.engine.schedules.deciding import SlotDecisions, in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,13 +13,14 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.ports import Clock
     from onward.engine.clock_steps import ClockSteps
+    from onward.engine.schedules.deciding import Offload
     from onward.model.maintenance import MaintenanceDue
     from onward.model.workers import Registration
     from onward.store.store import Store
 
 
 class Maintenance:
-    """Delivers callers' messages, ends overdue runs, unparks runs and removes old worker rows.
+    """Delivers messages, ends overdue runs, starts scheduled ones, unparks runs, removes workers.
 
     Call `tick()` about once a second. Any number of processes may do so at a time.
 
@@ -27,6 +29,7 @@ class Maintenance:
         clock: Tells when the rarer work is due.
         on_time: Called with the database's time, and when it was asked for.
         steps: Watches the database's clock, if a worker does this.
+        offload: Computes outside of the event loop.
     """
 
     def __init__(
@@ -35,11 +38,13 @@ class Maintenance:
         clock: Clock,
         on_time: Callable[[Instant, int], None] = lambda _, __: None,
         steps: ClockSteps | None = None,
+        offload: Offload = in_place,
     ) -> None:
         self._store = store
         self._clock = clock
         self._on_time = on_time
         self._steps = steps
+        self._slots = SlotDecisions(store, offload)
         self._next_cleanup = clock.monotonic() + AUDIT_EVERY
         self.code: Registration | None = None
         """The code that this process brings: it may fit runs that other code has parked."""
@@ -55,6 +60,8 @@ class Maintenance:
             await self._store.sweep()
         if due.overdue:
             await self._store.overdue()
+        if due.schedules:
+            await self._slots.tick()
         if asked >= self._next_cleanup:
             await self.unpark()
             await self._store.remove_workers()

@@ -13,10 +13,11 @@ class MaintenanceDue(NamedTuple):
 
     `at` is the database's time. `outbox`: callers wrote messages in transactions of their own, to
     be swept. `limited`: there are runs with a flow key that could be claimed. `overdue`: a deadline
-    has passed.
+    has passed. `schedules`: one has a slot without a disposition.
     """
 
     at: Instant
     outbox: bool
     limited: bool
     overdue: bool
+    schedules: bool = False

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun, RunRow
+    from onward.model.schedules import ScheduleSpec
 
 
 class LostWorker(NamedTuple):
@@ -39,6 +40,8 @@ class Registration:
     """The mark of the code of each name."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """How many runs of a flow key may be running at a time, as its code declares it."""
+    schedules: tuple[ScheduleSpec, ...] = ()
+    """The schedules that its code declares."""
 
     @property
     def offer(self) -> WorkerOffer:

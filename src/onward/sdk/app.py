@@ -17,6 +17,8 @@ from onward.runtime.worker.worker import Worker
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.run_operations import RunOperations
+from onward.sdk.schedule import declared_specs
+from onward.sdk.schedules import Schedules
 from onward.sdk.shared_open import Opening
 from onward.sdk.within import Within
 from onward.sdk.worker_context import at_work, registry_of
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from onward.engine.within import CallerTransaction
     from onward.runtime.registry import Registry
     from onward.sdk.run import Run
+    from onward.sdk.schedule import Schedule
     from onward.sdk.sync import SyncApp
     from onward.sdk.workflow import Workflow
     from onward.telemetry import Metrics
@@ -117,12 +120,15 @@ class App(RunOperations):
         self._registries: set[Registry] = set()
         self.effects = Effects(self._opened)
         """The ledger of effects: those that await a decision, and verdicts."""
+        self.schedules = Schedules(self._opened, self._handle)
+        """Rules that start runs by cron or interval."""
 
     def _set_store(self, url: str | None, namespace: str | None) -> None:
         """Use another store or namespace than the code says; the app must not be open yet."""
         self._url = url or self._url
         self._opened = self._connect(self._url, namespace or self._opened.namespace)
         self.effects = Effects(self._opened)
+        self.schedules = Schedules(self._opened, self._handle)
 
     @property
     def _engine(self) -> LocalClient:
@@ -250,6 +256,7 @@ class App(RunOperations):
         tags: Sequence[str] = (),
         warm: int = 1000,
         workflows: Sequence[Workflow[..., Any]] | None = None,
+        schedules: Sequence[Schedule] | None = None,
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
         lease: DurationLike = "15s",
@@ -270,6 +277,8 @@ class App(RunOperations):
             warm: How many waiting runs to keep in memory; others are replayed when they continue.
             workflows: The workflows to execute; by default all workflows of this process, also
                 those that are defined later.
+            schedules: The schedules to create when the worker starts; by default those that
+                `@schedule` declares for its workflows. Every worker starts runs of all schedules.
             retry: The retry policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
             lease: How long other workers wait, after this one was last heard of, before they
@@ -281,6 +290,7 @@ class App(RunOperations):
                 that run as well. This counts as a crash of the run, which fails with the fifth.
         """
         registry = registry_of(workflows)
+        specs = declared_specs(schedules, workflows)
         async with self:
             worker = Worker(
                 registry,
@@ -294,6 +304,7 @@ class App(RunOperations):
                     **worker_times(lease=lease, drain=drain, stall=stall, limit=stall_limit),
                     debug_allow=self._debug_allow if self.debug else None,
                     is_alone=self._is_alone,
+                    schedules=specs,
                 ),
                 step_limits(retry, timeout),
                 Ports(

@@ -15,6 +15,7 @@ from onward.sdk.app import App
 from onward.sdk.background import Background
 from onward.sdk.effects import Effects
 from onward.sdk.run import Run
+from onward.sdk.schedules import Schedules
 from onward.system.coroutines import drive
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class SyncApp(_Sync[App]):
         self._opening = threading.Lock()
         self.effects = SyncEffects(app.effects, self._background)
         """The ledger of effects: those that await a decision, and verdicts."""
+        self.schedules = SyncSchedules(app.schedules, self._background)
+        """Rules that start runs by cron or interval."""
 
     def __enter__(self) -> Self:
         with self._opening:
@@ -200,6 +203,23 @@ class SyncEffects(_Sync[Effects]):
     resolve = _sync(Effects.resolve)
     approve = _sync(Effects.approve)
     reject = _sync(Effects.reject)
+
+
+class SyncSchedules(_Sync[Schedules]):
+    """The schedules of an app, for code without an event loop; see `Schedules`."""
+
+    create = _sync(Schedules.create)
+    declare = _sync(Schedules.declare)
+    list = _sync(Schedules.list)
+    get = _sync(Schedules.get)
+    update = _sync(Schedules.update)
+    pause = _sync(Schedules.pause)
+    resume = _sync(Schedules.resume)
+    trigger = _sync_run(Schedules.trigger)
+    backfill = _sync(Schedules.backfill)
+    delete = _sync(Schedules.delete)
+    preview = _sync(Schedules.preview)
+    slots = _sync(Schedules.slots)
 
 
 class SyncWithin:

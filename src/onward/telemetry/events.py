@@ -140,6 +140,15 @@ EVENTS: dict[str, Event] = dict(
         ),
         _event("effect.uncertain", "effect", _WARNING, f"{_STEP} error"),
         _event("effect.unanswered", "effect", _WARNING, "run effect key error"),
+        _event("schedule.started", "schedule", _DEBUG, "schedule run late_seconds"),
+        _event("schedule.skipped", "schedule", _INFO, "schedule disposition slots late_seconds"),
+        _event(
+            "schedule.parked",
+            "schedule",
+            _ERROR,
+            "schedule error",
+            "it starts no runs until you correct it: onward schedules update, or resume",
+        ),
         _event("worker.ready", "worker", _INFO, "worker store queues workflows"),
         _event(
             "worker.unclear",

@@ -33,6 +33,7 @@ SUBJECTS = (
     "superseding",
     "owning",
     "limits",
+    "scheduling",
     "versions",
     "effects",
     "withdrawing",

@@ -181,5 +181,6 @@ async def register(worker: Worker, queues: str) -> None:
             "queues": queues,
             "tags": "",
             "names": "greet",
+            "schedules": "",
         }
     )

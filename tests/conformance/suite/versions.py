@@ -118,6 +118,7 @@ async def register(
             "queues": queues,
             "tags": tags,
             "names": names,
+            "schedules": "",
         }
     )
 

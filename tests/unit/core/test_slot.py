@@ -24,7 +24,6 @@ from onward.core.slot import (
     jittered,
     plan,
     slot_after,
-    slot_run_id,
 )
 from onward.errors import BadInput, InvariantBroken
 
@@ -154,8 +153,8 @@ def test_a_cap_that_cannot_be_meant_is_refused(cap: int) -> None:
     ("overlap", "dispositions"),
     [
         (Overlap.ALLOW, [Disposition.STARTED, Disposition.STARTED]),
-        (Overlap.SKIP, [Disposition.OVERLAPPED, Disposition.OVERLAPPED]),
-        (Overlap.REPLACE, [Disposition.OVERLAPPED, Disposition.STARTED]),
+        (Overlap.SKIP, [Disposition.OVERLAPPED]),
+        (Overlap.REPLACE, [Disposition.OVERLAPPED]),
     ],
 )
 def test_an_open_run_decides_with_the_overlap_rule(
@@ -177,7 +176,33 @@ def test_coalescing_folds_older_slots_and_holds_the_newest_while_a_run_is_open()
     made = decided(hourly(3), open_run=True, catch_up=CatchUp.ALL, overlap=Overlap.COALESCE)
 
     assert made.held == NOW
-    assert [span.disposition for span in made.spans] == [Disposition.COALESCED] * 2
+    assert made.spans == (Span(NOW - 2 * HOUR, NOW - HOUR, 2, Disposition.COALESCED),)
+
+
+def test_replacing_holds_the_newest_slot_until_the_open_run_has_ended() -> None:
+    made = decided(hourly(2), open_run=True, catch_up=CatchUp.ALL, overlap=Overlap.REPLACE)
+
+    assert (made.held, made.starts) == (NOW, ())
+    assert decided(hourly(1), overlap=Overlap.REPLACE).starts == (NOW,)
+
+
+@pytest.mark.parametrize("overlap", [Overlap.COALESCE, Overlap.REPLACE])
+def test_a_slot_that_was_held_is_not_missed_for_it(overlap: Overlap) -> None:
+    rules = Rules(CatchUp.SKIP, overlap)
+
+    made = plan(hourly(1), rules, now=NOW + HOUR // 2, open_run=False, held=True)
+
+    assert made.starts == (NOW,)
+
+
+def test_a_part_of_a_plan_leaves_the_rest_due() -> None:
+    made = decided(hourly(5), catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, cap=4)
+
+    part = made.first_part(2)
+
+    assert part.spans == made.spans[:3]
+    assert part.next_due == made.starts[2]
+    assert made.first_part(4) == made
 
 
 def test_a_held_slot_is_started_when_the_run_has_ended() -> None:
@@ -232,12 +257,6 @@ def test_every_slot_that_has_passed_gets_exactly_one_disposition(
     assert covered + ([made.held] if made.held is not None else []) == passed
     assert made.next_due == next((slot for slot in slots if slot > now), None)
     assert len(made.starts) <= cap
-
-
-def test_one_slot_has_one_run_id() -> None:
-    assert slot_run_id("nightly", NOW) == slot_run_id("nightly", NOW)
-    assert slot_run_id("nightly", NOW) != slot_run_id("nightly", NOW + 1)
-    assert slot_run_id("nightly", NOW) != slot_run_id("hourly", NOW)
 
 
 @given(st.text(), st.integers(0, NOW), st.integers(0, HOUR))

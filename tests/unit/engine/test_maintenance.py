@@ -41,7 +41,15 @@ async def test_rows_of_workers_that_left_long_ago_are_removed_now_and_then() -> 
     clock = VirtualClock()
     async with open_store(":memory:", clock=clock, spawn=None) as store:
         maintenance = Maintenance(store, clock)
-        texts = {"host": "here", "pid": 1, "version": None, "queues": "q", "tags": "", "names": "n"}
+        texts = {
+            "host": "here",
+            "pid": 1,
+            "version": None,
+            "queues": "q",
+            "tags": "",
+            "names": "n",
+            "schedules": "",
+        }
         await store.register({"worker": "gone", **texts})
         await store.unregister("gone")
         clock.advance(GONE_WORKERS_KEPT + AUDIT_EVERY)

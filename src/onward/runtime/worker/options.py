@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Clock, Randomness, Spawn
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
+    from onward.model.schedules import ScheduleSpec
     from onward.telemetry.observer import Observer
 
 LEASE_ALONE: Duration = 36_500 * DAY
@@ -42,6 +43,8 @@ class Options:
     stall_limit: Duration = STALL_LIMIT
     debug_allow: tuple[str, ...] | None = None
     """The modules in which bodies may call everything; None: bodies are not checked."""
+    schedules: tuple[ScheduleSpec, ...] = ()
+    """The schedules that the code of the worker declares."""
     is_alone: bool = False
     """Whether no other process can exist, so that no hint gets lost and no worker dies alone.
 

@@ -411,4 +411,5 @@ class WorkerSession:
             names,
             self.programs.codes,
             self._registry.limits,
+            options.schedules,
         )

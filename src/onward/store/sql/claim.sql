@@ -8,18 +8,22 @@ AND (tags = '' OR EXISTS (
     SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
 
 -- name: next_due
--- The next due time and the next deadline.
+-- The next due time, the next deadline and the next slot of a schedule.
 SELECT (SELECT due FROM onward_run
         WHERE namespace = :namespace AND state = 'waiting' AND due > :since
         ORDER BY due LIMIT 1),
        (SELECT deadline FROM onward_run INDEXED BY onward_run_deadline
         WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline > :since
           AND state IN ('ready', 'running', 'waiting', 'paused')
-        ORDER BY deadline LIMIT 1);
+        ORDER BY deadline LIMIT 1),
+       (SELECT look_at FROM onward_schedule INDEXED BY onward_schedule_due
+        WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL
+          AND look_at > :since
+        ORDER BY look_at LIMIT 1);
 
 -- name: maintenance_due
--- Whether there are messages in the outbox, runs with a flow key that could be claimed, and runs past
--- their deadline (see `overdue_runs`).
+-- Whether there are messages in the outbox, runs with a flow key that could be claimed, runs past
+-- their deadline (see `overdue_runs`), and schedules to look at.
 SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
@@ -31,7 +35,10 @@ SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
                  AND state IN ('ready', 'running', 'waiting', 'paused')
                  AND (SELECT i.seq FROM onward_inbox i
                       WHERE i.namespace = r.namespace AND i.chain = coalesce(r.chain, r.uid)
-                        AND i.message = 'deadline' AND i.run = r.uid) IS NULL);
+                        AND i.message = 'deadline' AND i.run = r.uid) IS NULL),
+       EXISTS (SELECT 1 FROM onward_schedule INDEXED BY onward_schedule_due
+               WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL
+                 AND look_at <= :now);
 
 -- name: runs_of_worker
 SELECT uid, fence FROM onward_run INDEXED BY onward_run_running

@@ -20,12 +20,12 @@ SELECT beginning FROM onward_run_data WHERE namespace = :namespace AND uid = :ui
 SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND run = :run;
 
 -- name: follow_run
--- A fork under another id has no parent: the parent waits for the old run. A pause of the parent also
+-- A fork under another id has no parent: the parent waits for the old run. Nor has it a schedule. A pause of the parent also
 -- pauses the new run. A pause of the old run itself ends with that run.
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
     deadline, seq, inbox, parent, parent_identity, root, cancel_with_parent, follows, link, chain, attempt,
-    origin, handler, held_by, scheduled_at, created_at, updated_at)
+    origin, handler, schedule, held_by, scheduled_at, created_at, updated_at)
 SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o.kind, o.name,
        o.version, o.queue, o.priority, o.flow_key, o.tags,
        CASE WHEN o.held_above <> '' THEN 'paused' WHEN t.delay_in > 0 THEN 'waiting'
@@ -40,7 +40,8 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.cancel_with_parent ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
        CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(o.chain, o.uid) END,
-       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler, o.held_above,
+       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler,
+       CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.schedule END, o.held_above,
        t.now + t.delay_in, t.now, t.now
 FROM (SELECT r.*, coalesce((SELECT p.held_by FROM onward_run p
                             WHERE p.namespace = r.namespace AND p.uid = r.parent AND r.cancel_with_parent = 1

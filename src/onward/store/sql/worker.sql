@@ -2,8 +2,8 @@
 
 -- name: register_worker
 INSERT INTO onward_worker (
-    namespace, worker, host, pid, version, queues, tags, names, started_at)
-VALUES (:namespace, :worker, :host, :pid, :version, :queues, :tags, :names, :now)
+    namespace, worker, host, pid, version, queues, tags, names, schedules, started_at)
+VALUES (:namespace, :worker, :host, :pid, :version, :queues, :tags, :names, :schedules, :now)
 ON CONFLICT (namespace, worker) DO UPDATE SET left_at = NULL;
 
 -- name: unregister_worker
@@ -16,6 +16,12 @@ WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now AND w.drainin
 
 -- name: live_queues
 SELECT w.queues FROM onward_lease l
+JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
+WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now;
+
+-- name: declared_schedules
+-- What the code of each live worker declares.
+SELECT w.schedules FROM onward_lease l
 JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker
 WHERE l.namespace = :namespace AND l.renewed_at + l.length >= :now;
 

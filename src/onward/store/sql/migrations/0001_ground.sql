@@ -40,6 +40,7 @@ CREATE TABLE onward_worker (
     queues TEXT NOT NULL,
     tags TEXT NOT NULL DEFAULT '',
     names TEXT NOT NULL,
+    schedules TEXT NOT NULL DEFAULT '',
     draining INTEGER NOT NULL DEFAULT 0,
     started_at INTEGER NOT NULL,
     left_at INTEGER,
@@ -53,7 +54,8 @@ CREATE TABLE onward_worker (
 -- with which its chain was started (null: its own). The keys of effects are made
 -- of `origin`, or else of the uid: in a line of retries it is the uid of the first, in a child that
 -- ends with its parent a hash of the parent's and of the call. `parked_by` lists the code that did
--- not fit its history, `held_by` the uids of the runs whose pause holds it.
+-- not fit its history, `held_by` the uids of the runs whose pause holds it. `schedule` is the one that
+-- started it.
 CREATE TABLE onward_run (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
@@ -87,6 +89,7 @@ CREATE TABLE onward_run (
     attempt INTEGER NOT NULL DEFAULT 1,
     origin TEXT,
     handler TEXT,
+    schedule TEXT,
     parked_by TEXT NOT NULL DEFAULT '',
     held_by TEXT NOT NULL DEFAULT '',
     scheduled_at INTEGER NOT NULL DEFAULT 0,
@@ -112,6 +115,8 @@ CREATE INDEX onward_run_parent ON onward_run (namespace, parent) WHERE parent IS
 CREATE INDEX onward_run_follows ON onward_run (namespace, follows) WHERE follows IS NOT NULL;
 CREATE INDEX onward_run_deadline ON onward_run (namespace, deadline)
     WHERE deadline IS NOT NULL AND state IN ('ready', 'running', 'waiting', 'paused');
+CREATE INDEX onward_run_schedule ON onward_run (namespace, schedule)
+    WHERE schedule IS NOT NULL AND state IN ('ready', 'running', 'waiting', 'paused');
 -- Runs with a flow key have indexes of their own, so that many of them behind one limit do not slow
 -- down claims of other runs.
 CREATE INDEX onward_run_flow ON onward_run (namespace, queue, flow_key, priority DESC, due, uid)

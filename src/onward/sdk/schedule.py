@@ -1,0 +1,225 @@
+"""Schedules that code declares: `Schedule`, and `@schedule` above a workflow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from onward.codec import encode, fingerprint
+from onward.core.instant import duration
+from onward.engine.payloads import pack
+from onward.engine.schedules.checking import check_spec
+from onward.engine.starting import StartOptions
+from onward.errors import BadInput
+from onward.model.runs import NewRun
+from onward.model.schedules import ScheduleSpec
+from onward.sdk import workflow as workflow_module
+from onward.sdk.workflow import Workflow, check_workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onward.core.instant import DurationLike
+
+W = TypeVar("W", bound=Workflow[..., Any])
+
+declared: list[Schedule] = []
+"""The schedules that `@schedule` has declared in this process."""
+
+_NOT_OPTIONS = frozenset({"uid", "id", "name", "input", "args_hash", "cancel_with_parent"})
+_ONE_RUN_ONLY = ("id", "delay", "at")
+
+
+class Schedule:
+    """A schedule in code: pass it to `app.worker(schedules=[...])`.
+
+    The worker creates it when it starts. A deploy that declares the same changes nothing, so that
+    a pause or a change by an operator survives it.
+
+    Args:
+        name: Its name, which begins the ids of its runs: `nightly@2026-11-15T02:00+01:00`.
+        workflow: The workflow, with options if you like, or its name.
+        args: The arguments of its runs.
+        kwargs: The arguments of its runs by name.
+        cron: A cron expression of five fields (minute, hour, day, month, weekday) or six, with the
+            second first; or @hourly, @daily, @weekly, @monthly, @yearly.
+        every: An interval instead, such as "5m".
+        zone: The time zone of the cron expression.
+        overlap: What happens to a slot while a run is open. "skip": it gets no run. "allow": it
+            gets one. "coalesce": it gets one when the open runs have ended, and slots in between
+            get none. "replace": the open runs are cancelled, and then it gets one.
+        catch_up: Which of the slots that passed while no worker ran are started: "skip" (none that
+            are more than a minute late), "latest" (the newest), or "all".
+        jitter: Start runs up to this much later, to spread load.
+        max_catch_up: How many slots `catch_up="all"` starts at most, the newest.
+
+    Example:
+        >>> from onward import workflow
+        >>> from onward.schedules import Schedule
+        >>> @workflow
+        ... async def report(region: str) -> None: ...
+        >>> Schedule("nightly", report, ["EU"], cron="0 2 * * *", zone="Europe/Berlin")
+        <schedule nightly>
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a thing of its own that one may want
+        self,
+        name: str,
+        workflow: Workflow[..., Any] | str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        cron: str | None = None,
+        every: DurationLike | None = None,
+        zone: str = "UTC",
+        overlap: str = "skip",
+        catch_up: str = "latest",
+        jitter: DurationLike | None = None,
+        max_catch_up: int = 1000,
+    ) -> None:
+        self.name = name
+        self.spec = ScheduleSpec(
+            name,
+            *call_of(name, workflow, args, kwargs),
+            **timing_fields(cron=cron, every=every),
+            zone=zone,
+            overlap=overlap,
+            catch_up=catch_up,
+            cap=max_catch_up,
+            jitter=0 if jitter is None else duration(jitter),
+        )
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name}>"
+
+
+def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
+    *,
+    name: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    cron: str | None = None,
+    every: DurationLike | None = None,
+    zone: str = "UTC",
+    overlap: str = "skip",
+    catch_up: str = "latest",
+    jitter: DurationLike | None = None,
+    max_catch_up: int = 1000,
+) -> Callable[[W], W]:
+    """Declare a schedule for the workflow below.
+
+    Every worker of this process that is not given `schedules=` creates it. The arguments are those
+    of `Schedule`; its name is that of the workflow unless you give another.
+
+    Example:
+        >>> from onward import workflow
+        >>> from onward.schedules import schedule
+        >>> @schedule(cron="*/5 * * * *")
+        ... @workflow
+        ... async def poll() -> None: ...
+    """
+
+    def declare(workflow: W) -> W:
+        check_workflow(workflow)
+        made = Schedule(
+            name or workflow.name,
+            workflow,
+            args,
+            kwargs,
+            cron=cron,
+            every=every,
+            zone=zone,
+            overlap=overlap,
+            catch_up=catch_up,
+            jitter=jitter,
+            max_catch_up=max_catch_up,
+        )
+        declared[:] = [each for each in declared if each.name != made.name]
+        declared.append(made)
+        return workflow
+
+    return declare
+
+
+def declared_specs(
+    schedules: Sequence[Schedule] | None, workflows: Sequence[Workflow[..., Any]] | None
+) -> tuple[ScheduleSpec, ...]:
+    """Return what a worker declares: what is given, or what `@schedule` says of its workflows.
+
+    Raises:
+        BadInput: one of them cannot be done, or two have one name.
+    """
+    served = None if workflows is None else {each.name for each in workflows}
+    chosen = schedules
+    if chosen is None:
+        chosen = [each for each in declared if served is None or each.spec.workflow in served]
+    names = [each.name for each in chosen]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"schedule {twice!r}", "is declared twice", "Give one another name.")
+    return tuple(check_spec(each.spec) for each in chosen)
+
+
+def timing_fields(*, cron: str | None, every: DurationLike | None) -> dict[str, Any]:
+    """Return a cron expression or an interval as fields of a specification."""
+    if cron is not None and not isinstance(cron, str):
+        raise BadInput(f"cron={cron!r}", "is not text", 'Write it like "0 2 * * *".')
+    return {"cron": cron, "every": None if every is None else duration(every)}
+
+
+def call_of(
+    name: str,
+    workflow: Workflow[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+) -> tuple[str, bytes, str, str]:
+    """Return the name, the arguments, their hash and the options of the runs of a schedule.
+
+    Raises:
+        BadInput: it is no workflow, or has options that only one run can have.
+        TypeError: the workflow cannot be called like this.
+        Unencodable: an argument cannot be stored.
+    """
+    if isinstance(args, str) or not hasattr(args, "__iter__"):
+        raise BadInput(f"args={args!r}", "is not a list of arguments", f"Write args=[{args!r}].")
+    found = _found(workflow) if isinstance(workflow, str) else workflow
+    if found is None:
+        return _call_by_name(str(workflow), args, kwargs)
+    check_workflow(found)
+    unset = StartOptions()
+    for option in _ONE_RUN_ONLY:
+        if getattr(found.start_options, option) != getattr(unset, option):
+            fact = f"has the option {option}=, which only one run can have"
+            raise BadInput(f"schedule {name!r}", fact, "Leave it out.")
+    # Not pinned to a version: a schedule lives longer than the code that created it.
+    run = found.row(tuple(args), dict(kwargs or {}))
+    default = NewRun("", "", "", b"", "")
+    options = {
+        field: value
+        for field, value, usual in zip(run._fields, run, default, strict=True)
+        if field not in _NOT_OPTIONS and value != usual
+    }
+    return run.name, run.input, run.args_hash, msgspec.json.encode(options).decode()
+
+
+def _found(name: str) -> Workflow[..., Any] | None:
+    """Return the workflow of a name, if this process has one."""
+    definitions = workflow_module.registered.get(name)
+    if not definitions:
+        return None
+    definition = definitions[-1]
+    return Workflow(definition, StartOptions(queue=definition.queue))
+
+
+def _call_by_name(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[str, bytes, str, str]:
+    if args:
+        raise BadInput(
+            f"workflow {name!r}",
+            "is not defined in this process, so its parameters are not known",
+            "Pass its arguments by name, as kwargs.",
+        )
+    payload = encode(dict(kwargs or {}), path=f"{name}(…)")
+    return name, pack(payload), fingerprint(payload), "{}"

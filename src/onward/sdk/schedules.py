@@ -1,0 +1,220 @@
+"""`app.schedules`: rules that start runs, for code and operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from onward.core.instant import duration
+from onward.engine.schedules.views import ScheduleInfo, Slot
+from onward.errors import BadInput
+from onward.sdk.inside import refuse_in_body
+from onward.sdk.schedule import Schedule, call_of, timing_fields
+from onward.sdk.workflow import instant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from onward.core.instant import DurationLike
+    from onward.engine.client_engine import ClientEngine, RunKey
+    from onward.engine.schedule_engine import ScheduleEngine
+    from onward.sdk.run import Run
+    from onward.sdk.workflow import Workflow
+
+__all__ = ["ScheduleInfo", "Schedules", "Slot"]
+
+# In a class with a method `list`, these name the type.
+Infos: TypeAlias = list[ScheduleInfo]
+Slots: TypeAlias = list[Slot]
+Times: TypeAlias = "list[datetime]"
+
+_CALL = ("workflow", "args", "kwargs")
+_PLAIN = {"zone": "zone", "overlap": "overlap", "catch_up": "catch_up", "max_catch_up": "cap"}
+
+
+class Schedules:
+    """The schedules of an app, as `app.schedules`: creates, changes and lists them.
+
+    Any worker starts their runs. Every method raises `NotFound` if there is no schedule of the
+    name.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, workflow
+        >>> @workflow
+        ... async def report(region: str) -> None: ...
+        >>> async def main() -> list[str]:
+        ...     async with App(":memory:") as app:
+        ...         nightly = {"cron": "0 2 * * *", "zone": "Europe/Berlin"}
+        ...         await app.schedules.create("nightly", report, ["EU"], **nightly)
+        ...         return [f"{each.name} {each.state}" for each in await app.schedules.list()]
+        >>> asyncio.run(main())
+        ['nightly active']
+    """
+
+    def __init__(self, engine: ClientEngine, handle: Callable[[RunKey], Run[Any]]) -> None:
+        self._opened = engine
+        self._handle = handle
+
+    @property
+    def _engine(self) -> ScheduleEngine:
+        refuse_in_body("a call of app.schedules")
+        return self._opened.schedules
+
+    async def create(  # noqa: PLR0913 - each is a thing of its own that one may want
+        self,
+        name: str,
+        workflow: Workflow[..., Any] | str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        cron: str | None = None,
+        every: DurationLike | None = None,
+        zone: str = "UTC",
+        overlap: str = "skip",
+        catch_up: str = "latest",
+        jitter: DurationLike | None = None,
+        max_catch_up: int = 1000,
+    ) -> ScheduleInfo:
+        """Create a schedule; the arguments are those of `Schedule`.
+
+        A second call with the same arguments returns the schedule.
+
+        Raises:
+            BadInput: the cron expression, zone, interval or a word is none, or another schedule has
+                the name.
+            TypeError: the workflow cannot be called with these arguments.
+            Unencodable: an argument cannot be stored.
+        """
+        made = Schedule(
+            name,
+            workflow,
+            args,
+            kwargs,
+            cron=cron,
+            every=every,
+            zone=zone,
+            overlap=overlap,
+            catch_up=catch_up,
+            jitter=jitter,
+            max_catch_up=max_catch_up,
+        )
+        return await self._engine.create(made.spec)
+
+    async def declare(self, *schedules: Schedule) -> Infos:
+        """Create schedules, or change them to what the code says by now.
+
+        A worker does this with its own schedules when it starts. Fields that were changed by
+        `update`, and a pause, stay as they are.
+
+        Raises:
+            BadInput: one of them cannot be done.
+        """
+        return [await self._engine.declare(each.spec) for each in schedules]
+
+    async def list(self) -> Infos:
+        """Return all schedules by name."""
+        return await self._engine.all()
+
+    async def get(self, name: str) -> ScheduleInfo:
+        """Return one schedule."""
+        return await self._engine.get(name)
+
+    async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
+        """Change fields of a schedule: any argument of `create`.
+
+        A parked schedule becomes active again. Slots that have passed by the old timing and were
+        not started yet are recorded as missed.
+
+        Raises:
+            BadInput: a field is unknown, or has a value that cannot be taken.
+        """
+        changes = self._changes(name, dict(fields))
+        return await self._engine.update(name, changes)
+
+    def _changes(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        known = (*_CALL, "cron", "every", "jitter", *_PLAIN)
+        unknown = next((field for field in fields if field not in known), None)
+        if unknown is not None:
+            raise BadInput(f"field {unknown!r}", "is unknown", f"Use {', '.join(known)}.")
+        changes: dict[str, Any] = {}
+        if any(field in fields for field in _CALL):
+            if "workflow" not in fields:
+                fact = "cannot be changed alone, because the workflow says what they mean"
+                raise BadInput("args= and kwargs=", fact, "Pass workflow= too.")
+            call = call_of(name, fields["workflow"], fields.get("args", ()), fields.get("kwargs"))
+            changes |= dict(zip(("workflow", "input", "args_hash", "options"), call, strict=True))
+        if "cron" in fields or "every" in fields:
+            changes |= timing_fields(cron=fields.get("cron"), every=fields.get("every"))
+        if "jitter" in fields:
+            given = fields["jitter"]
+            changes["jitter"] = 0 if given is None else duration(given)
+        return changes | {_PLAIN[field]: fields[field] for field in fields if field in _PLAIN}
+
+    async def pause(self, name: str) -> ScheduleInfo:
+        """Start no more runs until `resume`; open runs continue."""
+        return await self._engine.pause(name)
+
+    async def resume(self, name: str) -> ScheduleInfo:
+        """Continue a paused or parked schedule from now.
+
+        The slots that have passed meanwhile are recorded as paused.
+
+        Raises:
+            BadInput: what broke a parked schedule is still broken.
+        """
+        return await self._engine.resume(name)
+
+    async def trigger(self, name: str) -> Run[Any]:
+        """Start a run now, also if the schedule is paused or has an open run.
+
+        Returns:
+            A handle on the run.
+        """
+        return self._handle(await self._engine.trigger(name))
+
+    async def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        dry_run: bool = False,  # noqa: FBT001, FBT002 - as one says it
+    ) -> Slots:
+        """Start runs for slots that have passed without one, all at once.
+
+        Args:
+            name: The schedule.
+            start: The first time, with a time zone.
+            end: The time before which the slots lie.
+            dry_run: Start nothing, and return what would be started.
+
+        Returns:
+            The slots that get a run.
+
+        Raises:
+            BadInput: a time has no zone, or there are more than 10,000 slots.
+        """
+        begin, before = instant_of(start), instant_of(end)
+        return await self._engine.backfill(name, begin, before, dry_run=dry_run)
+
+    async def delete(self, name: str) -> None:
+        """Delete a schedule and the history of its slots; its runs stay."""
+        await self._engine.delete(name)
+
+    async def preview(self, name: str, n: int = 20, after: datetime | None = None) -> Times:
+        """Return the next slots in the time zone of the schedule.
+
+        Args:
+            name: The schedule.
+            n: How many.
+            after: After when; by default now.
+        """
+        if not 0 <= n <= 10_000:
+            raise BadInput(f"n={n}", "is not from 0 to 10,000", "Use a smaller number.")
+        return await self._engine.preview(name, n, None if after is None else instant_of(after))
+
+    async def slots(self, name: str, limit: int = 100) -> Slots:
+        """Return the latest slots that have a disposition, the newest first."""
+        if not 1 <= limit <= 100_000:
+            raise BadInput(f"limit={limit}", "is not from 1 to 100,000", "Use a smaller number.")
+        return await self._engine.slots(name, limit)

@@ -1,0 +1,137 @@
+"""Schedules and their slots, as functions of a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.core.slot import Disposition
+from onward.model.schedules import ScheduleRow, SeenSchedule, SlotRow
+from onward.store.hints import SCHEDULES, queue_subject
+from onward.store.writing.text_limits import check_run
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
+    from onward.model.schedules import NewSchedule, ScheduleChange, SlotStart
+    from onward.store.database import Tx
+    from onward.store.store import Store
+
+MAX_OPEN = 100
+"""How many open runs of a schedule are read at a time."""
+
+
+async def now_of(tx: Tx) -> Instant:
+    """Return the database's time."""
+    [[now]] = await tx.fetch("clock")
+    return int(now)
+
+
+async def insert_schedule(tx: Tx, new: NewSchedule) -> bool:
+    """Create a schedule; return whether there was none of that name."""
+    given = new.spec._asdict() | new._asdict()
+    del given["spec"]
+    return bool(await tx.fetch("insert_schedule", **given))
+
+
+async def due_schedules(tx: Tx, limit: int) -> list[SeenSchedule]:
+    """Return schedules with slots to decide about, the latest first."""
+    now = await now_of(tx)
+    rows = [ScheduleRow._make(row) for row in await tx.fetch("due_schedules", limit=limit)]
+    return [SeenSchedule(now, row, await _open_runs(tx, row.name)) for row in rows]
+
+
+async def seen_schedule(tx: Tx, name: str) -> SeenSchedule | None:
+    """Return one schedule, if there is one of that name."""
+    rows = await tx.fetch("schedule_by_name", name=name)
+    if not rows:
+        return None
+    row = ScheduleRow._make(rows[0])
+    return SeenSchedule(await now_of(tx), row, await _open_runs(tx, name))
+
+
+async def seen_schedules(tx: Tx) -> list[SeenSchedule]:
+    """Return all schedules by name."""
+    now = await now_of(tx)
+    rows = [ScheduleRow._make(row) for row in await tx.fetch("all_schedules")]
+    return [SeenSchedule(now, row, await _open_runs(tx, row.name)) for row in rows]
+
+
+async def _open_runs(tx: Tx, name: str) -> tuple[str, ...]:
+    rows = await tx.fetch("open_runs_of_schedule", schedule=name, limit=MAX_OPEN)
+    return tuple(row[0] for row in rows)
+
+
+async def change_schedule(store: Store, change: ScheduleChange, *, is_sooner: bool = False) -> bool:
+    """Make a change, unless another was made since; return whether it was made.
+
+    `is_sooner` says that workers may have to look at the schedule sooner than they know.
+    """
+    is_made, subjects = await store.write(lambda tx: _change(tx, change))
+    store.database.publish(subjects | ({SCHEDULES} if is_sooner else set()))
+    return is_made
+
+
+async def _change(tx: Tx, change: ScheduleChange) -> tuple[bool, set[str]]:
+    row = change.row
+    rows = await tx.fetch("lock_schedule", name=row.name)
+    if not rows or rows[0][0] != row.version:
+        return False, set()
+    assumed = change.has_open_run
+    if assumed is not None and assumed != bool(await _open_runs(tx, row.name)):
+        return False, set()
+    await tx.fetch("save_schedule", **row._asdict())
+    for slot in change.slots:
+        await _add_slot(tx, row.name, slot)
+    subjects: set[str] = set()
+    for start in change.starts:
+        if await _start(tx, row.name, start):
+            subjects.add(queue_subject(start.run.queue))
+    return True, subjects
+
+
+async def _add_slot(tx: Tx, schedule: str, slot: SlotRow) -> None:
+    given = slot._asdict() | {"schedule": schedule}
+    if slot.disposition == Disposition.BACKFILLED:
+        # It has a disposition already, by itself or as one of many.
+        if await tx.fetch("replace_slot", **given):
+            return
+        await tx.fetch("take_slot_out", **given)
+    await tx.fetch("add_slot", **given)
+
+
+async def _start(tx: Tx, schedule: str, start: SlotStart) -> bool:
+    """Start the run of a slot; return False if its id was taken: then that run is the slot's."""
+    run = start.run
+    check_run(run)
+    if not await tx.fetch("insert_run", **run._asdict()):
+        return False
+    await tx.fetch("insert_run_data", **run._asdict())
+    await tx.fetch("mark_scheduled", uid=run.uid, schedule=schedule, at=start.at)
+    return True
+
+
+async def delete_schedule(tx: Tx, name: str) -> bool:
+    """Delete a schedule with its slots; its runs stay. Return whether there was one."""
+    if not await tx.fetch("delete_schedule", name=name):
+        return False
+    await tx.fetch("delete_slots", schedule=name)
+    return True
+
+
+async def newest_slots(tx: Tx, name: str, limit: int) -> list[SlotRow]:
+    """Return the latest rows of slots, the newest first."""
+    rows = await tx.fetch("newest_slots", schedule=name, limit=limit)
+    return [SlotRow._make(row) for row in rows]
+
+
+async def slots_between(tx: Tx, name: str, start: Instant, before: Instant) -> list[SlotRow]:
+    """Return the rows of slots that touch a time, the oldest first."""
+    rows = await tx.fetch("slots_between", schedule=name, start=start, before=before)
+    return [SlotRow._make(row) for row in rows]
+
+
+async def declared_names(tx: Tx) -> frozenset[str] | None:
+    """Return the schedules that the code of live workers declares; None if no worker is alive."""
+    rows = await tx.fetch("declared_schedules")
+    if not rows:
+        return None
+    return frozenset(name for row in rows for name in row[0].split("\n"))
