@@ -59,12 +59,15 @@ class Arguments:
     It holds what the caller gave and copies nothing, so ask it before the caller goes on.
     """
 
-    __slots__ = ("_defaults", "_path", "_tree")
+    __slots__ = ("_defaults", "_is_sorted", "_path", "_tree")
 
-    def __init__(self, path: str, tree: dict[str, Any], defaults: dict[str, Any]) -> None:
+    def __init__(
+        self, path: str, tree: dict[str, Any], defaults: dict[str, Any], *, is_sorted: bool
+    ) -> None:
         self._path = path
         self._tree = tree
         self._defaults = defaults
+        self._is_sorted = is_sorted
 
     def payload(self, *, limit: int = MAX_PAYLOAD) -> Payload:
         """Return them as bytes.
@@ -88,18 +91,26 @@ class Arguments:
         Raises:
             Unencodable: some text has a lone surrogate.
         """
-        defaults, given = self._defaults, self._tree
         try:
-            if defaults:
-                given = {
-                    name: item
-                    for name, item in given.items()
-                    if name not in defaults or not _same(item, defaults[name])
-                }
-            return document.write_sorted(given)
+            return document.write_sorted(self._given())
         except UnicodeEncodeError:
             broken = document.surrogate(self._tree)
             raise Unencodable(broken.place(self._path), broken.fact, broken.advice) from None
+
+    def in_order(self, canonical: bytes) -> bytes:
+        """Return the JSON of `canonical` with the arguments in the order of the signature."""
+        return canonical if self._is_sorted else document.write(self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """Return the arguments without those that equal their defaults."""
+        defaults, tree = self._defaults, self._tree
+        if not defaults:
+            return tree
+        return {
+            name: item
+            for name, item in tree.items()
+            if name not in defaults or not _same(item, defaults[name])
+        }
 
 
 class CallShape:
@@ -135,7 +146,9 @@ class CallShape:
         except ValueRefused as refused:
             path = f"{self.name}({refused.place(name)})"
             raise Unencodable(path, refused.fact, refused.advice) from None
-        return Arguments(self._arguments_path, tree, resolved.defaults)
+        return Arguments(
+            self._arguments_path, tree, resolved.defaults, is_sorted=resolved.is_sorted
+        )
 
     def encode(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = MAX_PAYLOAD
@@ -208,6 +221,7 @@ class CallShape:
             result,
             f"{result.name}, the result of {self.name}",
             _defaults(parameters, shapes),
+            list(shapes) == sorted(shapes),
         )
 
     def _parameter_shape(self, parameter: Parameter) -> Shape:
@@ -239,6 +253,8 @@ class _Resolved(NamedTuple):
     result: Shape
     result_name: str
     defaults: dict[str, Any]
+    is_sorted: bool
+    """Whether the parameters are in alphabetical order."""
 
 
 def _defaults(parameters: Any, shapes: dict[str, Shape]) -> dict[str, Any]:

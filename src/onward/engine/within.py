@@ -49,8 +49,12 @@ class CallerTransaction:
         started = await self._within.start(run)
         return check_started(run, started, on_conflict, "Choose another id")
 
-    async def signal(self, target: str, name: str, payload: Payload) -> None:
+    async def signal(
+        self, target: str, name: str, payload: Payload, *, message: str | None = None
+    ) -> None:
         """Send a signal to a run, by id or else by uid, with the caller's commit.
+
+        The same message id is delivered once.
 
         Raises:
             NotFound: the caller's transaction sees no such run.
@@ -66,5 +70,5 @@ class CallerTransaction:
             raise RunOver(
                 target, f"signal {name!r} was not delivered, because the run has already ended"
             )
-        message = self._store.new_uid()
-        await self._within.send(NewMessage(run_id, message, kind, wanted, packed, wakes_for(kind)))
+        own = message or self._store.new_uid()
+        await self._within.send(NewMessage(run_id, own, kind, wanted, packed, wakes_for(kind)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from onward.codec import check_id, decode, decode_error, encode
+from onward.codec import decode, decode_error
 from onward.core.instant import duration
 from onward.core.run import RunState
 from onward.engine.display import shown_error
@@ -16,7 +16,7 @@ from onward.errors import RunCancelled, RunFailed, RunPaused, Undecodable
 from onward.runtime.reading import reading
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.stuck import reported_if_stuck, why_open
-from onward.sdk.waits import Signal
+from onward.sdk.waits import encode_signal
 
 if TYPE_CHECKING:
     from onward.core.instant import DurationLike
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onward.engine.views import HistoryEvent, PendingSignal
     from onward.model.runs import RunEnd
     from onward.runtime.definition import WorkflowDefinition
+    from onward.sdk.waits import Signal
 
 __all__ = ["UNCHANGED", "Run", "RunInfo", "send_signal"]
 
@@ -189,8 +190,5 @@ async def send_signal(
     engine: ClientEngine, target: str, signal: Signal[Any] | str, value: Any, message: str | None
 ) -> None:
     """Send a signal, by object or name, to a run."""
-    wanted = signal if isinstance(signal, Signal) else Signal(signal)
-    payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
-    # Messages of Onward to runs have ids too, which must not collide with a user's.
-    own = None if message is None else f"signal {check_id(message, 'the id of a message')}"
-    await engine.signal(target, wanted.name, payload, message=own)
+    name, payload, own = encode_signal(signal, value, message)
+    await engine.signal(target, name, payload, message=own)

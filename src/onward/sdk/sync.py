@@ -237,9 +237,16 @@ class SyncWithin:
         run: Run[R] = drive(self._within.start(workflow, *args, **kwargs))
         return SyncRun(run, self._background)
 
-    def signal(self, id: str, signal: Signal[Any] | str, value: Any = None) -> None:  # noqa: A002
+    def signal(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        signal: Signal[Any] | str,
+        value: Any = None,
+        *,
+        message_id: str | None = None,
+    ) -> None:
         """Send a signal to the newest run of an id, with your commit."""
-        drive(self._within.signal(id, signal, value))
+        drive(self._within.signal(id, signal, value, message_id=message_id))
 
 
 class SyncWorker:

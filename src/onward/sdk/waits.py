@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from onward.codec import check_id, decode
+from onward.codec import check_id, decode, encode
 from onward.core.instant import duration
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.calls import SignalCall
@@ -106,6 +106,22 @@ class Signal(Generic[T]):
     def _decoded(self, payload: Payload) -> T:
         value: T = decode(payload, self.type)
         return value
+
+
+def encode_signal(
+    signal: Signal[Any] | str, value: Any, message_id: str | None
+) -> tuple[str, Payload, str | None]:
+    """Return the name, the value and the id of a message to send, checked.
+
+    Raises:
+        Unencodable: the value cannot be stored.
+        BadInput: the id cannot be one.
+    """
+    wanted = signal if isinstance(signal, Signal) else Signal(signal)
+    payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
+    # Messages of Onward to runs have ids too, which must not collide with a user's.
+    own = None if message_id is None else f"signal {check_id(message_id, 'the id of a message')}"
+    return wanted.name, payload, own
 
 
 @overload

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from onward.codec import encode
 from onward.runtime.registry import note_start
-from onward.sdk.waits import Signal
+from onward.sdk.waits import encode_signal
 from onward.sdk.workflow import check_workflow
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from onward.runtime.definition import WorkflowDefinition
     from onward.runtime.registry import Registry
     from onward.sdk.run import Run
+    from onward.sdk.waits import Signal
     from onward.sdk.workflow import Workflow
     from onward.telemetry.observer import Observer
 
@@ -69,14 +69,26 @@ class Within:
             starting.done(run_id, started.uid, created=started.created)
         return self._handle(started.uid, run_id, workflow.definition)
 
-    async def signal(self, id: str, signal: Signal[Any] | str, value: Any = None) -> None:  # noqa: A002
+    async def signal(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        signal: Signal[Any] | str,
+        value: Any = None,
+        *,
+        message_id: str | None = None,
+    ) -> None:
         """Send a signal to the newest run with an id, with your commit.
+
+        Args:
+            id: The id of the run.
+            signal: The signal, or its name.
+            value: Its value.
+            message_id: Identifies the message: sent again with the same id, it is delivered once.
 
         Raises:
             NotFound: your transaction sees no run with the id.
             RunOver: the run has ended.
             StoreUnusable: the connection is to another database, or in no transaction.
         """
-        wanted = signal if isinstance(signal, Signal) else Signal(signal)
-        payload = encode(value, path=f"signal {wanted.name}", annotation=wanted.type)
-        await self._transaction.signal(id, wanted.name, payload)
+        name, payload, own = encode_signal(signal, value, message_id)
+        await self._transaction.signal(id, name, payload, message=own)

@@ -64,6 +64,13 @@ EVENTS: dict[str, Event] = dict(
             "give a renamed step its old name with name=",
         ),
         _event(
+            "run.unread_signals",
+            "run",
+            _WARNING,
+            f"{_RUN} count signals",
+            "the run has ended, and no wait took them; compare their names with those in the code",
+        ),
+        _event(
             "run.long",
             "run",
             _WARNING,

@@ -55,6 +55,7 @@ def test_history_has_the_arguments_of_steps_and_how_long_each_attempt_took() -> 
         assert (signed.name, signed.arguments, signed.took) == ("sign_in", None, timedelta(0))
         assert (priced.attempt, failed.attempt) == (2, 1)
         assert priced.arguments == failed.arguments == {"sku": "cup", "many": 2}
+        assert list(priced.arguments) == ["sku", "many"]  # as in the signature
         assert priced.took == failed.took == timedelta(seconds=4)
         assert priced.opened_at - failed.opened_at == timedelta(seconds=4 + 3)
 
@@ -102,7 +103,7 @@ async def test_the_diff_of_a_parked_run_has_both_arguments_and_its_log_has_none(
         error = (await run.info()).error
 
     assert error is not None
-    assert '- recorded arguments: {"many":0,"sku":"cup"}' in error
-    assert '+ arguments now:      {"many":0,"sku":"mug"}' in error
+    assert '- recorded arguments: {"sku":"cup","many":0}' in error
+    assert '+ arguments now:      {"sku":"mug","many":0}' in error
     assert "run.paused" in caplog.text
     assert '"sku"' not in caplog.text

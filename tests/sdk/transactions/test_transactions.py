@@ -191,6 +191,34 @@ async def test_signals_arrive_in_the_order_in_which_they_were_sent(
             assert await run.result(timeout="10s") == dishes
 
 
+@pytest.mark.parametrize("driver", [name for name in ASYNC if name in ("asyncpg", "aiosqlite")])
+async def test_a_message_that_is_sent_again_is_delivered_once(
+    place: str, transaction: AsyncTransaction
+) -> None:
+    async with App(place) as app:
+        run = await app.start(collect_orders.options(id="all"), 3)
+        for dish in ("soup", "salad"):
+            async with transaction(place, commit=True) as theirs:
+                within = app.within(theirs.connection)
+                await within.signal("all", order, "soup", message_id="one")
+                await within.signal("all", order, dish, message_id="one")
+                await within.signal("all", order, dish, message_id=dish)
+        await run.signal(order, "fish", message_id="one")
+        async with app.worker(workflows=[collect_orders]):
+            assert await run.result(timeout="10s") == ["soup", "soup", "salad"]
+
+
+@pytest.mark.parametrize("driver", [name for name in ASYNC if name == "aiosqlite"])
+async def test_a_message_id_that_cannot_be_kept_is_refused(
+    place: str, transaction: AsyncTransaction
+) -> None:
+    async with App(place) as app:
+        await app.start(collect_orders.options(id="all"), 1)
+        async with transaction(place, commit=True) as theirs:
+            with pytest.raises(BadInput, match="the id of a message is empty"):
+                await app.within(theirs.connection).signal("all", order, "soup", message_id="")
+
+
 @pytest.mark.parametrize("driver", [name for name in ASYNC if "SQLA" in name or name == "psycopg"])
 async def test_it_may_be_kept_for_several_transactions_of_a_connection(
     place: str, transaction: AsyncTransaction

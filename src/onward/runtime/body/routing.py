@@ -42,7 +42,7 @@ def step_call(
         arguments = definition.shape.decode(bound.payload())
     written = bound.canonical()
     is_shown = definition.record_args and len(written) <= MAX_SHOWN_ARGS
-    shown_args = JSON_MARK + written if is_shown else None
+    shown_args = JSON_MARK + bound.in_order(written) if is_shown else None
     return StepCall(definition, fingerprint_of_json(written), arguments, shown_args)
 
 

@@ -23,7 +23,7 @@ from onward.runtime.body.divergence import divergence_error, place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.execution.guard import GuardedRun, on_done
 from onward.runtime.execution.replies import Overtaken
-from onward.runtime.execution.reporting import report_unawaited
+from onward.runtime.execution.reporting import report_unawaited, report_unread_signals
 from onward.runtime.execution.stopping import Stop, read_stop, recalled
 from onward.runtime.reading import STORE_ERRORS
 from onward.telemetry.failpoints import failpoint
@@ -339,6 +339,8 @@ class Leaving:
 
     def _ended_for_good(self) -> None:
         self._execution.report_abandoned()
+        if self._execution.inbox.signals and not self._execution.is_gone:
+            report_unread_signals(self._execution.scope, self._execution.inbox.signals.values())
         self._ended()
 
     def _ended(self) -> None:

@@ -17,11 +17,12 @@ from onward.telemetry.events import emit
 from onward.telemetry.scope import RunScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.replay import Record
     from onward.model.effects import EffectWrite
+    from onward.model.messages import InboxRow
     from onward.model.runs import ClaimedRun, Move
     from onward.runtime.body.body import Body
     from onward.telemetry.observer import Observer
@@ -67,6 +68,14 @@ def report_unread(scope: RunScope, unread: Sequence[Record]) -> bool:
     if missed:
         emit("run.unread", scope, count=len(missed), unread=", ".join(missed[:MAX_NAMED]))
     return bool(missed)
+
+
+def report_unread_signals(scope: RunScope, signals: Iterable[InboxRow]) -> None:
+    """Report signals that were delivered to a run and that it did not take before it ended."""
+    names = [row.name for row in signals]
+    if names:
+        named = ", ".join(list(dict.fromkeys(names))[:MAX_NAMED])
+        emit("run.unread_signals", scope, count=len(names), signals=named)
 
 
 def report_unawaited(scope: RunScope, body: Body, fn: Callable[..., Any]) -> None:
