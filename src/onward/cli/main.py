@@ -35,14 +35,15 @@ def commands() -> click.Group:
     from onward.cli.check import add_check
     from onward.cli.clock import add_clock
     from onward.cli.command import root
+    from onward.cli.dead import dead
     from onward.cli.dev import add_dev
     from onward.cli.effects import effects
     from onward.cli.migrate import add_migrate
-    from onward.cli.runs import runs
+    from onward.cli.run_actions import runs
     from onward.cli.worker import add_worker
 
     group = root()
-    for each in (effects, runs):
+    for each in (dead, effects, runs):
         group.add_command(each)
     for add in (add_check, add_clock, add_dev, add_migrate, add_worker):
         add(group)

@@ -89,7 +89,9 @@ def as_facts(report: RunReport) -> dict[str, Any]:
         "blocked": report.blocked,
         "not read": "\n".join(map(_signal_text, report.unread_signals)),
         "error": info.error,
+        "failed in": info.failed_step,
         "raised at": _place(report.failure),
+        "discarded": _discard(info),
         "arguments": report.arguments,
         "result": report.result if info.state == "succeeded" else None,
         "progress": info.progress,
@@ -149,7 +151,8 @@ def state_text(info: RunInfo, blocked: str | None = None) -> str:
     others = [source for source in info.held_by if source != info.id]
     held = [f"held by run {', '.join(others)}"] if others else []
     reason = blocked or info.reason
-    why = ", ".join(([] if reason is None else [reason]) + held)
+    marks = ["discarded"] if info.discarded is not None else []
+    why = ", ".join(([] if reason is None else [reason]) + held + marks)
     state = f"{info.state} ({why})" if why else info.state
     if info.followed_by is None or info.followed_link is None:
         return state
@@ -163,9 +166,17 @@ def _worker(report: RunReport) -> str | None:
     return f"{report.info.worker}, renewed its lease at {time_text(report.renewed_at)}"
 
 
+def _discard(info: RunInfo) -> str | None:
+    given = info.discarded
+    if given is None:
+        return None
+    reason = f": {given.reason}" if given.reason else ""
+    return f"by {given.by}, {time_text(given.at)}{reason}"
+
+
 def next_verb(info: RunInfo) -> str | None:
     """Return the command that lets a run go on that has failed or is paused."""
-    if info.followed_by is not None:
+    if info.followed_by is not None or info.discarded is not None:
         return None
     if info.state == RunState.FAILED:
         return "retry"

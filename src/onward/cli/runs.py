@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from shlex import quote
 from textwrap import indent
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.command import DONE, command, for_each, group
+from onward.cli import bulk
+from onward.cli.command import DONE, command, group
 from onward.cli.output import shown
 from onward.cli.run_report import (
     HISTORY_HEAD,
@@ -22,8 +22,7 @@ from onward.cli.run_report import (
     state_text,
 )
 from onward.cli.value import from_json, kind_of, named, read_value
-from onward.core.instant import duration
-from onward.core.run import TERMINAL, RunState, in_words
+from onward.core.run import RunState
 from onward.engine.search import RunPage
 from onward.model.run_filter import RunQuery
 from onward.sdk.run import UNCHANGED
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from onward.cli.command import CommandContext
     from onward.engine.client_engine import RunKey
     from onward.engine.views import RunInfo
-    from onward.sdk.run import Run
 
 MAX_LEFT_OUT = 1000
 HEAD = ("ID", "NAME", "TRY", "STATE", "ERROR", "QUEUE", "CREATED", "DUE")
@@ -47,7 +45,6 @@ def runs() -> None:
     """
 
 
-_ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 _id = click.argument("run_id", metavar="ID")
 
 
@@ -138,8 +135,13 @@ async def show(context: CommandContext, *, run_id: str) -> int:
 
     With the traceback of its error, and the signals that it has received and not asked for.
     """
-    key = await context.engine.find(run_id, changes=False)
-    report = await context.engine.report(key.uid)
+    await print_run(context, (await context.engine.find(run_id, changes=False)).uid)
+    return DONE
+
+
+async def print_run(context: CommandContext, uid: str) -> None:
+    """Print everything that is known of a run."""
+    report = await context.engine.report(uid)
     context.out.thing(as_json(report), as_facts(report))
     calls = history_rows(report.history)
     if calls:
@@ -155,117 +157,14 @@ async def show(context: CommandContext, *, run_id: str) -> int:
     verb = next_verb(report.info)
     if verb is not None:
         context.out.say(f"\nNext: onward runs {verb} {quote(report.info.id)}{context.given}")
-    return DONE
 
 
 # --- controlling ----------------------------------------------------------------------------------
 
 
-@command(runs, "cancel", example="onward runs cancel order-7 order-8 --wait --timeout 1m")
-@_ids
-@click.option("--force", is_flag=True, help="End it at once, without cleanup.")
-@click.option("--grace", metavar="TIME", help="How long cleanup may take; a minute by default.")
-@click.option("--wait", is_flag=True, help="Wait until it is over.")
-@click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s.")
-async def cancel(
-    context: CommandContext,
-    *,
-    ids: tuple[str, ...],
-    force: bool,
-    grace: str | None,
-    wait: bool,
-    timeout: str | None,
-) -> int:
-    """Cancel runs.
-
-    Exits with 1 if one had already ended or, with --wait, has not ended as cancelled.
-    """
-    seconds = None if timeout is None else duration(timeout) / 1_000_000
-    if timeout is not None and not wait:
-        raise click.UsageError("--timeout requires --wait.")
-
-    async def act(given: str) -> bool:
-        row = await _find(context, given)
-        run = await context.app.get(row.id)
-        accepted = bool(await run.cancel(force=force, grace=grace))
-        if accepted and wait:
-            await _over(run, seconds)
-        state = await run.state()
-        done = accepted and (not wait or state == RunState.CANCELLED)
-        waits = accepted and state not in TERMINAL
-        _report(
-            context,
-            row.id,
-            "is being cancelled" if waits else in_words(state),
-            accepted=done,
-            state=state,
-        )
-        return done
-
-    return await for_each(context, ids, act)
-
-
-@command(runs, "pause", example="onward runs pause order-7")
-@_ids
-async def pause(context: CommandContext, *, ids: tuple[str, ...]) -> int:
-    """Pause runs: steps that run finish, nothing new begins.
-
-    Maps, steps on other workers and children that work for a run pause with it. Exits with 1 if a
-    run has ended or is being cancelled.
-    """
-
-    async def act(given: str) -> bool:
-        row = await _find(context, given)
-        accepted = await context.app.pause(row.id)
-        refused = "has ended or is being cancelled"
-        _report(context, row.id, "is being paused" if accepted else refused, accepted=accepted)
-        return accepted
-
-    return await for_each(context, ids, act)
-
-
-@command(runs, "resume", example="onward runs resume order-7")
-@_ids
-async def resume(context: CommandContext, *, ids: tuple[str, ...]) -> int:
-    """Resume paused runs and the runs they held.
-
-    A run that another paused run holds continues when that one is resumed. Exits with 1 if a run
-    has already ended.
-    """
-
-    async def act(given: str) -> bool:
-        row = await _find(context, given)
-        before = await context.engine.newest(row.id)
-        is_held = before.state == RunState.PAUSED or bool(before.held_by)
-        accepted = await context.app.resume(row.id)
-        done = "continues" if is_held else f"is not paused, it {in_words(before.state)}"
-        _report(context, row.id, done if accepted else "has already ended", accepted=accepted)
-        return accepted
-
-    return await for_each(context, ids, act)
-
-
-@command(runs, "retry", example="onward runs retry order-7")
-@_ids
-@click.option("--force", is_flag=True, help="Retry even if effects may have undone work.")
-async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -> int:
-    """Retry failed runs.
-
-    A new run under the same id continues from the call that failed. Exits with 1 if a run has not
-    failed, or if it sent effects because of its error: these may have undone its earlier work.
-    """
-
-    async def act(given: str) -> bool:
-        row = await _find(context, given)
-        new = await context.app.retry(row.id, force=force)
-        _report(context, new.id, "is retried", accepted=True, uid=new.uid)
-        return True
-
-    return await for_each(context, ids, act)
-
-
 @command(runs, "fork", example="onward runs fork order-7 --step charge --result '\"ch_7\"'")
-@_id
+@bulk.ids
+@bulk.in_bulk(failures=True)
 @click.option(
     "--step", metavar="NAME", help="Fork from this step; by default the whole history is kept."
 )
@@ -275,24 +174,32 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool) -
 async def fork(
     context: CommandContext,
     *,
-    run_id: str,
+    ids: tuple[str, ...],
     step: str | None,
     result: str | None,
     new_id: str | None,
     resend: bool,
+    **asked: Any,
 ) -> int:
     """Run again from a given step.
 
     A new run begins with the history before that step. The old one must be over or paused, unless
     --new-id is given. Effects after that step are sent again, under new keys: --resend is
-    required if one of them may have happened. Exits with 1 if the fork is refused.
+    required if one of them may have happened. Filters start a bulk action on dead letters. Exits
+    with 1 if a fork is refused.
     """
+    choice = bulk.BulkChoice(ids, asked)
+    if len(ids) > 1 or (choice.is_bulk and (result is not None or new_id is not None)):
+        raise click.UsageError("Give one ID, or filters without --result and --new-id.")
+    if choice.is_bulk:
+        given = {"step": step, "resend": resend}
+        return await bulk.act_in_bulk(context, choice, context.app.bulk.fork, **given)
     if result is not None and step is None:
         raise click.UsageError("--result requires --step.")
     value = UNCHANGED if result is None else from_json("--result", result)
-    row = await _find(context, run_id)
+    row = await find(context, ids[0])
     new = await context.app.fork(row.id, step, result=value, new_id=new_id, resend=resend)
-    _report(context, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
+    report_on(context, new.id, f"is forked from {row.uid}", accepted=True, uid=new.uid)
     return DONE
 
 
@@ -325,34 +232,22 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
         sent = read_value(value)
     elif json_value is not None:
         sent = from_json("--json-value", json_value)
-    row = await _find(context, run_id)
+    row = await find(context, run_id)
     await context.app.signal(row.id, name, sent, message_id=message_id)
     about = f"is sent {name}" if sent is None else f"is sent {name} with {kind_of(sent)}"
-    _report(context, row.id, about, accepted=True)
+    report_on(context, row.id, about, accepted=True)
     return DONE
 
 
 # --- how they are found and shown -----------------------------------------------------------------
 
 
-async def _find(context: CommandContext, given: str) -> RunKey:
+async def find(context: CommandContext, given: str) -> RunKey:
     """Return the run that is to be changed."""
     return await context.engine.find(given, changes=True)
 
 
-async def _over(run: Run[Any], seconds: float | None) -> None:
-    """Wait until a run is over, however it ends."""
-    result = asyncio.ensure_future(run.result())
-    try:
-        await asyncio.wait([result], timeout=seconds)
-    finally:
-        result.cancel()
-        await asyncio.wait([result])
-        if not result.cancelled():
-            result.exception()  # counts as seen: how the run ended is read separately
-
-
-def _report(context: CommandContext, run_id: str, text: str, **known: Any) -> None:
+def report_on(context: CommandContext, run_id: str, text: str, **known: Any) -> None:
     context.out.done({"id": run_id} | known, f"run {run_id} {text}")
 
 

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.codec import Payload
+    from onward.core.bulk import BulkAction
     from onward.core.effect import Verdict
-    from onward.core.instant import Duration
+    from onward.core.instant import Duration, Instant
     from onward.engine.clock import Reading
     from onward.engine.open_runs import OpenRun
     from onward.engine.schedule_engine import ScheduleEngine
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         Blocker,
         EffectChoice,
         EffectInfo,
+        FailureGroup,
         HistoryEvent,
         PendingSignal,
         RunInfo,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
     from onward.engine.within import CallerTransaction
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
+    from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
 
@@ -46,6 +49,16 @@ class Decision(NamedTuple):
     reason: str
     by: str
     version: int | None = None
+
+
+class FailurePeriod(NamedTuple):
+    """Which failures are grouped, and how their timeline is divided."""
+
+    name: str | None = None
+    """Only those of this workflow."""
+    length: Duration | None = None
+    """Only those within so long before now; None: all."""
+    parts: int = 24
 
 
 class ClientEngine(Protocol):
@@ -164,6 +177,17 @@ class ClientEngine(Protocol):
         """
         ...
 
+    async def act(self, action: BulkAction, target: Target, options: BulkOptions) -> Refusal | None:
+        """Do to one run what a bulk action does to many; return why not, if it is refused.
+
+        It is safe to repeat, also after a crash.
+        """
+        ...
+
+    async def queue_served(self, wanted: str) -> str:
+        """Return this queue or, if no live worker serves it, one that a live worker serves."""
+        ...
+
     # --- looking at runs -------------------------------------------------------------------------
 
     async def find(self, given: str, *, changes: bool) -> RunKey:
@@ -214,6 +238,22 @@ class ClientEngine(Protocol):
 
     async def count_children(self, query: RunQuery, maximum: int) -> int:
         """Return how many runs match that other runs have started, counting up to a maximum."""
+        ...
+
+    async def count_runs(self, query: RunQuery, maximum: int) -> int:
+        """Return how many runs match, counting up to a maximum."""
+        ...
+
+    async def failure_groups(self, period: FailurePeriod) -> list[FailureGroup]:
+        """Return dead letters by workflow, type of error and failed call, largest group first."""
+        ...
+
+    async def discard(self, run: str, decision: Decision) -> bool:
+        """Discard a dead letter; return False if the newest run of the id is none."""
+        ...
+
+    async def now(self) -> Instant:
+        """Return the engine's time."""
         ...
 
     async def counts(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WITH_RESULT = (RecordKind.STEP, RecordKind.EFFECT, RecordKind.CHILD, RecordKind.SIGNAL)
 
 
-async def retry(
+async def retry(  # noqa: PLR0913 - each is a thing of its own that a caller decides
     store: Store,
     uid: str,
     *,
@@ -34,6 +34,7 @@ async def retry(
     owner: RunOwner | None = None,
     end: Move | None = None,
     force: bool = False,
+    new_uid: str | None = None,
 ) -> Followed:
     """Run again what failed: history is kept up to the call whose error ended the run.
 
@@ -48,6 +49,7 @@ async def retry(
         owner: The worker that has the run, if that ends it with this.
         end: How it ends it then.
         force: Retry it also if effects were made because of the error, or would be sent again.
+        new_uid: The uid of the new run, if the caller must recognise it after a crash.
     """
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
@@ -64,7 +66,7 @@ async def retry(
     return await store.follow(
         Following(
             uid,
-            store.new_uid(),
+            new_uid or store.new_uid(),
             Link.RETRY,
             cut,
             # A retry finds its effects in the ledger.
@@ -159,7 +161,7 @@ async def continue_run(store: Store, owner: RunOwner, end: Move, given: Continua
     )
 
 
-async def fork(
+async def fork(  # noqa: PLR0913 - each is a thing of its own that a caller decides
     store: Store,
     uid: str,
     step: str | None,
@@ -167,6 +169,7 @@ async def fork(
     result: bytes | None = None,
     id: str | None = None,  # noqa: A002 - it is the user's word
     resend: bool = False,
+    new_uid: str | None = None,
 ) -> Followed:
     """Run again from a call on, which has the `result` if one is given.
 
@@ -176,7 +179,7 @@ async def fork(
         NotFound: history has no such call.
         BadInput: a result is given for something that has none, or the record is not of a call.
     """
-    wish = Following(uid, store.new_uid(), Link.FORK, id=id, resends=resend)
+    wish = Following(uid, new_uid or store.new_uid(), Link.FORK, id=id, resends=resend)
     if step is None:
         return await store.follow(wish)
     row = await find_call(store, uid, step)

@@ -20,7 +20,7 @@ from onward.engine.display import (
 )
 from onward.engine.ends import why_ended
 from onward.engine.payloads import unpack
-from onward.engine.views import ErrorInfo, HistoryEvent, RunInfo, UnservedRun
+from onward.engine.views import Discard, ErrorInfo, HistoryEvent, RunInfo, UnservedRun
 from onward.errors import NotFound
 from onward.model.runs import RunOutcome
 from onward.store.runs import ledger
@@ -162,4 +162,14 @@ def _info(row: RunRow, ids: Mapping[str, str], outcome: RunOutcome) -> RunInfo:
         follows_id=outcome.follows_id,
         followed_by=outcome.follower,
         followed_link=outcome.follower_link,
+        error_type=outcome.error_type or None,
+        failed_step=outcome.failed_step or None,
+        discarded=_discard(outcome),
     )
+
+
+def _discard(outcome: RunOutcome) -> Discard | None:
+    if outcome.discarded_at is None:
+        return None
+    at = shown_time(outcome.discarded_at)
+    return Discard(at, outcome.discarded_by or "", outcome.discarded_why or "")

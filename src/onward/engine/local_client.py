@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from onward.codec import check_id
 from onward.core.run import RunState
 from onward.engine import (
+    bulk,
     clock,
+    dead,
     effects,
     following,
     info,
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.codec import Payload
+    from onward.core.bulk import BulkAction
     from onward.core.effect import Verdict
-    from onward.core.instant import Duration
+    from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Randomness, Spawn
-    from onward.engine.client_engine import ClientEngine, Decision
+    from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         Blocker,
         EffectChoice,
         EffectInfo,
+        FailureGroup,
         HistoryEvent,
         PendingSignal,
         RunInfo,
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
         UnservedRun,
     )
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
+    from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.effects import EffectRow
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
@@ -167,6 +172,13 @@ class LocalClient:
         )
         return RunKey(uid_of(run, followed, new_id=new_id), new_id or run, row.name)
 
+    async def act(self, action: BulkAction, target: Target, options: BulkOptions) -> Refusal | None:
+        return await bulk.act(self.store, action, target, options)
+
+    async def queue_served(self, wanted: str) -> str:
+        served = await self.store.served_queues()
+        return wanted if wanted in served or not served else min(served)
+
     # --- looking at runs -------------------------------------------------------------------------
 
     async def find(self, given: str, *, changes: bool) -> RunKey:
@@ -207,6 +219,18 @@ class LocalClient:
 
     async def count_children(self, query: RunQuery, maximum: int) -> int:
         return await self.store.count_started_by_runs(query, maximum)
+
+    async def count_runs(self, query: RunQuery, maximum: int) -> int:
+        return await self.store.count_runs(query, maximum)
+
+    async def failure_groups(self, period: FailurePeriod) -> list[FailureGroup]:
+        return await dead.failure_groups(self.store, period)
+
+    async def discard(self, run: str, decision: Decision) -> bool:
+        return await dead.discard(self.store, (await self.store.newest(run)).uid, decision)
+
+    async def now(self) -> Instant:
+        return await self.store.now()
 
     async def counts(self) -> dict[str, int]:
         return await self.store.counts()

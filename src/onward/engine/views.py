@@ -53,6 +53,10 @@ class RunInfo:
         follows_id: The id of the run that it follows.
         followed_by: The uid of the run that follows it under the same id.
         followed_link: How that run follows it.
+        error_type: The type of the error that ended it, with its module unless it is built in; the
+            reason, such as `deadline`, if there was no error.
+        failed_step: The name of the step, effect or child whose error ended it.
+        discarded: Who discarded it as a dead letter, when and why.
 
     Example:
         >>> import asyncio
@@ -100,6 +104,53 @@ class RunInfo:
     follows_id: str | None = None
     followed_by: str | None = None
     followed_link: str | None = None
+    error_type: str | None = None
+    failed_step: str | None = None
+    discarded: Discard | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """The decision that a failed run stays failed.
+
+    Attributes:
+        at: When it was made.
+        by: Who made it.
+        reason: Why.
+    """
+
+    at: datetime
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Dead letters of one workflow that failed in the same call with the same type of error.
+
+    Attributes:
+        name: The name of the workflow.
+        error_type: The type of the error, or the reason of runs that ended without one.
+        failed_step: The name of the call whose error ended them; None if the body raised it.
+        count: How many there are, counted up to a limit.
+        is_capped: Whether there are more than that.
+        first_at: When the first of them failed.
+        last_at: When the last of them failed.
+        last_run: The id of the run that failed last.
+        last_error: The error of that run.
+        timeline: How many failed in each of the equal parts of the time from `since` to now.
+    """
+
+    name: str
+    error_type: str
+    failed_step: str | None
+    count: int
+    is_capped: bool
+    first_at: datetime
+    last_at: datetime
+    last_run: str
+    last_error: str | None
+    timeline: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

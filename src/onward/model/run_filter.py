@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from onward.core.instant import Instant
 
 
 class Family(NamedTuple):
@@ -27,6 +30,22 @@ class RunQuery(NamedTuple):
     children: bool = True
     """Also those that other runs have started."""
     family: Family | None = None
+    dead: bool = False
+    """Only dead letters: failed or timed out, and neither retried nor discarded."""
+    error: str | None = None
+    """The type of the error of a dead letter, with or without its module."""
+    failed_step: str | None = None
+    """The name of the call whose error ended a dead letter."""
+    since: Instant | None = None
+    """Only dead letters that ended then or later."""
+    bound: bool = True
+    """Also those that are cancelled with the run that started them."""
+    without: str | None = None
+    """Leave out those of this workflow."""
+    is_open: bool = False
+    """Only runs that have not ended."""
+    created_by: Instant | None = None
+    """Only runs that were created then or earlier."""
 
 
 ANY_RUN = RunQuery()

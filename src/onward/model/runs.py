@@ -61,7 +61,8 @@ class Move(NamedTuple):
     `seen` is the inbox number that the owner had seen: with it the move happens only if nothing
     has arrived since. A move to `running` keeps the run and clears its crashes. `failed_call` is
     the call whose error ended it, `parked_by` the code that does not fit its history. `progress` is
-    what was said last, if it was not written before.
+    what was said last, if it was not written before. Failures are grouped by `error_type` and
+    `failed_step`.
     """
 
     state: str
@@ -76,6 +77,8 @@ class Move(NamedTuple):
     error: bytes | None = None
     failed_call: str | None = None
     progress: bytes | None = None
+    error_type: str = ""
+    failed_step: str = ""
 
     @property
     def has_data(self) -> bool:
@@ -204,6 +207,11 @@ class RunOutcome(NamedTuple):
     follows_id: str | None = None
     follower: str | None = None
     follower_link: str | None = None
+    error_type: str = ""
+    failed_step: str = ""
+    discarded_at: Instant | None = None
+    discarded_by: str | None = None
+    discarded_why: str | None = None
 
 
 class NotesRow(NamedTuple):

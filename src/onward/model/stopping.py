@@ -12,6 +12,8 @@ class ForcedEnd(NamedTuple):
     reason: str | None
     error: bytes | None = None
     unstarted_only: bool = False
+    error_type: str = ""
+    failed_step: str = ""
 
 
 class Stopped(NamedTuple):

@@ -121,4 +121,6 @@ def check_name(name: str, what: str) -> str:
         raise BadInput(what, "is '<lambda>', which every lambda has", "Use def, or give name=")
     if name.startswith(("step ", "map ")):
         raise BadInput(f"{what} {name!r}", 'begins with "step " or "map "', "Use another word")
+    if name.startswith("onward."):
+        raise BadInput(f"{what} {name!r}", 'begins with "onward."', "Use another word")
     return check_id(name, what)

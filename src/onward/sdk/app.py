@@ -14,6 +14,9 @@ from onward.errors import BadInput
 from onward.runtime.registry import note_start
 from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
+from onward.sdk.bulk import Bulk
+from onward.sdk.bulk_workflow import BulkWorkflow
+from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.run_operations import RunOperations
@@ -122,6 +125,10 @@ class App(RunOperations):
         """The ledger of effects: those that await a decision, and verdicts."""
         self.schedules = Schedules(self._opened, self._handle)
         """Rules that start runs by cron or interval."""
+        self.dead = Dead(self._opened, self.retry)
+        """Dead letters: failed runs that were neither retried nor discarded."""
+        self.bulk = Bulk(self._opened)
+        """Actions on all runs that match a filter."""
 
     def _set_store(self, url: str | None, namespace: str | None) -> None:
         """Use another store or namespace than the code says; the app must not be open yet."""
@@ -129,6 +136,8 @@ class App(RunOperations):
         self._opened = self._connect(self._url, namespace or self._opened.namespace)
         self.effects = Effects(self._opened)
         self.schedules = Schedules(self._opened, self._handle)
+        self.dead = Dead(self._opened, self.retry)
+        self.bulk = Bulk(self._opened)
 
     @property
     def _engine(self) -> LocalClient:
@@ -289,8 +298,8 @@ class App(RunOperations):
             stall_limit: When code has blocked the event loop for this long, the worker gives up
                 that run as well. This counts as a crash of the run, which fails with the fifth.
         """
-        registry = registry_of(workflows)
         specs = declared_specs(schedules, workflows)
+        registry = registry_of(workflows, BulkWorkflow(self._opened).definition)
         async with self:
             worker = Worker(
                 registry,

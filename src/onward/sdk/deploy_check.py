@@ -10,6 +10,7 @@ from onward.engine.display import shown_value
 from onward.errors import OnwardError
 from onward.runtime.execution.rehearsal import Rehearsal, ReplayMisfit, rehearse
 from onward.runtime.worker.programs import Programs
+from onward.sdk.bulk_workflow import BulkWorkflow
 from onward.sdk.worker_context import registry_of
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ async def check_open_runs(
         workflow: Only the runs of this workflow.
         limit: How many runs to look at; by default all.
     """
-    registry = registry_of(None)
+    registry = registry_of(None, BulkWorkflow(app._engine).definition)
     names = frozenset(registry.names)
     programs = Programs(registry, app._version)
     before, left = None, limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Any, Literal
 
 from onward.codec import encode, json_kind
@@ -13,6 +12,7 @@ from onward.engine.views import EffectChoice, EffectInfo
 from onward.errors import BadInput, VerdictRefused
 from onward.sdk import effect as effect_module
 from onward.sdk.inside import refuse_in_body
+from onward.sdk.operator import this_user
 
 if TYPE_CHECKING:
     from onward.engine.client_engine import ClientEngine
@@ -106,7 +106,7 @@ class Effects:
                 f"verdict {verdict!r}", f"is not one of {known}", "Use one of them"
             ) from None
         kept = await self._encoded(effect_id, result) if chosen is Verdict.APPLIED else None
-        decision = Decision(reason, by or _me(), version)
+        decision = Decision(reason, by or this_user(), version)
         return await self._engine.resolve(effect_id, chosen, decision, result=kept)
 
     async def approve(
@@ -120,7 +120,7 @@ class Effects:
                 cancelled and withdraws it.
         """
         return await self._engine.approve(
-            effect_id, Decision(reason, by or _me(), version), yes=True
+            effect_id, Decision(reason, by or this_user(), version), yes=True
         )
 
     async def reject(
@@ -128,7 +128,7 @@ class Effects:
     ) -> EffectInfo:
         """Reject a planned effect: its run gets `NotApplied`."""
         return await self._engine.approve(
-            effect_id, Decision(reason, by or _me(), version), yes=False
+            effect_id, Decision(reason, by or this_user(), version), yes=False
         )
 
     async def _encoded(self, effect_id: str, result: Any) -> bytes:
@@ -143,10 +143,3 @@ class Effects:
             fact = f"effect {info.name!r} returns {annotation}, which is no {kind} in JSON"
             raise VerdictRefused(effect_id, f"the result does not fit: {fact}")
         return pack(payload)
-
-
-def _me() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no user in this container
-        return "unknown"

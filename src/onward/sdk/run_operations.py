@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from onward.codec import encode
 from onward.core.instant import duration
+from onward.engine.bulk import BULK_WORKFLOW
 from onward.engine.client_engine import RunKey
 from onward.engine.payloads import pack
 from onward.engine.search import RunPage
 from onward.model.run_filter import RunQuery
 from onward.sdk import step as steps
+from onward.sdk.bulk_workflow import BulkWorkflow
 from onward.sdk.run import UNCHANGED, Run, send_signal
 from onward.sdk.workflow import registered
 
@@ -210,6 +212,8 @@ class RunOperations:
 
     def _handle(self, key: RunKey) -> Run[Any]:
         same = registered.get(key.name)
+        if key.name == BULK_WORKFLOW:
+            same = [BulkWorkflow(self._engine).definition]
         return self._new_handle(key.uid, key.id, same[-1] if same else None)
 
     def _new_handle(self, uid: str, run_id: str, definition: WorkflowDefinition | None) -> Run[Any]:

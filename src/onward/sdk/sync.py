@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from onward.sdk.app import App
 from onward.sdk.background import Background
+from onward.sdk.bulk import Bulk
+from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.run import Run
 from onward.sdk.schedules import Schedules
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.runtime.worker.worker import Worker
+    from onward.sdk.bulk import BulkAnswer
+    from onward.sdk.bulk_workflow import BulkReport
     from onward.sdk.waits import Signal
     from onward.sdk.within import Within
     from onward.sdk.workflow import Workflow
@@ -57,6 +62,18 @@ def _sync_run(
     @wraps(method)
     def call(self: _Sync[Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
         return SyncRun(self._call(method(self._target, *args, **kwargs)), self._background)
+
+    return call
+
+
+def _sync_bulk(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, BulkAnswer[Run[BulkReport]]]],
+) -> Callable[Concatenate[_Sync[Any], P], BulkAnswer[SyncRun[BulkReport]]]:
+    @wraps(method)
+    def call(self: _Sync[Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        answer = self._call(method(self._target, *args, **kwargs))
+        run = None if answer.run is None else SyncRun(answer.run, self._background)
+        return replace(cast("BulkAnswer[Any]", answer), run=run)
 
     return call
 
@@ -98,6 +115,10 @@ class SyncApp(_Sync[App]):
         """The ledger of effects: those that await a decision, and verdicts."""
         self.schedules = SyncSchedules(app.schedules, self._background)
         """Rules that start runs by cron or interval."""
+        self.bulk = SyncBulk(app.bulk, self._background)
+        """Actions on all runs that match a filter."""
+        self.dead = SyncDead(app.dead, self._background)
+        """Dead letters: failed runs that were neither retried nor discarded."""
 
     def __enter__(self) -> Self:
         with self._opening:
@@ -220,6 +241,28 @@ class SyncSchedules(_Sync[Schedules]):
     delete = _sync(Schedules.delete)
     preview = _sync(Schedules.preview)
     slots = _sync(Schedules.slots)
+
+
+class SyncDead(_Sync[Dead]):
+    """The dead letters of an app, for code without an event loop; see `Dead`."""
+
+    list = _sync(Dead.list)
+    count = _sync(Dead.count)
+    groups = _sync(Dead.groups)
+    get = _sync(Dead.get)
+    replay = _sync_run(Dead.replay)
+    discard = _sync(Dead.discard)
+
+
+class SyncBulk(_Sync[Bulk]):
+    """Bulk actions of an app, for code without an event loop; see `Bulk`."""
+
+    retry = _sync_bulk(Bulk.retry)
+    fork = _sync_bulk(Bulk.fork)
+    discard = _sync_bulk(Bulk.discard)
+    cancel = _sync_bulk(Bulk.cancel)
+    pause = _sync_bulk(Bulk.pause)
+    resume = _sync_bulk(Bulk.resume)
 
 
 class SyncWithin:

@@ -12,6 +12,7 @@ from onward.sdk import step, workflow
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from onward.runtime.definition import WorkflowDefinition
     from onward.runtime.registry import Definitions
     from onward.runtime.worker.worker import Worker
     from onward.sdk.workflow import Workflow
@@ -35,11 +36,17 @@ async def at_work(worker: Worker) -> AsyncIterator[Worker]:
         raise failure  # not while the group is handled: that would hide its own cause
 
 
-def registry_of(workflows: Sequence[Workflow[..., Any]] | None) -> Registry:
-    """Return what a worker can run: what is given, or all that this process defines."""
+def registry_of(
+    workflows: Sequence[Workflow[..., Any]] | None, *own: WorkflowDefinition
+) -> Registry:
+    """Return what a worker can run: what is given, or all that this process defines.
+
+    `own` are workflows of Onward itself, which every worker runs.
+    """
     if workflows is None:
-        return Registry(*defined(), later=defined)
-    listed = [each.definition for each in workflows]
+        known, steps = defined()
+        return Registry([*known, *own], steps, later=defined)
+    listed = [*(each.definition for each in workflows), *own]
     return Registry(listed, defined()[1], is_list=True, later=lambda: ([], defined()[1]))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import lru_cache
+from urllib.parse import unquote
 
 ROOT = ""
 
@@ -35,6 +36,13 @@ def branch_of(identity: str) -> str | None:
     """Return the branch in which a call was made; None for one with a key."""
     branch, colon, _ = identity.partition(":")
     return branch if colon else None
+
+
+def name_in(identity: str) -> str:
+    """Return the name of the call that has an identity."""
+    _, colon, numbered = identity.partition(":")
+    name = numbered.rpartition("#")[0] if colon else identity.partition("=")[0]
+    return unquote(name)
 
 
 class Naming:

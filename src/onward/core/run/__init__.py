@@ -27,6 +27,7 @@ from onward.core.run.machine import (
 )
 from onward.core.run.state import (
     CANCELS,
+    DEAD,
     FAILURES,
     OPEN,
     PAUSES,
@@ -50,6 +51,7 @@ from onward.core.run.suspects import (
 
 __all__ = [
     "CANCELS",
+    "DEAD",
     "FAILURES",
     "MAX_CRASHES",
     "ONE",

@@ -20,6 +20,8 @@ class RunState(StrEnum):
 
 OPEN = frozenset({RunState.READY, RunState.RUNNING, RunState.WAITING, RunState.PAUSED})
 TERMINAL = frozenset(RunState) - OPEN
+DEAD = frozenset({RunState.FAILED, RunState.TIMED_OUT})
+"""Ends after which an operator retries the run, or discards it."""
 
 
 _IN_WORDS = {

@@ -13,6 +13,7 @@ from onward.core.chain import Link
 from onward.core.lease import Fate
 from onward.core.replay import CANCEL_IDENTITY, Diverged
 from onward.core.run import Reason, RunState
+from onward.engine.failures import classified
 from onward.engine.payloads import pack
 from onward.errors import BadInput, Undecodable
 from onward.model.ends import child_end, to_parent
@@ -324,6 +325,7 @@ class Leaving:
             self._end_for_good(move)  # it is not retried
 
     def _end_for_good(self, move: Move) -> None:
+        move = classified(move)
         messages = farewell(self._execution.claimed, move)
         end = partial(self._journal.end, move, self._ended_for_good, messages)
         if self._execution.leaves_plans():  # a plan may be under way

@@ -13,6 +13,7 @@ from onward.codec import encode_error
 from onward.core.inbox import MessageKind
 from onward.core.lease import Fate
 from onward.core.run import MAX_CRASHES, Reason, RunState
+from onward.engine.failures import classified
 from onward.engine.payloads import pack
 from onward.errors import OnwardError, Undecodable
 from onward.model.commits import Commit
@@ -125,7 +126,7 @@ class Beginnings:
             self._report(run, move)
 
     async def _end(self, run: ClaimedRun, move: Move) -> None:
-        await self._engine.give_up(run, move)
+        await self._engine.give_up(run, classified(move))
 
     def _park(self, run: ClaimedRun, error: Undecodable) -> None:
         move = Move(

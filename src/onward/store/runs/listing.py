@@ -16,8 +16,10 @@ _DEEP = 1_000_000
 async def listed(tx: Tx, sought: RunQuery, limit: int, before: str | None) -> list[RunRow]:
     """Return runs, newest first; `before` is the uid of the last one of the page before."""
     given = _narrowed(sought) | {"limit": limit, "before": before}
-    if sought.family is None:
-        rows = await tx.fetch("list_runs", **given, children=int(sought.children))
+    if sought.dead:
+        rows = await tx.fetch("list_dead", **given, **_dead(sought))
+    elif sought.family is None:
+        rows = await tx.fetch("list_runs", **given, **_flat(sought))
     else:
         top, line, children_only = sought.family
         highest, deepest = (1, 1) if children_only else (0, _DEEP)
@@ -33,7 +35,37 @@ async def count_started_by_runs(tx: Tx, sought: RunQuery, limit: int) -> int:
     return int(rows[0][0])
 
 
-def _narrowed(sought: RunQuery) -> dict[str, str | None]:
+async def count_runs(tx: Tx, sought: RunQuery, limit: int) -> int:
+    """Return how many runs there are outside of families, counting up to a limit."""
+    given = _narrowed(sought) | {"before": None, "limit": limit}
+    if sought.dead:
+        rows = await tx.fetch("count_dead", **given, **_dead(sought))
+    else:
+        rows = await tx.fetch("count_runs", **given, **_flat(sought))
+    return int(rows[0][0])
+
+
+def _flat(sought: RunQuery) -> dict[str, str | int | None]:
+    return {
+        "children": int(sought.children),
+        "bound": int(sought.bound),
+        "is_open": int(sought.is_open),
+        "without": sought.without,
+        "created_by": sought.created_by,
+    }
+
+
+def _dead(sought: RunQuery) -> dict[str, str | int | None]:
+    return {
+        "error": sought.error,
+        "failed_step": sought.failed_step,
+        "since": sought.since,
+        "without": sought.without,
+        "created_by": sought.created_by,
+    }
+
+
+def _narrowed(sought: RunQuery) -> dict[str, str | int | None]:
     return {
         "name": sought.name,
         "state": sought.state,

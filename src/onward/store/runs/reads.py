@@ -13,7 +13,7 @@ from onward.model.records import RecordRow
 from onward.model.run_filter import ANY_RUN
 from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
 from onward.store.abbreviation import UID, bounds
-from onward.store.runs.listing import count_started_by_runs, listed
+from onward.store.runs.listing import count_runs, count_started_by_runs, listed
 from onward.store.runs.maintenance import maintenance_due
 from onward.store.runs.worker_offer import last_renewal, unserved, why_unserved
 from onward.store.writing.text_limits import is_storable
@@ -119,6 +119,15 @@ class Reads:
     async def count_started_by_runs(self, sought: RunQuery, limit: int) -> int:
         """Count the matching runs that other runs have started, up to a limit."""
         return await self.read(lambda tx: count_started_by_runs(tx, sought, limit))
+
+    async def count_runs(self, sought: RunQuery, limit: int) -> int:
+        """Count the runs that match, up to a limit."""
+        return await self.read(lambda tx: count_runs(tx, sought, limit))
+
+    async def is_discarded(self, uid: str) -> bool:
+        """Return whether a run was discarded as a dead letter."""
+        rows = await self.read(lambda tx: tx.fetch("is_discarded", uid=uid))
+        return bool(rows and rows[0][0])
 
     async def find_runs(self, beginning: str, *, limit: int = 10) -> list[RunRow]:
         """Return runs whose uid begins like this."""

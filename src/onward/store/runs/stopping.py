@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from onward.store.database import Tx
 
 
-TIME_IS_UP = ForcedEnd(RunState.TIMED_OUT, Reason.DEADLINE, unstarted_only=True)
+TIME_IS_UP = ForcedEnd(
+    RunState.TIMED_OUT, Reason.DEADLINE, unstarted_only=True, error_type=Reason.DEADLINE
+)
 
 
 async def stop(
@@ -45,7 +47,14 @@ async def give_up(tx: Tx, worker: str, run: ClaimedRun, move: Move) -> tuple[boo
     claim = {"uid": run.uid, "worker": worker, "fence": run.fence}
     if not (await tx.leased(worker) and await tx.fetch("is_owned", **claim)):
         return False, set()
-    _, subjects = await _stop(tx, run.uid, ForcedEnd(move.state, move.reason, move.error))
+    how = ForcedEnd(
+        move.state,
+        move.reason,
+        move.error,
+        error_type=move.error_type,
+        failed_step=move.failed_step,
+    )
+    _, subjects = await _stop(tx, run.uid, how)
     return True, subjects
 
 
@@ -103,8 +112,9 @@ async def _stop(tx: Tx, uid: str, how: ForcedEnd) -> tuple[Stopped, set[str]]:
     if not how.unstarted_only:  # effects are locked before runs, as commits do
         await withdraw(tx, uid)
     await tx.lock(family if run.parent is None else [*family, run.parent])
-    given = {"uid": uid, "state": how.state, "reason": how.reason}
-    if not await tx.fetch("stop_run", unstarted_only=int(how.unstarted_only), **given):
+    given = {"state": how.state, "reason": how.reason, "error_type": how.error_type}
+    given |= {"failed_step": how.failed_step}
+    if not await tx.fetch("stop_run", uid=uid, unstarted_only=int(how.unstarted_only), **given):
         run = RunRow._make((await tx.fetch("run_by_uid", uid=uid))[0])
         return Stopped(uid, "over" if run.state in TERMINAL else "started", run.queue), set()
     if how.error is not None:

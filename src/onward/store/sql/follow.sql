@@ -10,7 +10,7 @@ SET newest = 0, state = :state, reason = :reason, phase = coalesce(CAST(:phase A
 WHERE namespace = :namespace AND uid = :uid;
 
 -- name: be_followed
--- The only change of a run that has ended.
+-- With `discard_run`, the only change of a run that has ended.
 UPDATE onward_run SET newest = 0 WHERE namespace = :namespace AND uid = :uid;
 
 -- name: run_beginning

@@ -1,13 +1,8 @@
 -- Lists for operators: newest first, by pages. A cursor is the uid of the last row of a page. A run that
 -- another has replaced under its id is in no state of its own any more: a retried run has not failed.
 
--- name: list_runs
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
-FROM onward_run
-WHERE namespace = :namespace
+-- part: listed
+namespace = :namespace
   AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
   AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
   AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT) AND newest <> 0)
@@ -16,7 +11,22 @@ WHERE namespace = :namespace
   AND (CAST(:tag AS TEXT) IS NULL
        OR replace(' ' || tags || ' ', ' ' || CAST(:tag AS TEXT) || ' ', '') <> ' ' || tags || ' ')
   AND (CAST(:children AS BIGINT) = 1 OR parent IS NULL)
+  AND (CAST(:bound AS BIGINT) = 1 OR cancel_with_parent = 0)
+  AND (CAST(:without AS TEXT) IS NULL OR name <> CAST(:without AS TEXT))
+  AND (CAST(:is_open AS BIGINT) = 0 OR state IN ('ready', 'running', 'waiting', 'paused'))
+  AND (CAST(:created_by AS BIGINT) IS NULL OR created_at <= CAST(:created_by AS BIGINT))
+
+-- name: list_runs
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
+FROM onward_run
+WHERE {listed}
 ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_runs
+SELECT count(*) FROM (SELECT 1 FROM onward_run WHERE {listed} LIMIT :limit) c;
 
 -- name: list_family
 -- A run and its descendants; with `line`, also the descendants of the runs before it under its id.
@@ -59,7 +69,8 @@ SELECT r.uid, d.error,
         WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1) AS follower,
        (SELECT f.link FROM onward_run f INDEXED BY onward_run_follows
         WHERE f.namespace = r.namespace AND f.follows = r.uid AND f.id = r.id LIMIT 1)
-       AS follower_link
+       AS follower_link,
+       r.error_type, r.failed_step, r.discarded_at, d.discarded_by, d.discarded_why
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
 LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid;

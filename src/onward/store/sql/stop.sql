@@ -4,7 +4,8 @@
 -- The fence rises, so the next write of its owner is refused.
 UPDATE onward_run
 SET state = :state, reason = :reason, worker = NULL, fence = fence + 1, due = NULL,
-    held_by = '', finished_at = :now, updated_at = :now
+    held_by = '', error_type = :error_type, failed_step = :failed_step,
+    finished_at = :now, updated_at = :now
 WHERE namespace = :namespace AND uid = :uid
   AND state IN ('ready', 'running', 'waiting', 'paused')
   AND (fence = 0 OR CAST(:unstarted_only AS BIGINT) = 0)

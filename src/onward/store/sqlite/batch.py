@@ -96,7 +96,7 @@ def _record(tx: SqliteTx, accepted: list[Commit]) -> bool:
 def _write(tx: SqliteTx, worker: str, accepted: list[Commit]) -> set[str]:
     """Write what was accepted and return the queues of the runs that were sent something."""
     moving = [(commit.run, commit.move) for commit in accepted if commit.move is not None]
-    tx.write_rows("move_run", [(run, *move[:8]) for run, move in moving], worker=worker)
+    tx.write_rows("move_run", [(run, *move[:8], *move[-2:]) for run, move in moving], worker=worker)
     tx.write_rows(
         "keep_end",
         [

@@ -101,7 +101,13 @@ def is_storable(text: str) -> bool:
 
 
 def _texts(move: Move) -> str:
-    return (move.reason or "") + (move.phase or "") + (move.failed_call or "")
+    return (
+        (move.reason or "")
+        + (move.phase or "")
+        + (move.failed_call or "")
+        + move.error_type
+        + move.failed_step
+    )
 
 
 def _is_plain(texts: str) -> bool:

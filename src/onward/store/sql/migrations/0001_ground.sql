@@ -54,8 +54,10 @@ CREATE TABLE onward_worker (
 -- with which its chain was started (null: its own). The keys of effects are made
 -- of `origin`, or else of the uid: in a line of retries it is the uid of the first, in a child that
 -- ends with its parent a hash of the parent's and of the call. `parked_by` lists the code that did
--- not fit its history, `held_by` the uids of the runs whose pause holds it. `schedule` is the one that
--- started it.
+-- not fit its history, `held_by` the uids of the runs whose pause holds it. A run that failed or timed
+-- out has the type of its error, or its reason if it has none, as `error_type`, and the name of the call
+-- whose error ended it as `failed_step`; `discarded_at` is when an operator decided that it stays failed.
+-- `schedule` is the one that started it.
 CREATE TABLE onward_run (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
@@ -92,6 +94,9 @@ CREATE TABLE onward_run (
     schedule TEXT,
     parked_by TEXT NOT NULL DEFAULT '',
     held_by TEXT NOT NULL DEFAULT '',
+    error_type TEXT NOT NULL DEFAULT '',
+    failed_step TEXT NOT NULL DEFAULT '',
+    discarded_at INTEGER,
     scheduled_at INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     started_at INTEGER,
@@ -100,7 +105,8 @@ CREATE TABLE onward_run (
     PRIMARY KEY (namespace, uid),
     CHECK ((state = 'running') = (worker IS NOT NULL)),
     CHECK (state <> 'ready' OR due IS NOT NULL),
-    CHECK ((follows IS NULL) = (link IS NULL))
+    CHECK ((follows IS NULL) = (link IS NULL)),
+    CHECK (discarded_at IS NULL OR state IN ('failed', 'timed_out'))
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX onward_run_newest ON onward_run (namespace, id) WHERE newest = 1;
@@ -117,6 +123,14 @@ CREATE INDEX onward_run_deadline ON onward_run (namespace, deadline)
     WHERE deadline IS NOT NULL AND state IN ('ready', 'running', 'waiting', 'paused');
 CREATE INDEX onward_run_schedule ON onward_run (namespace, schedule)
     WHERE schedule IS NOT NULL AND state IN ('ready', 'running', 'waiting', 'paused');
+-- Dead letters: by age, and by what failed. A run that ends with its parent is none: its parent received the error.
+CREATE INDEX onward_run_dead ON onward_run (namespace, uid)
+    WHERE state IN ('failed', 'timed_out') AND newest = 1 AND cancel_with_parent = 0
+      AND discarded_at IS NULL;
+CREATE INDEX onward_run_dead_group
+    ON onward_run (namespace, name, error_type, failed_step, finished_at)
+    WHERE state IN ('failed', 'timed_out') AND newest = 1 AND cancel_with_parent = 0
+      AND discarded_at IS NULL;
 -- Runs with a flow key have indexes of their own, so that many of them behind one limit do not slow
 -- down claims of other runs.
 CREATE INDEX onward_run_flow ON onward_run (namespace, queue, flow_key, priority DESC, due, uid)
@@ -143,7 +157,7 @@ CREATE TABLE onward_limit (
 -- error ended the run; `attributes` are those it began with; `retry` is how it is to be retried as a
 -- whole. `beginning` is set where a run repeats calls of another: when that one started, and what its
 -- draws are made of. `delay` is how long after its creation it starts (null: at once, or at a given
--- time).
+-- time). `discarded_by` and `discarded_why` say who discarded a dead letter, and why.
 CREATE TABLE onward_run_data (
     namespace TEXT NOT NULL,
     uid TEXT NOT NULL,
@@ -159,6 +173,8 @@ CREATE TABLE onward_run_data (
     trace TEXT,
     beginning TEXT,
     delay INTEGER,
+    discarded_by TEXT,
+    discarded_why TEXT,
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 

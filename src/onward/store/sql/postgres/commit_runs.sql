@@ -29,9 +29,10 @@ given AS (
     SELECT g.* FROM patience, unnest(
         :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
         :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :parked_by::text[],
-        :result::bytea[], :error::bytea[], :failed_call::text[], :progress::bytea[])
+        :result::bytea[], :error::bytea[], :failed_call::text[], :progress::bytea[],
+        :error_type::text[], :failed_step::text[])
     AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
-          failed_call, progress)
+          failed_call, progress, error_type, failed_step)
 )
 
 -- part: nothing_refused
@@ -69,11 +70,12 @@ locked AS (
 moved AS (
     INSERT INTO onward_run AS r (
         namespace, uid, id, kind, name, queue, state, reason, phase, parked_by, due, worker, seq,
-        finished_at, created_at, updated_at)
+        error_type, failed_step, finished_at, created_at, updated_at)
     SELECT :namespace::text, g.uid, '', 'workflow', '', '', g.state, g.reason, g.phase,
            coalesce(g.parked_by, ''),
            CASE WHEN g.state = 'ready' THEN :now ELSE least(g.due, :now + g.due_in) END,
            CASE WHEN g.state = 'running' THEN :worker::text END, g.seq,
+           g.error_type, g.failed_step,
            CASE WHEN g.state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
            :now, :now
     FROM given g JOIN locked l ON l.uid = g.uid, me
@@ -87,6 +89,7 @@ moved AS (
             WHEN strpos(' ' || r.parked_by || ' ', ' ' || excluded.parked_by || ' ') > 0
             THEN r.parked_by ELSE trim(r.parked_by || ' ' || excluded.parked_by) END,
         crashes = CASE WHEN excluded.state = 'ready' THEN r.crashes ELSE 0 END,
+        error_type = excluded.error_type, failed_step = excluded.failed_step,
         held_by = CASE WHEN excluded.finished_at IS NULL THEN r.held_by ELSE '' END,
         finished_at = excluded.finished_at, updated_at = excluded.updated_at
     RETURNING uid, queue, state

@@ -13,7 +13,7 @@ FROM json_each(:fences) j
 LEFT JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.key
 WHERE (r.state = 'running' AND r.fence = j.value) IS NOT true;
 
--- name: move_run(uid, state, reason, due, due_in, seq, seen, phase, parked_by)
+-- name: move_run(uid, state, reason, due, due_in, seq, seen, phase, parked_by, error_type, failed_step)
 UPDATE onward_run AS r
 SET state = :state,
     reason = :reason,
@@ -27,6 +27,8 @@ SET state = :state,
     parked_by = CASE WHEN :parked_by IS NULL
                        OR instr(' ' || r.parked_by || ' ', ' ' || :parked_by || ' ') > 0
                      THEN r.parked_by ELSE trim(r.parked_by || ' ' || :parked_by) END,
+    error_type = :error_type,
+    failed_step = :failed_step,
     worker = CASE WHEN :state = 'running' THEN r.worker END,
     finished_at = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN :now END,
     held_by = CASE WHEN :state IN ('succeeded', 'failed', 'cancelled', 'timed_out') THEN ''

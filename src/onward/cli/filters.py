@@ -1,0 +1,44 @@
+"""The options by which commands choose runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from onward.cli.value import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+def choosing(*, failures: bool) -> Callable[[Command], Command]:
+    """Give a command the options that choose runs; with `failures`, also by what has failed."""
+    options = [
+        click.option("--name", "--workflow", "name", metavar="NAME", help="Those of one workflow."),
+        click.option("--queue", metavar="NAME", help="Those of one queue."),
+        click.option("--tag", metavar="TAG", help="Those with a tag."),
+        click.option(
+            "--attribute",
+            "attributes",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=named,
+            help="Filter by attribute (scans; slow on large stores).",
+        ),
+    ]
+    if failures:
+        options[1:1] = [
+            click.option("--error", metavar="TYPE", help="Those with this type of error."),
+            click.option("--failed-step", metavar="NAME", help="Those that failed in this call."),
+            click.option("--since", metavar="TIME", help="Those that ended within this, as in 1h."),
+        ]
+
+    def given(work: Command) -> Command:
+        for option in reversed(options):
+            work = option(work)
+        return work
+
+    return given

@@ -1,0 +1,197 @@
+"""`onward runs cancel`, `pause`, `resume`, `retry` and `discard`: by ids, or by filters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli import bulk
+from onward.cli.command import command, for_each
+from onward.cli.runs import find, report_on, runs
+from onward.core.instant import duration
+from onward.core.run import TERMINAL, RunState, in_words
+
+if TYPE_CHECKING:
+    from onward.cli.command import CommandContext
+    from onward.sdk.run import Run
+
+__all__ = ["discard_each", "runs"]  # the group with these commands in it
+
+_OPEN = ["ready", "running", "waiting", "paused"]
+_ENDED = ["failed", "timed_out", "cancelled", "paused"]
+
+
+@command(runs, "cancel", example="onward runs cancel order-7 order-8 --wait --timeout 1m")
+@bulk.ids
+@bulk.in_bulk(failures=False)
+@click.option("--state", type=click.Choice(_OPEN), help="Those in one state.")
+@click.option("--force", is_flag=True, help="End it at once, without cleanup.")
+@click.option("--grace", metavar="TIME", help="How long cleanup may take; a minute by default.")
+@click.option("--wait", is_flag=True, help="Wait until it is over.")
+@click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s.")
+async def cancel(
+    context: CommandContext,
+    *,
+    ids: tuple[str, ...],
+    force: bool,
+    grace: str | None,
+    wait: bool,
+    timeout: str | None,
+    **asked: Any,
+) -> int:
+    """Cancel runs, given by their ids or by filters.
+
+    Filters start a bulk action. Exits with 1 if one had already ended or, with --wait, has not
+    ended as cancelled.
+    """
+    choice = bulk.BulkChoice(ids, asked)
+    if choice.is_bulk:
+        given = {"force": force, "grace": grace}
+        return await bulk.act_in_bulk(context, choice, context.app.bulk.cancel, **given)
+    seconds = None if timeout is None else duration(timeout) / 1_000_000
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout requires --wait.")
+
+    async def act(given: str) -> bool:
+        row = await find(context, given)
+        run = await context.app.get(row.id)
+        accepted = bool(await run.cancel(force=force, grace=grace))
+        if accepted and wait:
+            await _over(run, seconds)
+        state = await run.state()
+        done = accepted and (not wait or state == RunState.CANCELLED)
+        waits = accepted and state not in TERMINAL
+        report_on(
+            context,
+            row.id,
+            "is being cancelled" if waits else in_words(state),
+            accepted=done,
+            state=state,
+        )
+        return done
+
+    return await for_each(context, ids, act)
+
+
+@command(runs, "pause", example="onward runs pause order-7")
+@bulk.ids
+@bulk.in_bulk(failures=False)
+@click.option("--state", type=click.Choice(_OPEN), help="Those in one state.")
+async def pause(context: CommandContext, *, ids: tuple[str, ...], **asked: Any) -> int:
+    """Pause runs: steps that run finish, nothing new begins.
+
+    Filters start a bulk action. Maps, steps on other workers and children that work for a run pause
+    with it. Exits with 1 if a run has ended or is being cancelled.
+    """
+    choice = bulk.BulkChoice(ids, asked)
+    if choice.is_bulk:
+        return await bulk.act_in_bulk(context, choice, context.app.bulk.pause)
+
+    async def act(given: str) -> bool:
+        row = await find(context, given)
+        accepted = await context.app.pause(row.id)
+        refused = "has ended or is being cancelled"
+        report_on(context, row.id, "is being paused" if accepted else refused, accepted=accepted)
+        return accepted
+
+    return await for_each(context, ids, act)
+
+
+@command(runs, "resume", example="onward runs resume order-7")
+@bulk.ids
+@bulk.in_bulk(failures=False)
+async def resume(context: CommandContext, *, ids: tuple[str, ...], **asked: Any) -> int:
+    """Resume paused runs and the runs they held.
+
+    Filters start a bulk action. A run that another paused run holds continues when that one is
+    resumed. Exits with 1 if a run has already ended.
+    """
+    choice = bulk.BulkChoice(ids, asked)
+    if choice.is_bulk:
+        return await bulk.act_in_bulk(context, choice, context.app.bulk.resume)
+
+    async def act(given: str) -> bool:
+        row = await find(context, given)
+        before = await context.engine.newest(row.id)
+        is_held = before.state == RunState.PAUSED or bool(before.held_by)
+        accepted = await context.app.resume(row.id)
+        done = "continues" if is_held else f"is not paused, it {in_words(before.state)}"
+        report_on(context, row.id, done if accepted else "has already ended", accepted=accepted)
+        return accepted
+
+    return await for_each(context, ids, act)
+
+
+@command(runs, "retry", example="onward runs retry --name charge --error ValueError --dry-run")
+@bulk.ids
+@bulk.in_bulk(failures=True)
+@click.option("--state", type=click.Choice(_ENDED), help="Those in one state.")
+@click.option("--force", is_flag=True, help="Retry even if effects may have undone work.")
+async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool, **asked: Any) -> int:
+    """Retry failed runs, given by their ids or by filters.
+
+    A new run under the same id continues from the call that failed. Filters start a bulk action on
+    dead letters. Exits with 1 if a run has not failed, or if it sent effects because of its error:
+    these may have undone its earlier work.
+    """
+    choice = bulk.BulkChoice(ids, asked)
+    if choice.is_bulk:
+        return await bulk.act_in_bulk(context, choice, context.app.bulk.retry, force=force)
+
+    async def act(given: str) -> bool:
+        row = await find(context, given)
+        new = await context.app.retry(row.id, force=force)
+        report_on(context, new.id, "is retried", accepted=True, uid=new.uid)
+        return True
+
+    return await for_each(context, ids, act)
+
+
+@command(runs, "discard", example="onward runs discard --name charge --reason 'paid in cash'")
+@bulk.ids
+@bulk.in_bulk(failures=True)
+@click.option("--reason", metavar="TEXT", default="", help="Why; recorded with each run.")
+@click.option("--by", metavar="NAME", help="Who you are; by default the user.")
+async def discard(
+    context: CommandContext, *, ids: tuple[str, ...], reason: str, by: str | None, **asked: Any
+) -> int:
+    """Discard dead letters, given by their ids or by filters.
+
+    They stay failed, and `onward dead list` no longer lists them. Filters start a bulk action.
+    Exits with 1 if a run is not a dead letter.
+    """
+    choice = bulk.BulkChoice(ids, asked)
+    if choice.is_bulk:
+        given = {"reason": reason, "by": by}
+        return await bulk.act_in_bulk(context, choice, context.app.bulk.discard, **given)
+
+    return await discard_each(context, ids, reason, by)
+
+
+async def discard_each(
+    context: CommandContext, ids: tuple[str, ...], reason: str, by: str | None
+) -> int:
+    """Discard dead letters by their ids, and return the exit status."""
+
+    async def act(given: str) -> bool:
+        row = await find(context, given)
+        accepted = await context.app.dead.discard(row.id, reason=reason, by=by)
+        text = "is discarded" if accepted else "is not a dead letter"
+        report_on(context, row.id, text, accepted=accepted)
+        return accepted
+
+    return await for_each(context, ids, act)
+
+
+async def _over(run: Run[Any], seconds: float | None) -> None:
+    """Wait until a run is over, however it ends."""
+    result = asyncio.ensure_future(run.result())
+    try:
+        await asyncio.wait([result], timeout=seconds)
+    finally:
+        result.cancel()
+        await asyncio.wait([result])
+        if not result.cancelled():
+            result.exception()  # counts as seen: how the run ended is read separately

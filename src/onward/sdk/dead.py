@@ -1,0 +1,201 @@
+"""`app.dead`: dead letters, which are failed runs that were neither retried nor discarded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onward.core.instant import duration
+from onward.core.run import DEAD
+from onward.engine.client_engine import Decision, FailurePeriod
+from onward.engine.search import RunPage
+from onward.engine.views import Discard, FailureGroup, RunInfo
+from onward.errors import NotFound
+from onward.model.run_filter import RunQuery
+from onward.sdk.inside import refuse_in_body
+from onward.sdk.operator import this_user
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from onward.core.instant import DurationLike
+    from onward.engine.client_engine import ClientEngine
+    from onward.sdk.run import Run
+
+    Retry = Callable[..., Awaitable[Run[Any]]]
+    RunInfos = list[RunInfo]  # in the class, `list` is its method
+    FailureGroups = list[FailureGroup]
+
+__all__ = ["Dead", "Discard", "FailureGroup"]
+
+MAX_COUNT = 10_000
+
+
+class Dead:
+    """The dead letters of an app, as `app.dead`: failed and timed-out runs that await a decision.
+
+    A run leaves the list when it is retried, forked or replaced under its id, or discarded. A child
+    that its parent awaits is never in it, because its parent received the error.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, Fatal, step, workflow
+        >>> @step
+        ... async def charge(cents: int) -> None:
+        ...     raise Fatal("card declined")
+        >>> @workflow
+        ... async def pay(cents: int) -> None:
+        ...     await charge(cents)
+        >>> async def main() -> list[str]:
+        ...     app = App(":memory:")
+        ...     async with app, app.worker(workflows=[pay]):
+        ...         run = await app.start(pay.options(id="pay-7"), 100)
+        ...         await asyncio.wait([asyncio.ensure_future(run.result())])
+        ...         [letter] = await app.dead.list()
+        ...         await app.dead.discard("pay-7", reason="the customer paid in cash")
+        ...         left = await app.dead.list()
+        ...     return [letter.id, letter.failed_step, str(len(left))]
+        >>> asyncio.run(main())
+        ['pay-7', 'charge', '0']
+    """
+
+    def __init__(self, engine: ClientEngine, retry: Retry) -> None:
+        self._opened = engine
+        self._retry = retry
+
+    @property
+    def _engine(self) -> ClientEngine:
+        refuse_in_body("a call of app.dead")
+        return self._opened
+
+    async def list(  # noqa: PLR0913 - each narrows the list in a way of its own
+        self,
+        *,
+        name: str | None = None,
+        error: str | None = None,
+        failed_step: str | None = None,
+        state: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        since: DurationLike | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> RunInfos:
+        """Return dead letters, newest first, that match all filters.
+
+        Args:
+            name: The name of the workflow.
+            error: The type of the error, with or without its module: "ValueError", "CardDeclined".
+            failed_step: The name of the step, effect or child whose error ended the run.
+            state: "failed" or "timed_out".
+            queue: The queue.
+            tag: A tag of the run.
+            since: Only runs that ended within so long before now, such as "1h".
+            attributes: Attributes of the run; they have no index.
+            limit: The maximum number of runs.
+            before: The uid of the last run of the previous page.
+
+        Raises:
+            BadInput: there is no such state, or the limit is negative.
+        """
+        query = await self._query(name, error, failed_step, state, queue, tag, since)
+        wanted = {said: [value] for said, value in (attributes or {}).items()}
+        return await self._engine.list_runs(query, RunPage(limit, before), wanted)
+
+    async def count(  # noqa: PLR0913 - each narrows the count in a way of its own
+        self,
+        *,
+        name: str | None = None,
+        error: str | None = None,
+        failed_step: str | None = None,
+        state: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        since: DurationLike | None = None,
+        maximum: int = MAX_COUNT,
+    ) -> int:
+        """Return how many dead letters match, counting up to a maximum; see `list`."""
+        query = await self._query(name, error, failed_step, state, queue, tag, since)
+        return await self._engine.count_runs(query, maximum)
+
+    async def _query(  # noqa: PLR0913 - see `list`
+        self,
+        name: str | None,
+        error: str | None,
+        failed_step: str | None,
+        state: str | None,
+        queue: str | None,
+        tag: str | None,
+        since: DurationLike | None,
+    ) -> RunQuery:
+        after = None if since is None else await self._engine.now() - duration(since)
+        return RunQuery(
+            name,
+            state,
+            queue,
+            None,
+            tag,
+            dead=True,
+            error=error,
+            failed_step=failed_step,
+            since=after,
+        )
+
+    async def groups(
+        self, *, name: str | None = None, since: DurationLike | None = None, parts: int = 24
+    ) -> FailureGroups:
+        """Return dead letters grouped by workflow, type of error and failed call, largest first.
+
+        At most 100 groups are returned, and at most 1,000 runs of each are counted.
+
+        Args:
+            name: Only runs of this workflow.
+            since: Only runs that ended within so long before now; by default all.
+            parts: Into how many equal parts the `timeline` of each group divides that time.
+        """
+        length = None if since is None else duration(since)
+        return await self._engine.failure_groups(FailurePeriod(name, length, parts))
+
+    async def get(self, id: str) -> RunInfo:  # noqa: A002 - it is the user's word
+        """Return a dead letter with its attributes, progress and error.
+
+        Raises:
+            NotFound: no run has the id, or the newest run with the id is not a dead letter.
+        """
+        info = await self._engine.info(id)
+        if info.state not in DEAD or info.discarded is not None:
+            raise NotFound(
+                "dead letter", id, self._engine.namespace, "Look at the run: onward runs show"
+            )
+        return info
+
+    async def replay(self, id: str, *, force: bool = False) -> Run[Any]:  # noqa: A002 - it is the user's word
+        """Retry a dead letter: a new run with the same id continues from the failed call.
+
+        This is `App.retry`, with the same errors.
+        """
+        return await self._retry(id, force=force)
+
+    async def discard(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        *,
+        reason: str = "",
+        by: str | None = None,
+    ) -> bool:
+        """Discard a dead letter: it stays failed, and is no longer listed here.
+
+        The run and its history are kept, and `App.retry` can still retry it.
+
+        Args:
+            id: The id of the run.
+            reason: Why; it is recorded with the run.
+            by: Who you are; by default the user of this process.
+
+        Returns:
+            False if the newest run with the id is not a dead letter.
+
+        Raises:
+            NotFound: no run has the id.
+        """
+        return await self._engine.discard(id, Decision(reason, by or this_user()))
