@@ -5,6 +5,7 @@
     python -m tools.crash_campaign --only effects --kills 500
     python -m tools.crash_campaign --only soak --seconds 300 --store postgres
     python -m tools.crash_campaign --only forks --store sqlite
+    python -m tools.crash_campaign --only bulk --bulk 10000 --store sqlite
     python -m tools.crash_campaign --only outages --outages 10 --kinds away-5 login-refused
     python -m tools.crash_campaign --only clocks            # needs the library of Debian's faketime
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 from onward.testing.postgres import PostgresServer
 from tests.e2e.effects.kills import PROMISES, die_at_random_points
 from tests.e2e.effects.sink import Sink
+from tests.e2e.engine.bulks import retry_in_bulk
 from tests.e2e.engine.clocks import Clock, endure_steps
 from tests.e2e.engine.kills import kill_at_random
 from tests.e2e.engine.outages import KINDS, endure_outages
@@ -48,7 +50,7 @@ from tests.e2e.engine.sweep import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PARTS = ("sweep", "kills", "effects", "soak", "forks")
+PARTS = ("sweep", "kills", "effects", "soak", "forks", "bulk")
 APART = ("outages", "clocks")
 
 # The run of the sweep passes these once; the others it passes again and again.
@@ -144,6 +146,15 @@ def forks(ground: Ground, number: int, seed: int) -> None:
     print(f"{ground.name}: {number} kills of workers that forked in {seconds:.0f} s", flush=True)
 
 
+def bulk(ground: Ground, runs: int) -> None:
+    """Retry runs in bulk, and kill the worker twice on the way."""
+    began = time.monotonic()
+    with ground.crew() as crew, telling(f"{ground.name}: bulk retry of {runs} runs"):
+        tally = asyncio.run(retry_in_bulk(crew, runs, kills=2))
+    seconds = time.monotonic() - began
+    print(f"{ground.name}: {tally} in {seconds:.0f} s", flush=True)
+
+
 def outages(names: list[str], number: int) -> None:
     """Let workers live through outages of Postgres that are shorter and longer than a lease."""
     for name in names:
@@ -192,6 +203,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="how long the soak lasts")
     parser.add_argument("--between", type=float, default=10, help="seconds between its kills")
     parser.add_argument("--forks", type=int, default=10, help="workers to kill that have forked")
+    parser.add_argument("--bulk", type=int, default=1000, help="runs to retry in bulk")
     parser.add_argument("--outages", type=int, default=10, help="outages of each kind")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--only", choices=[*PARTS, *APART])
@@ -203,6 +215,7 @@ def main() -> None:
         "effects": lambda ground: effects(ground, wanted.kills, wanted.seed),
         "soak": lambda ground: soaked(ground, wanted.seconds, wanted.between),
         "forks": lambda ground: forks(ground, wanted.forks, wanted.seed),
+        "bulk": lambda ground: bulk(ground, wanted.bulk),
     }
     if wanted.only == "outages":
         outages(wanted.kinds, wanted.outages)

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onward.engine.local_client import LocalClient
 from onward.engine.local_worker import LocalWorker
 from onward.runtime.definition import Limits
 from onward.runtime.registry import Registry
 from onward.runtime.worker.options import Ports
 from onward.runtime.worker.worker import Worker
 from onward.sdk import step, workflow
+from onward.sdk.bulk_workflow import BulkWorkflow
 from onward.store.store import open_store
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 
@@ -31,7 +33,8 @@ async def working(url: str, options: Options) -> AsyncIterator[Worker]:
     async with open_store(url) as store:
         connect = partial(LocalWorker, store, clock, lambda: open_store(url))
         ports = Ports(clock, SystemRandomness(), spawn_thread, connect)
-        worker = Worker(Registry(definitions, steps), options, Limits(), ports)
+        own = BulkWorkflow(LocalClient(store, clock)).definition
+        worker = Worker(Registry([*definitions, own], steps), options, Limits(), ports)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(worker.run())

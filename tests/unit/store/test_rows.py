@@ -23,6 +23,7 @@ READ: dict[str, tuple[str, ...]] = {
     "newest_run": RunRow._fields,
     "list_runs": RunRow._fields,
     "list_family": RunRow._fields,
+    "list_dead": RunRow._fields,
     "list_children": RunRow._fields,
     "runs_to_claim": RunRow._fields,
     "run_end": RunEnd._fields,
@@ -69,9 +70,9 @@ def test_a_row_gives_the_parameters_of_the_statement_that_writes_it(name: str) -
 
 
 def test_the_parts_of_a_row_that_are_taken_by_position_are_where_they_should_be() -> None:
-    assert STATEMENTS["move_run"].row == ("uid", *Move._fields[:8])
-    assert Move._fields[8:] == ("result", "error", "failed_call", "progress")
-    assert STATEMENTS["keep_end"].row == ("uid", *Move._fields[8:], "lost")
+    assert STATEMENTS["move_run"].row == ("uid", *Move._fields[:8], *Move._fields[-2:])
+    assert Move._fields[8:-2] == ("result", "error", "failed_call", "progress")
+    assert STATEMENTS["keep_end"].row == ("uid", *Move._fields[8:-2], "lost")
     assert STATEMENTS["add_message"].row[3:] == NewMessage._fields[1:5]
     assert STATEMENTS["insert_run_data"].row == (
         "uid", "input", "args_hash", "trace", "retry", "attributes", "delay_in", "due",
