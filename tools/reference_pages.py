@@ -9,7 +9,7 @@ from onward import errors, handles
 from onward.engine import views
 from onward.engine.sending import Cancelling
 from onward.runtime.worker.worker import Worker
-from onward.sdk import bulk, current, dead, effects, mapping, within
+from onward.sdk import bulk, current, dead, effects, mapping, within, workers
 from onward.telemetry import Attention, JsonFormatter, Metrics, RunFilter
 from onward.testing import (
     clock,
@@ -80,18 +80,19 @@ PAGES = {
     "app.md": Page(
         "Reference: apps and runs",
         "`App`, `Run` and `RunInfo` are imported from `onward`; `SyncApp`, `SyncRun`, "
-        "`HistoryEvent` and `Blocker` from `onward.handles`, for annotations. Calls return the "
-        "other types.",
+        "`HistoryEvent`, `Blocker` and `WorkerInfo` from `onward.handles`, for annotations. Calls "
+        "return the other types.",
         {
             "App": (
                 *(onward.App, Worker, within.Within, effects.Effects, dead.Dead),
-                *(bulk.Bulk, bulk.BulkRuns),
+                *(bulk.Bulk, bulk.BulkRuns, workers.Workers),
             ),
             "Runs": (onward.Run, onward.RunInfo, handles.HistoryEvent, views.ErrorInfo),
             "Answers": (
                 *(handles.Blocker, views.UnservedRun, views.PendingSignal, Cancelling),
                 *(views.EffectInfo, views.EffectChoice, views.FailureGroup, views.Discard),
                 *(bulk.BulkAnswer, bulk.BulkReport, bulk.Refusal),
+                *(handles.WorkerInfo,),
             ),
             "Without an event loop": (handles.SyncApp, handles.SyncRun),
         },

@@ -4,6 +4,7 @@ from onward.engine.views import Blocker, HistoryEvent
 from onward.sdk.current import Current
 from onward.sdk.inside import ChildRun
 from onward.sdk.sync import SyncApp, SyncRun
+from onward.sdk.workers import WorkerInfo
 
 __all__ = [
     "Blocker",
@@ -12,4 +13,5 @@ __all__ = [
     "HistoryEvent",
     "SyncApp",
     "SyncRun",
+    "WorkerInfo",
 ]

@@ -56,6 +56,7 @@ def test_these_are_the_commands() -> None:
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
         "runs discard", "runs fork", "runs signal",
+        "workers list", "workers drain",
     }  # fmt: skip
 
 

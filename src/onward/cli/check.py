@@ -70,10 +70,9 @@ async def _check(given: Given, app: App, workflow: str | None, limit: int | None
         )
     checked: list[CheckedRun] = []
     async with app:
-        count = await app._engine.count_open_runs(name=workflow)
-        total = count if limit is None else min(count, limit)
-        with progress(given.out, "Replaying open runs", total) as advance:
-            async for run in check_open_runs(app, workflow=workflow, limit=limit):
+        uids = await app._engine.begun_runs(name=workflow, limit=limit)
+        with progress(given.out, "Replaying open runs", len(uids)) as advance:
+            async for run in check_open_runs(app, uids):
                 checked.append(run)
                 advance()
     _print(given, checked)

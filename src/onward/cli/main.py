@@ -41,9 +41,10 @@ def commands() -> click.Group:
     from onward.cli.migrate import add_migrate
     from onward.cli.run_actions import runs
     from onward.cli.worker import add_worker
+    from onward.cli.workers import workers
 
     group = root()
-    for each in (dead, effects, runs):
+    for each in (dead, effects, runs, workers):
         group.add_command(each)
     for add in (add_check, add_clock, add_dev, add_migrate, add_worker):
         add(group)

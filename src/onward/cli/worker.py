@@ -104,9 +104,10 @@ def add_worker(root: click.Group) -> None:
         steps. A second one abandons these steps. Either way another worker continues its runs.
         Logs go to stderr, with --json as lines of JSON.
 
-        Exit status: 0 after a signal; 1 if the store is unavailable at the start, or the worker
-        failed; 2 if the module, an option or the store is wrong; 70 if code of a run has blocked
-        the worker for --stall-limit; 143 or 130 after a second SIGTERM or Ctrl-C.
+        Exit status: 0 after a signal or `onward workers drain`; 1 if the store is unavailable at
+        the start, or the worker failed; 2 if the module, an option or the store is wrong; 70 if
+        code of a run has blocked the worker for --stall-limit; 143 or 130 after a second SIGTERM
+        or Ctrl-C.
         """
         loop_factory = _uvloop() if uvloop else None
         app = load_app(target)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from onward.engine.within import CallerTransaction
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
+    from onward.engine.workers import WorkerInfo
     from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
@@ -284,14 +285,24 @@ class ClientEngine(Protocol):
         """
         ...
 
-    # --- checking a deploy -----------------------------------------------------------------------
+    # --- workers ---------------------------------------------------------------------------------
 
-    async def open_runs(self, *, name: str | None, limit: int, before: str | None) -> list[OpenRun]:
-        """Return open runs that have begun, with their histories, newest first, by pages."""
+    async def list_workers(self, *, gone: bool = False) -> list[WorkerInfo]:
+        """Return workers, newest first; with `gone`, also those that have left."""
         ...
 
-    async def count_open_runs(self, *, name: str | None) -> int:
-        """Return how many open runs have begun."""
+    async def drain_worker(self, worker: str) -> bool:
+        """Let a worker take no more runs and leave; return False if it has left already."""
+        ...
+
+    # --- checking a deploy -----------------------------------------------------------------------
+
+    async def begun_runs(self, *, name: str | None, limit: int | None) -> list[str]:
+        """Return the uids of open runs that have begun, newest first."""
+        ...
+
+    async def open_runs(self, uids: Sequence[str]) -> list[OpenRun]:
+        """Return those of these runs that are open, with their histories."""
         ...
 
     async def recorded_arguments(self, uid: str, identity: str) -> Any:

@@ -19,6 +19,7 @@ from onward.engine import (
     search,
     sending,
     starting,
+    workers,
 )
 from onward.engine.abbreviation import find_effect, find_run
 from onward.engine.client_engine import RunKey
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         UnservedRun,
     )
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
+    from onward.engine.workers import WorkerInfo
     from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.effects import EffectRow
     from onward.model.run_filter import RunQuery
@@ -249,15 +251,21 @@ class LocalClient:
     async def end_now(self, uid: str, *, also_paused: bool = False) -> RunEnd:
         return await self._results.end_now(uid, also_paused=also_paused)
 
+    # --- workers ---------------------------------------------------------------------------------
+
+    async def list_workers(self, *, gone: bool = False) -> list[WorkerInfo]:
+        return await workers.list_workers(self.store, gone=gone)
+
+    async def drain_worker(self, worker: str) -> bool:
+        return await workers.drain_worker(self.store, worker)
+
     # --- checking a deploy -----------------------------------------------------------------------
 
-    async def open_runs(
-        self, *, name: str | None, limit: int, before: str | None
-    ) -> list[open_runs.OpenRun]:
-        return await open_runs.open_runs(self.store, name=name, limit=limit, before=before)
+    async def begun_runs(self, *, name: str | None, limit: int | None) -> list[str]:
+        return await open_runs.begun_runs(self.store, name=name, limit=limit)
 
-    async def count_open_runs(self, *, name: str | None) -> int:
-        return await open_runs.count_open_runs(self.store, name=name)
+    async def open_runs(self, uids: Sequence[str]) -> list[open_runs.OpenRun]:
+        return await open_runs.open_runs(self.store, uids)
 
     async def recorded_arguments(self, uid: str, identity: str) -> Any:
         return await open_runs.recorded_arguments(self.store, uid, identity)

@@ -84,7 +84,7 @@ class LocalWorker:
         self._clock = clock
         self._open_store = open_store
         self._worker = worker
-        self._on_time = hooks.on_time
+        self._on_time, self._on_drain = hooks.on_time, hooks.on_drain
         self._steps = ClockSteps(store, clock, worker, self.wake)
         self._maintenance = Maintenance(
             store,
@@ -92,6 +92,7 @@ class LocalWorker:
             hooks.on_time,
             self._steps,
             in_place if open_store is None else asyncio.to_thread,
+            worker,
         )
         self._writer = store.writer(worker)
         self._writer.on_written = hooks.on_time
@@ -150,6 +151,7 @@ class LocalWorker:
                 "tags": "\n".join(registration.tags),
                 "names": "\n".join(registration.names),
                 "schedules": "\n".join(spec.name for spec in registration.schedules),
+                "slots": registration.slots,
             }
         )
 
@@ -180,7 +182,10 @@ class LocalWorker:
         return await self._store.next_due(since)
 
     async def maintain(self) -> bool:
-        self._has_limited_runs = (await self._maintenance.tick()).limited
+        due = await self._maintenance.tick()
+        self._has_limited_runs = due.limited
+        if due.draining:
+            self._on_drain()
         return self._has_limited_runs
 
     async def flush(self) -> None:

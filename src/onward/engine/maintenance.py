@@ -30,6 +30,7 @@ class Maintenance:
         on_time: Called with the database's time, and when it was asked for.
         steps: Watches the database's clock, if a worker does this.
         offload: Computes outside of the event loop.
+        worker: The id of that worker.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Maintenance:
         on_time: Callable[[Instant, int], None] = lambda _, __: None,
         steps: ClockSteps | None = None,
         offload: Offload = in_place,
+        worker: str = "",
     ) -> None:
         self._store = store
         self._clock = clock
         self._on_time = on_time
         self._steps = steps
         self._slots = SlotDecisions(store, offload)
+        self._worker = worker
         self._next_cleanup = clock.monotonic() + AUDIT_EVERY
         self.code: Registration | None = None
         """The code that this process brings: it may fit runs that other code has parked."""
@@ -52,10 +55,10 @@ class Maintenance:
     async def tick(self) -> MaintenanceDue:
         """Do what is due, and return what there was to do."""
         asked = self._clock.monotonic()
-        due = await self._store.maintenance_due()
+        due = await self._store.maintenance_due(self._worker)
         self._on_time(due.at, asked)
         if self._steps is not None and await self._steps.learn(due.at, asked):
-            due = await self._store.maintenance_due()  # what looked overdue may not be
+            due = await self._store.maintenance_due(self._worker)  # what looked overdue may not be
         if due.outbox:
             await self._store.sweep()
         if due.overdue:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from onward.store.store import Store
 
 
+MAX_RUNS = 2**62
+"""All of them."""
+
+
 class OpenRun(NamedTuple):
     """An open run as its next claim would return it, and its history or why that is unreadable."""
 
@@ -26,20 +30,19 @@ class OpenRun(NamedTuple):
     failure: Exception | None
 
 
-async def open_runs(
-    store: Store, *, name: str | None, limit: int, before: str | None
-) -> list[OpenRun]:
-    """Return open runs that have begun, newest first, by pages; `before` is the last uid."""
-    rows = await store.read(lambda tx: tx.fetch("open_runs", name=name, limit=limit, before=before))
+async def begun_runs(store: Store, *, name: str | None, limit: int | None) -> list[str]:
+    """Return the uids of open runs that have begun, newest first."""
+    most = MAX_RUNS if limit is None else limit
+    rows = await store.read(lambda tx: tx.fetch("begun_runs", name=name, limit=most))
+    return [row[0] for row in rows]
+
+
+async def open_runs(store: Store, uids: Sequence[str]) -> list[OpenRun]:
+    """Return those of these runs that are open, with their histories."""
+    rows = await store.read(lambda tx: tx.fetch("open_runs", uids=tx.array(uids)))
     runs = [ClaimedRun._make((*row, 0, 0, None)) for row in rows]
     found, failed = await read_each(store.history, [run.uid for run in runs])
     return [OpenRun(run, found.get(run.uid, ()), failed.get(run.uid)) for run in runs]
-
-
-async def count_open_runs(store: Store, *, name: str | None) -> int:
-    """Count the open runs that have begun."""
-    rows = await store.read(lambda tx: tx.fetch("count_open_runs", name=name))
-    return int(rows[0][0])
 
 
 async def recorded_arguments(store: Store, uid: str, identity: str) -> Any:

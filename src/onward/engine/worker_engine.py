@@ -41,6 +41,8 @@ class WorkerHooks:
     send: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]] = _once
     """Sends a batch of commits; it may send it again for as long as the engine is unavailable."""
     observer: Observer = SILENT
+    on_drain: Callable[[], None] = lambda: None
+    """Called when an operator wants the worker to take no more runs and leave."""
 
 
 class Renewer(Protocol):

@@ -13,7 +13,8 @@ class MaintenanceDue(NamedTuple):
 
     `at` is the database's time. `outbox`: callers wrote messages in transactions of their own, to
     be swept. `limited`: there are runs with a flow key that could be claimed. `overdue`: a deadline
-    has passed. `schedules`: one has a slot without a disposition.
+    has passed. `schedules`: one has a slot without a disposition. `draining`: the worker that asks
+    is to take no more runs, and to leave.
     """
 
     at: Instant
@@ -21,3 +22,4 @@ class MaintenanceDue(NamedTuple):
     limited: bool
     overdue: bool
     schedules: bool = False
+    draining: bool = False

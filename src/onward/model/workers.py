@@ -42,6 +42,8 @@ class Registration:
     """How many runs of a flow key may be running at a time, as its code declares it."""
     schedules: tuple[ScheduleSpec, ...] = ()
     """The schedules that its code declares."""
+    slots: int = 0
+    """How many runs may execute at a time."""
 
     @property
     def offer(self) -> WorkerOffer:
@@ -84,6 +86,25 @@ class Unserved(NamedTuple):
 
     run: RunRow
     why: str
+
+
+class WorkerRow(NamedTuple):
+    """A worker as operators see it; `renewed_at` is None if it has no lease."""
+
+    worker: str
+    host: str
+    pid: int
+    version: str | None
+    queues: str
+    tags: str
+    names: str
+    slots: int
+    draining: int
+    started_at: Instant
+    left_at: Instant | None
+    renewed_at: Instant | None
+    is_alive: int
+    running: int
 
 
 class Renewal(NamedTuple):

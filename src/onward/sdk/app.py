@@ -26,6 +26,7 @@ from onward.sdk.shared_open import Opening
 from onward.sdk.within import Within
 from onward.sdk.worker_context import at_work, registry_of
 from onward.sdk.worker_times import step_limits, worker_times
+from onward.sdk.workers import Workers
 from onward.sdk.workflow import check_workflow
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 from onward.telemetry.reporter import Reporter
@@ -129,6 +130,8 @@ class App(RunOperations):
         """Dead letters: failed runs that were neither retried nor discarded."""
         self.bulk = Bulk(self._opened)
         """Actions on all runs that match a filter."""
+        self.workers = Workers(self._opened)
+        """The workers of this store: what they serve and do, and draining them."""
 
     def _set_store(self, url: str | None, namespace: str | None) -> None:
         """Use another store or namespace than the code says; the app must not be open yet."""
@@ -138,6 +141,7 @@ class App(RunOperations):
         self.schedules = Schedules(self._opened, self._handle)
         self.dead = Dead(self._opened, self.retry)
         self.bulk = Bulk(self._opened)
+        self.workers = Workers(self._opened)
 
     @property
     def _engine(self) -> LocalClient:

@@ -14,7 +14,7 @@ from onward.sdk.bulk_workflow import BulkWorkflow
 from onward.sdk.worker_context import registry_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from onward.engine.open_runs import OpenRun
     from onward.runtime.registry import Registry
@@ -50,35 +50,25 @@ class CheckedRun(NamedTuple):
         return None if self.rehearsal is None else self.rehearsal.misfit
 
 
-async def check_open_runs(
-    app: App, *, workflow: str | None = None, limit: int | None = None
-) -> AsyncIterator[CheckedRun]:
-    """Replay the histories of open runs with the code of this process, newest first.
+async def check_open_runs(app: App, uids: Sequence[str]) -> AsyncIterator[CheckedRun]:
+    """Replay the histories of open runs with the code of this process.
 
-    Nothing is written, and no step is executed.
+    Nothing is written, and no step is executed. A run that has ended is left out.
 
     Args:
         app: The app, which is open.
-        workflow: Only the runs of this workflow.
-        limit: How many runs to look at; by default all.
+        uids: The runs.
     """
     registry = registry_of(None, BulkWorkflow(app._engine).definition)
     names = frozenset(registry.names)
     programs = Programs(registry, app._version)
-    before, left = None, limit
-    while left is None or left > 0:
-        size = PAGE if left is None else min(PAGE, left)
-        page = await app._engine.open_runs(name=workflow, limit=size, before=before)
-        for each in page:
+    for begin in range(0, len(uids), PAGE):
+        for each in await app._engine.open_runs(uids[begin : begin + PAGE]):
             skipped = _why_skipped(each, names, app._version)
             if skipped is None:
                 yield await _check(app, each, programs, registry)
             else:
                 yield CheckedRun(each.run.id, each.run.uid, each.run.name, skipped)
-        if len(page) < size:
-            return
-        before = page[-1].run.uid
-        left = None if left is None else left - len(page)
 
 
 def _why_skipped(found: OpenRun, names: frozenset[str], version: str | None) -> str | None:

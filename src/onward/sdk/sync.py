@@ -19,6 +19,7 @@ from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.run import Run
 from onward.sdk.schedules import Schedules
+from onward.sdk.workers import Workers
 from onward.system.coroutines import drive
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ class SyncApp(_Sync[App]):
         """Actions on all runs that match a filter."""
         self.dead = SyncDead(app.dead, self._background)
         """Dead letters: failed runs that were neither retried nor discarded."""
+        self.workers = SyncWorkers(app.workers, self._background)
+        """The workers of this store: what they serve and do, and draining them."""
 
     def __enter__(self) -> Self:
         with self._opening:
@@ -263,6 +266,13 @@ class SyncBulk(_Sync[Bulk]):
     cancel = _sync_bulk(Bulk.cancel)
     pause = _sync_bulk(Bulk.pause)
     resume = _sync_bulk(Bulk.resume)
+
+
+class SyncWorkers(_Sync[Workers]):
+    """The workers of a store, for code without an event loop; see `Workers`."""
+
+    list = _sync(Workers.list)
+    drain = _sync(Workers.drain)
 
 
 class SyncWithin:

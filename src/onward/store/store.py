@@ -306,7 +306,14 @@ class Store(Reads):
 
     async def register(self, worker: dict[str, object]) -> None:
         """Add the row of a worker that operators see."""
-        await self.write(lambda tx: tx.fetch("register_worker", **worker))
+        await self.write(lambda tx: tx.fetch("register_worker", **{"slots": 0} | worker))
+
+    async def drain_worker(self, worker: str) -> bool:
+        """Let a worker take no more runs and leave; return False if it is not there."""
+        if not is_storable(worker):
+            return False
+        rows = await self.write(lambda tx: tx.fetch("drain_worker", worker=worker))
+        return bool(rows)
 
     async def unregister(self, worker: str) -> None:
         """Note in the row of a worker that it has left."""

@@ -38,7 +38,7 @@ GROWING = {
 # A whole pass over one of these indexes meets open runs alone.
 OPEN_ONLY = {
     "onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready",
-    "onward_run_flow",
+    "onward_run_flow", "onward_run_paused",
 }  # fmt: skip
 
 CHOSEN = {

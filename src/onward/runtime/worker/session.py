@@ -8,6 +8,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onward.core.instant import SECOND
 from onward.engine.database_time import DatabaseTime
 from onward.engine.worker_engine import WorkerHooks
 from onward.errors import LeaseLost, OnwardError
@@ -99,7 +100,7 @@ class WorkerSession:
         self.now = self._time.now
         self._outage = Outage(self.id, randomness, self.observer)
 
-        hooks = WorkerHooks(self._time.learn, self._outage.through, self.observer)
+        hooks = WorkerHooks(self._time.learn, self._outage.through, self.observer, self._on_drain)
         self._engine = ports.connect(self.id, hooks)
         self.commit = self._engine.submit
         self.engine_calls = EngineCalls(self._engine, self.id, randomness, self._outage)
@@ -247,6 +248,22 @@ class WorkerSession:
         if not self._is_joined:
             self._outage.give_up()
         self._engine.wake()
+
+    def _on_drain(self) -> None:
+        """Stop because an operator has drained the worker."""
+        if not self._is_stopping:
+            self.stop()
+            self.report_stopping("drain")
+
+    def report_stopping(self, signal: str) -> None:
+        """Report that the worker claims no more."""
+        emit(
+            "worker.stopping",
+            worker=self.id,
+            signal=signal,
+            runs=len(self.running),
+            drain_seconds=self._options.drain / SECOND,
+        )
 
     async def _work_unless_cancelled(self, renewer: Renewer | None) -> None:
         """Work; cancelled, finish the claim under way and give everything back at once.
@@ -412,4 +429,5 @@ class WorkerSession:
             self.programs.codes,
             self._registry.limits,
             options.schedules,
+            options.slots,
         )

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from onward.core.instant import SECOND
 from onward.core.retry import Retry
 from onward.errors import LeaseLost
 from onward.runtime.body.unawaited import report_coroutines
@@ -140,10 +139,4 @@ class Worker:
 
     def _stop_on_signal(self, name: str) -> None:
         self.stop()
-        emit(
-            "worker.stopping",
-            worker=self.id,
-            signal=name,
-            runs=len(self.running),
-            drain_seconds=self._options.drain / SECOND,
-        )
+        self.session.report_stopping(name)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from onward.store.database import Tx
 
 
-async def maintenance_due(tx: Tx) -> MaintenanceDue:
-    [[at, *there]] = await tx.fetch("maintenance_due")
+async def maintenance_due(tx: Tx, worker: str) -> MaintenanceDue:
+    [[at, *there]] = await tx.fetch("maintenance_due", worker=worker)
     return MaintenanceDue(at, *map(bool, there))
 
 

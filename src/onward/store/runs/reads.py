@@ -12,6 +12,7 @@ from onward.model.messages import InboxRow
 from onward.model.records import RecordRow
 from onward.model.run_filter import ANY_RUN
 from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
+from onward.model.workers import WorkerRow
 from onward.store.abbreviation import UID, bounds
 from onward.store.runs.listing import count_runs, count_started_by_runs, listed
 from onward.store.runs.maintenance import maintenance_due
@@ -235,9 +236,14 @@ class Reads:
         rows = await self.read(lambda tx: tx.fetch("next_due", since=since))
         return min((at for at in rows[0] if at is not None), default=None)
 
-    async def maintenance_due(self) -> MaintenanceDue:
-        """Return which maintenance is due, by one cheap read."""
-        return await self.read(maintenance_due)
+    async def maintenance_due(self, worker: str = "") -> MaintenanceDue:
+        """Return which maintenance is due, by one cheap read, and whether a worker is to drain."""
+        return await self.read(lambda tx: maintenance_due(tx, worker))
+
+    async def workers(self, *, gone: bool = False) -> list[WorkerRow]:
+        """Return workers, newest first; with `gone`, also those that have left."""
+        rows = await self.read(lambda tx: tx.fetch("list_workers", gone=int(gone)))
+        return [WorkerRow._make(row) for row in rows]
 
     async def served_queues(self) -> set[str]:
         """Return the queues that live workers serve."""

@@ -22,8 +22,8 @@ SELECT (SELECT due FROM onward_run
         ORDER BY look_at LIMIT 1);
 
 -- name: maintenance_due
--- Whether there are messages in the outbox, runs with a flow key that could be claimed, runs past
--- their deadline (see `overdue_runs`), and schedules to look at.
+-- Whether there are messages in the outbox, runs with a flow key that could be claimed, runs past their
+-- deadline (see `overdue_runs`), schedules to look at, and an order that the worker drains.
 SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
@@ -38,7 +38,9 @@ SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
                         AND i.message = 'deadline' AND i.run = r.uid) IS NULL),
        EXISTS (SELECT 1 FROM onward_schedule INDEXED BY onward_schedule_due
                WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL
-                 AND look_at <= :now);
+                 AND look_at <= :now),
+       EXISTS (SELECT 1 FROM onward_worker
+               WHERE namespace = :namespace AND worker = :worker AND draining = 1);
 
 -- name: runs_of_worker
 SELECT uid, fence FROM onward_run INDEXED BY onward_run_running

@@ -12,25 +12,40 @@ FROM json_each(:uids) j
 CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value
 ORDER BY h.run, h.seq IS NULL, h.seq, h.opened_at, h.identity, h.attempt;
 
+-- name: begun_runs
+-- Open runs that a worker has claimed, or that began with the history of another; newest first.
+SELECT uid FROM onward_run INDEXED BY onward_run_ready
+WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND (fence > 0 OR follows IS NOT NULL)
+  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+UNION ALL
+SELECT uid FROM onward_run INDEXED BY onward_run_flow
+WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL AND (fence > 0 OR follows IS NOT NULL)
+  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+UNION ALL
+SELECT uid FROM onward_run INDEXED BY onward_run_waiting
+WHERE namespace = :namespace AND state = 'waiting' AND (fence > 0 OR follows IS NOT NULL)
+  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+UNION ALL
+SELECT uid FROM onward_run INDEXED BY onward_run_running
+WHERE namespace = :namespace AND state = 'running' AND (fence > 0 OR follows IS NOT NULL)
+  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+UNION ALL
+SELECT uid FROM onward_run INDEXED BY onward_run_paused
+WHERE namespace = :namespace AND state = 'paused' AND (fence > 0 OR follows IS NOT NULL)
+  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+ORDER BY uid DESC LIMIT :limit;
+
 -- name: open_runs
--- Open runs that a worker has claimed, or that began with the history of another, as a claim returns them.
+-- Open runs as their next claim would return them.
 SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence + 1 AS fence, r.inbox, r.seq, r.crashes,
        r.deadline, r.parent, r.parent_identity, r.root, r.cancel_with_parent, r.follows, r.link, r.attempt,
        r.origin, r.handler, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
        r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning
-FROM onward_run r
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
 LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
-WHERE r.namespace = :namespace AND r.state IN ('ready', 'running', 'waiting', 'paused')
-  AND (r.fence > 0 OR r.follows IS NOT NULL)
-  AND (CAST(:name AS TEXT) IS NULL OR r.name = CAST(:name AS TEXT))
-  AND (CAST(:before AS TEXT) IS NULL OR r.uid < CAST(:before AS TEXT))
-ORDER BY r.uid DESC LIMIT :limit;
-
--- name: count_open_runs
-SELECT count(*) FROM onward_run
-WHERE namespace = :namespace AND state IN ('ready', 'running', 'waiting', 'paused')
-  AND (fence > 0 OR follows IS NOT NULL)
-  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT));
+WHERE r.state IN ('ready', 'running', 'waiting', 'paused')
+ORDER BY r.uid DESC;
 
 -- name: recorded_times
 -- When closed records were written, of calls given as two lists.

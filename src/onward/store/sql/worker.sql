@@ -2,12 +2,30 @@
 
 -- name: register_worker
 INSERT INTO onward_worker (
-    namespace, worker, host, pid, version, queues, tags, names, schedules, started_at)
-VALUES (:namespace, :worker, :host, :pid, :version, :queues, :tags, :names, :schedules, :now)
-ON CONFLICT (namespace, worker) DO UPDATE SET left_at = NULL;
+    namespace, worker, host, pid, version, queues, tags, names, schedules, slots, started_at)
+VALUES (:namespace, :worker, :host, :pid, :version, :queues, :tags, :names, :schedules, :slots, :now)
+ON CONFLICT (namespace, worker) DO UPDATE SET left_at = NULL, names = excluded.names;
 
 -- name: unregister_worker
 UPDATE onward_worker SET left_at = :now WHERE namespace = :namespace AND worker = :worker;
+
+-- name: list_workers
+-- Workers that have not left, newest first, with their leases and how many runs they have; with `gone`,
+-- also those that have left.
+SELECT w.worker, w.host, w.pid, w.version, w.queues, w.tags, w.names, w.slots, w.draining,
+       w.started_at, w.left_at, l.renewed_at,
+       CASE WHEN l.renewed_at + l.length >= :now THEN 1 ELSE 0 END AS is_alive,
+       (SELECT count(*) FROM onward_run r INDEXED BY onward_run_running
+        WHERE r.namespace = w.namespace AND r.worker = w.worker AND r.state = 'running') AS running
+FROM onward_worker w
+LEFT JOIN onward_lease l ON l.namespace = w.namespace AND l.worker = w.worker
+WHERE w.namespace = :namespace AND (w.left_at IS NULL OR CAST(:gone AS BIGINT) = 1)
+ORDER BY w.started_at DESC, w.worker;
+
+-- name: drain_worker
+UPDATE onward_worker SET draining = 1
+WHERE namespace = :namespace AND worker = :worker AND left_at IS NULL
+RETURNING worker;
 
 -- name: live_workers
 SELECT w.queues, w.names, w.version, w.tags FROM onward_lease l

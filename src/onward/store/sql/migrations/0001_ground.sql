@@ -41,6 +41,7 @@ CREATE TABLE onward_worker (
     tags TEXT NOT NULL DEFAULT '',
     names TEXT NOT NULL,
     schedules TEXT NOT NULL DEFAULT '',
+    slots INTEGER NOT NULL DEFAULT 0,
     draining INTEGER NOT NULL DEFAULT 0,
     started_at INTEGER NOT NULL,
     left_at INTEGER,
