@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import onward
-from onward import errors, handles
+from onward import errors, handles, schedules
 from onward.engine import views
 from onward.engine.sending import Cancelling
 from onward.runtime.worker.worker import Worker
@@ -80,8 +80,8 @@ PAGES = {
     "app.md": Page(
         "Reference: apps and runs",
         "`App`, `Run` and `RunInfo` are imported from `onward`; `SyncApp`, `SyncRun`, "
-        "`HistoryEvent`, `Blocker` and `WorkerInfo` from `onward.handles`, for annotations. Calls "
-        "return the other types.",
+        "`HistoryEvent`, `Blocker` and `WorkerInfo` from `onward.handles`, for annotations; those "
+        "of schedules from `onward.schedules`. Calls return the other types.",
         {
             "App": (
                 *(onward.App, Worker, within.Within, effects.Effects, dead.Dead),
@@ -93,6 +93,10 @@ PAGES = {
                 *(views.EffectInfo, views.EffectChoice, views.FailureGroup, views.Discard),
                 *(bulk.BulkAnswer, bulk.BulkReport, bulk.Refusal),
                 *(handles.WorkerInfo,),
+            ),
+            "Schedules": (
+                *(schedules.Schedule, schedules.schedule, schedules.Schedules),
+                *(schedules.ScheduleInfo, schedules.Slot),
             ),
             "Without an event loop": (handles.SyncApp, handles.SyncRun),
         },

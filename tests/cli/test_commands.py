@@ -56,6 +56,9 @@ def test_these_are_the_commands() -> None:
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
         "runs discard", "runs fork", "runs signal",
+        "schedules list", "schedules show", "schedules create", "schedules update",
+        "schedules pause", "schedules resume", "schedules trigger", "schedules backfill",
+        "schedules preview", "schedules slots", "schedules delete",
         "workers list", "workers drain",
     }  # fmt: skip
 

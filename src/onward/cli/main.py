@@ -40,11 +40,12 @@ def commands() -> click.Group:
     from onward.cli.effects import effects
     from onward.cli.migrate import add_migrate
     from onward.cli.run_actions import runs
+    from onward.cli.schedules import schedules
     from onward.cli.worker import add_worker
     from onward.cli.workers import workers
 
     group = root()
-    for each in (dead, effects, runs, workers):
+    for each in (dead, effects, runs, schedules, workers):
         group.add_command(each)
     for add in (add_check, add_clock, add_dev, add_migrate, add_worker):
         add(group)

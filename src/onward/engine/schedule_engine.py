@@ -83,6 +83,14 @@ class ScheduleEngine(Protocol):
         """Return the next slots."""
         ...
 
+    async def first_slots(self, spec: ScheduleSpec, count: int) -> list[datetime]:
+        """Return the slots that a schedule would have from now, without creating it.
+
+        Raises:
+            BadInput: it cannot be done.
+        """
+        ...
+
     async def slots(self, name: str, limit: int) -> list[Slot]:
         """Return the latest slots that have a disposition, the newest first."""
         ...

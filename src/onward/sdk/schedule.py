@@ -11,7 +11,8 @@ from onward.core.instant import duration
 from onward.engine.payloads import pack
 from onward.engine.schedules.checking import check_spec
 from onward.engine.starting import StartOptions
-from onward.errors import BadInput
+from onward.errors import BadInput, Unencodable
+from onward.errors.root import caught_as
 from onward.model.runs import NewRun
 from onward.model.schedules import ScheduleSpec
 from onward.sdk import workflow as workflow_module
@@ -115,9 +116,10 @@ def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
     Example:
         >>> from onward import workflow
         >>> from onward.schedules import schedule
-        >>> @schedule(cron="*/5 * * * *")
-        ... @workflow
-        ... async def poll() -> None: ...
+        >>> def define() -> None:  # in your module it needs no function
+        ...     @schedule(cron="*/5 * * * *")
+        ...     @workflow
+        ...     async def poll() -> None: ...
     """
 
     def declare(workflow: W) -> W:
@@ -178,7 +180,7 @@ def call_of(
 
     Raises:
         BadInput: it is no workflow, or has options that only one run can have.
-        TypeError: the workflow cannot be called like this.
+        TypeError: the workflow cannot be called like this; it is a `BadInput` too.
         Unencodable: an argument cannot be stored.
     """
     if isinstance(args, str) or not hasattr(args, "__iter__"):
@@ -193,7 +195,14 @@ def call_of(
             fact = f"has the option {option}=, which only one run can have"
             raise BadInput(f"schedule {name!r}", fact, "Leave it out.")
     # Not pinned to a version: a schedule lives longer than the code that created it.
-    run = found.row(tuple(args), dict(kwargs or {}))
+    try:
+        run = found.row(tuple(args), dict(kwargs or {}))
+    except TypeError as error:
+        if isinstance(error, Unencodable):
+            raise
+        fact = f"cannot call its workflow: {error}"
+        refused = caught_as(BadInput, TypeError)
+        raise refused(f"schedule {name!r}", fact, "Pass args= and kwargs= that fit.") from None
     default = NewRun("", "", "", b"", "")
     options = {
         field: value

@@ -9,7 +9,7 @@ from onward.engine.schedules.views import ScheduleInfo, Slot
 from onward.errors import BadInput
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.schedule import Schedule, call_of, timing_fields
-from onward.sdk.workflow import instant_of
+from onward.sdk.workflow import instant_of, registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,7 @@ class Schedules:
         Raises:
             BadInput: the cron expression, zone, interval or a word is none, or another schedule has
                 the name.
-            TypeError: the workflow cannot be called with these arguments.
+            TypeError: the workflow cannot be called with these arguments; it is a `BadInput` too.
             Unencodable: an argument cannot be stored.
         """
         made = Schedule(
@@ -130,6 +130,10 @@ class Schedules:
             BadInput: a field is unknown, or has a value that cannot be taken.
         """
         changes = self._changes(name, dict(fields))
+        workflow = fields.get("workflow")
+        is_unknown = isinstance(workflow, str) and workflow not in registered
+        if is_unknown and (await self._engine.get(name)).workflow == workflow:
+            del changes["options"]  # the code that knows them is not here
         return await self._engine.update(name, changes)
 
     def _changes(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:

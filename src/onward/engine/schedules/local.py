@@ -11,8 +11,8 @@ from onward.engine.schedules.backfilling import backfill
 from onward.engine.schedules.checking import check_spec
 from onward.engine.schedules.deciding import run_of
 from onward.engine.schedules.declaring import declare, insert, overridden
-from onward.engine.schedules.retiming import caught_up, rescheduled
-from onward.engine.schedules.timing import first_slots, local_time, timing_of
+from onward.engine.schedules.retiming import caught_up, new_anchor, rescheduled
+from onward.engine.schedules.timing import first_slots, local_time, timing_of, timing_of_spec
 from onward.errors import BadInput, NotFound
 from onward.model.schedules import ScheduleChange, SlotRow, SlotStart
 from onward.store.runs.schedules import change_schedule, delete_schedule, seen_schedule
@@ -112,6 +112,11 @@ class LocalSchedules:
         since = seen.at if after is None else after
         found = first_slots(timing_of(seen.row), since, count)
         return [local_time(at, seen.row.zone) for at in found]
+
+    async def first_slots(self, spec: ScheduleSpec, count: int) -> list[datetime]:
+        now = await self._store.now()
+        timing = timing_of_spec(check_spec(spec), new_anchor(now))
+        return [local_time(at, spec.zone) for at in first_slots(timing, now, count)]
 
     async def slots(self, name: str, limit: int) -> list[Slot]:
         return await reading.slots(self._store, await self._seen(name), limit)
