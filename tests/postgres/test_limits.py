@@ -1,9 +1,13 @@
 """Limits hold however many claim at once, from however many connections."""
 
 import asyncio
+from dataclasses import replace
 
+from onward.core.flow import FlowId, FlowKind
 from onward.core.run import rooms_beside
+from onward.engine.flows import FlowChange
 from onward.model.claims import Wanted
+from onward.model.flow import DeclaredLimits
 from onward.model.runs import ClaimedRun, Move
 from onward.store import Commit, Store, open_store
 from onward.store.invariants import check
@@ -33,12 +37,17 @@ def limited(worker: str = WORKER, limit: int = 100) -> Wanted:
 async def claim(hand: Hand, worker: str) -> list[ClaimedRun]:
     """Claim as the store does, in the transaction that is open here."""
     wish = limited(worker)
-    limited_runs = await claiming.choose_limited(hand.tx, wish)
-    return await claiming.claim(hand.tx, wish, limited_runs)
+    flow = await claiming.choose_limited(hand.tx, wish)
+    return await claiming.claim(hand.tx, wish, flow)
+
+
+async def limit(store: Store, key: str, most: int) -> None:
+    """Limit the runs of a key."""
+    await store.declare(FlowId(FlowKind.KEY, key, "default"), DeclaredLimits(most))
 
 
 async def a_backlog(store: Store, key: str = "k", count: int = 5, most: int = 1) -> None:
-    await store.set_limit(key, most)
+    await limit(store, key, most)
     for number in range(count):
         await store.start(a_run(f"{key}{number:03}", flow_key=key))
 
@@ -54,46 +63,57 @@ async def test_counting_without_holding_the_limit_passes_it(postgres_url: str) -
         assert (await store.counts())["running"] == 2
 
 
-async def test_a_limit_that_another_claim_holds_is_left_alone(postgres_url: str) -> None:
+async def test_a_claim_waits_for_one_that_counts_the_same_runs(postgres_url: str) -> None:
     url = postgres_url
-    async with open_store(url) as store, hand(url) as one:
+    async with open_store(url) as store, hand(url) as one, hand(url) as eyes:
         await a_backlog(store)
-        await a_backlog(store, "other")
         for worker in (WORKER, OTHER):
             await store.take_lease(worker, LONG)
         await prepare(one)
-        await store.set_limit("other", 0)
         await one.begin()
         assert [run.uid for run in await claim(one, WORKER)] == ["k000"]
-        await store.set_limit("other", 1)
-        assert [run.uid for run in await store.claim(limited(OTHER))] == ["other000"]
-        await one.commit()
-        assert await store.claim(limited(OTHER)) == []
+        async with asyncio.TaskGroup() as tasks:
+            late = tasks.create_task(store.claim(limited(OTHER)))
+            await until(eyes.somebody_waits)
+            assert not late.done()
+            await one.commit()
+        assert late.result() == []
         assert await check(store) == []
 
 
-async def test_a_claim_that_met_the_limit_late_counts_what_was_claimed_before(
-    postgres_url: str,
-) -> None:
-    """It has looked for keys, and another claims before it gets hold of the limit."""
+async def test_a_claim_of_another_queue_does_not_wait(postgres_url: str) -> None:
     url = postgres_url
-    async with open_store(url) as store, hand(url) as late:
+    async with open_store(url) as store, hand(url) as one:
         await a_backlog(store)
+        await store.start(a_run("elsewhere", queue="other", flow_key="k"))
         for worker in (WORKER, OTHER):
             await store.take_lease(worker, LONG)
-        await prepare(late)
-        await late.begin()
-        [[key, most]] = await late.tx.fetch("limited_keys", queues=["default"])
-        assert (key, most) == ("k", 1)
-        await late.roll_back()
-        assert len(await store.claim(limited(OTHER))) == 1
-        await late.begin()
-        rows = await late.tx.fetch(
-            "limited_candidates", keys=[key], max_running=[most], queues=["default"],
-            names=["hello"], tags=[], version=None, limit=10, suspect_at=2,
-        )  # fmt: skip
-        await late.roll_back()
-        assert rows == []
+        await prepare(one)
+        await one.begin()
+        assert [run.uid for run in await claim(one, WORKER)] == ["k000"]
+        found = await store.claim(replace(limited(OTHER), queues=("other",)))
+        assert [run.uid for run in found] == ["elsewhere"]
+        await one.commit()
+
+
+async def test_two_queues_share_the_limit_of_a_workflow(postgres_url: str) -> None:
+    url = postgres_url
+    async with open_store(url) as one, open_store(url) as two:
+        await one.declare(FlowId(FlowKind.WORKFLOW, "hello"), DeclaredLimits(3))
+        for number in range(20):
+            for queue in ("a", "b"):
+                await one.start(a_run(f"{queue}{number:02}", queue=queue))
+        workers = [(store, f"w{n}") for n, store in enumerate((one, two) * CROWD)]
+        for store, worker in workers:
+            await store.take_lease(worker, LONG)
+        claims = await asyncio.gather(
+            *(
+                store.claim(replace(limited(worker, 2), queues=("ab"[n // 2 % 2],)))
+                for n, (store, worker) in enumerate(workers)
+            )
+        )
+        assert sum(map(len, claims)) == 3
+        assert await check(one) == []
 
 
 async def test_a_crowd_that_claims_and_ends_at_random_never_passes_a_limit(
@@ -168,7 +188,7 @@ async def test_a_crowd_that_claims_once_takes_exactly_what_there_is_room_for(
             for run in await one.claim(all_of_them):
                 end = Commit(run.uid, run.fence, move=Move("succeeded"))
                 await one.writer("last").commit(end)
-            await one.set_limit(key, 0)
+            await limit(one, key, 0)
             await one.drop_lease("last")
         assert await check(one) == []
 
@@ -182,8 +202,10 @@ async def test_a_limit_cannot_be_changed_under_a_claim(postgres_url: str) -> Non
         await one.begin()
         assert len(await claim(one, WORKER)) == 2
         async with asyncio.TaskGroup() as tasks:
-            changing = tasks.create_task(store.set_limit("k", 3))
+            changing = tasks.create_task(
+                store.change_flow(FlowId(FlowKind.QUEUE, "default"), FlowChange(max=5).of)
+            )
             await until(eyes.somebody_waits)
             assert not changing.done()
             await one.commit()
-        assert len(await store.claim(limited())) == 1
+        assert len(await store.claim(limited())) == 0

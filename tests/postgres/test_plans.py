@@ -21,11 +21,14 @@ SHARED = {
     "copy_records", "disown", "diverged_runs", "drop_lease", "drop_outbox_rows", "edit_record",
     "end_followed", "failed_children", "follow_data", "follow_run", "free_runs", "history",
     "hold_runs", "insert_outbox", "insert_run", "insert_run_data", "is_dropped", "keep_aside",
-    "keep_end", "keep_progress", "last_position", "lease_here", "unhold_runs", "limit_of",
+    "keep_end", "keep_progress", "last_position", "lease_here", "unhold_runs", "flow_of",
+    "flows_of",
+    "flows_to_claim", "note_claims", "control_runs", "count_running", "count_holding",
+    "levels_of_queue", "limited_suspects", "set_flow", "take_turn", "add_flow",
     "list_children", "list_family", "newest_run", "next_due", "outbox_of_run", "overdue_runs",
     "recorded_times", "release_deliveries", "renew_lease", "retire_run", "make_due_ready",
     "run_by_uid",
-    "run_end", "run_ends", "runs_of_worker", "sent_after", "sent_by_forks", "set_limit",
+    "run_end", "run_ends", "runs_of_worker", "sent_after", "sent_by_forks",
     "started_run", "add_work",
     "stop_run", "take_lease", "target_seen", "is_stopping", "unpark_run",
 }  # fmt: skip
@@ -39,7 +42,12 @@ SHORT = {
     ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
     ("maintenance_due", "onward_outbox_target"): "one is enough",
     ("maintenance_due", "onward_run_flow"): "one is enough",
-    ("limited_candidates", "onward_run_suspect"): "it holds suspects alone, and there are few",
+    ("maintenance_due", "onward_run_ready"): "one is enough",
+    ("limited_suspects", "onward_run_suspect"): "it holds suspects alone, and there are few",
+    ("claim", "onward_flow_restricting"): "it holds what is limited by name, and that is few",
+    ("maintenance_due", "onward_flow_restricting"): "one is enough",
+    ("count_running", "onward_run_running"): "there are as many as workers have slots",
+    ("count_holding", "onward_run_holding"): "there are as many as limits allow",
 }
 
 FILL = """
@@ -100,13 +108,19 @@ def nodes(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def columns(condition: str) -> set[str]:
     """Return the columns that an index is searched by."""
-    return set(re.findall(r"\(?(?:\w+\.)?(\w+)\)? (?:=|<|<=|>|>=) ", condition))
+    found = re.sub(r"\(CASE .*? END (?:=|<=) [^)]*\)", "", condition)
+    rows = {name for row in re.findall(r"\(ROW\(([^)]*)\) > ", found) for name in row.split(", ")}
+    return rows | set(re.findall(r"\(?(?:\w+\.)?(\w+)\)? (?:=|<|<=|>|>=) ", found))
 
 
 def test_the_columns_of_a_condition_are_found() -> None:
     condition = "((namespace = $1) AND (uid = ANY ($2)) AND (r.due <= 5))"
     assert columns(condition) == {"namespace", "uid", "due"}
     assert columns("(namespace = $1)") == {"namespace"}
+    assert columns("((namespace = $1) AND (ROW(key, name) > ROW($2, $3)))") == {
+        "namespace", "key", "name",
+    }  # fmt: skip
+    assert columns("((a = $1) AND (CASE WHEN (b > 0) THEN 0 ELSE 2 END <= $2))") == {"a"}
 
 
 INDEXES = """
@@ -181,14 +195,17 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
     """Neither those who claim other runs read them, nor those who claim the next of them."""
     async with open_store(postgres_url) as store, like_the_store(postgres_url) as hand:
         await store.take_lease(WORKER, LONG)
-        await store.set_limit("full", 1)
-        await store.set_limit("free", 5)
         given = {
             "namespace": "'default'", "worker": f"'{WORKER}'", "queues": "ARRAY['default']",
             "names": "ARRAY['hello']", "tags": "ARRAY[]::text[]", "limit": "10", **SUSPECTS,
-            "keys": "ARRAY['free']", "max_running": "ARRAY[5]",
+            "queue": "'default'", "priority": "0", "key": "''", "name": "''",
+            "lane_keys": "ARRAY['free']", "lane_names": "ARRAY['hello']", "lane_ranks": "ARRAY[2]",
+            "lane_limits": "ARRAY[5]",
         }  # fmt: skip
-        names = ("claim", "make_due_ready", "limited_keys", "limited_candidates", "maintenance_due")
+        names = (
+            "claim", "make_due_ready", "levels_of_queue", "lanes_of_level", "runs_of_lanes",
+            "count_running", "maintenance_due",
+        )  # fmt: skip
         for name in names:
             await prepare(hand, name)
             await plan(hand, name, **given)
@@ -202,9 +219,8 @@ async def test_many_runs_behind_a_limit_are_in_nobodys_way(postgres_url: str) ->
         assert {name: pages(found) < 100 for name, found in touched.items()} == dict.fromkeys(
             names, True
         )
-        searched = ("claim", "limited_keys", "maintenance_due")
-        assert [touched[name]["Actual Rows"] for name in searched] == [0, 1, 1]
-        assert touched["limited_candidates"]["Actual Rows"] == 5
+        searched = ("claim", "levels_of_queue", "lanes_of_level", "runs_of_lanes")
+        assert [touched[name]["Actual Rows"] for name in searched] == [0, 1, 2, 5]
 
 
 async def test_a_send_and_a_look_touch_few_pages_among_forty_thousand_messages(

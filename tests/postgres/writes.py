@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onward.core.flow import FlowId, FlowKind
 from onward.core.lease import Fate
 from onward.model.commits import NOTHING_ATTACHED
 from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
+from onward.model.flow import DeclaredLimits
 from onward.model.runs import Move
 from onward.store import Attachments, Commit, Following, Store
 from tests.postgres.builders import (
@@ -22,6 +24,8 @@ from tests.postgres.builders import (
     wanted,
 )
 from tests.postgres.hand import STATEMENTS
+
+FLOW = FlowId(FlowKind.KEY, "k", "other")
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,7 +51,7 @@ async def prepare(store: Store) -> None:
     await store.write(lambda tx: tx.fetch("insert_outbox", **message))
     await store.start(a_run("late", queue="nowhere", deadline=1))
     await store.start(a_run("keyed", queue="other", flow_key="k"))
-    await store.set_limit("k", 1)
+    await store.declare(FLOW, DeclaredLimits(1))
     await claimed(store, "diverged", worker="third")
     await store.writer("third").commit(
         Commit("diverged", FENCE, move=Move("paused", "divergence", parked_by="old"))
@@ -159,7 +163,7 @@ WRITES: dict[str, Write] = {
     "follow, half way": Write(_followed, STATEMENTS["copy_records"].sql),
     "overdue": Write(lambda store: store.overdue(), "COMMIT;", 0),
     "unpark": Write(lambda store: store.unpark({"hello": "new"}), "COMMIT;", 0),
-    "set a limit": Write(lambda store: store.set_limit("k", 3), "COMMIT;"),
+    "set a limit": Write(lambda store: store.declare(FLOW, DeclaredLimits(3)), "COMMIT;"),
     "progress": Write(_progress, "COMMIT;"),
     "renew a lease": Write(_moved_lease, STATEMENTS["renew_lease"].sql),
     "take a lease": Write(_taken_lease, STATEMENTS["take_lease"].sql),

@@ -71,7 +71,7 @@ async def use(app: App) -> None:
     await app.start(measure, 1)  # type: ignore[arg-type]  # the argument is a text
     await app.start(measure)  # type: ignore[call-arg]  # it has no default
     length.options(id="x")  # type: ignore[call-arg]  # steps have no id
-    measure.options(key="x")  # type: ignore[call-arg]  # workflows have no key
+    measure.options(timeout="1s")  # type: ignore[call-arg]  # workflows have no timeout
     await Shop().price(1)  # type: ignore[arg-type]  # the argument is a text
 
 

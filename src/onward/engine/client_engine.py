@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from onward.codec import Payload
     from onward.core.bulk import BulkAction
     from onward.core.effect import Verdict
+    from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
     from onward.engine.clock import Reading
+    from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
     from onward.engine.workers import WorkerInfo
     from onward.model.bulk import BulkOptions, Refusal, Target
+    from onward.model.flow import DeclaredLimits
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
 
@@ -107,6 +110,18 @@ class ClientEngine(Protocol):
         Raises:
             Conflict: the id belongs to a run that may not stand for this one.
         """
+        ...
+
+    async def declare(self, flow: FlowId, limits: DeclaredLimits) -> None:
+        """Write the limits that the code declares for a workflow or a key."""
+        ...
+
+    async def change_flow(self, flow: FlowId, change: FlowChange) -> None:
+        """Change what an operator says of a queue, a workflow or a key."""
+        ...
+
+    async def list_flows(self) -> list[FlowInfo]:
+        """Return the queues, and the workflows and keys that something was said of."""
         ...
 
     def within(self, connection: object, *, waits: bool = True) -> CallerTransaction:

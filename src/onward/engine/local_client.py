@@ -12,6 +12,7 @@ from onward.engine import (
     clock,
     dead,
     effects,
+    flows,
     following,
     info,
     open_runs,
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     from onward.codec import Payload
     from onward.core.bulk import BulkAction
     from onward.core.effect import Verdict
+    from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Randomness, Spawn
     from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
+    from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from onward.engine.workers import WorkerInfo
     from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.effects import EffectRow
+    from onward.model.flow import DeclaredLimits
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
     from onward.store.store import Store
@@ -125,6 +129,15 @@ class LocalClient:
 
     async def start(self, run: NewRun, on_conflict: str) -> Started:
         return await starting.start(self.store, run, on_conflict)
+
+    async def declare(self, flow: FlowId, limits: DeclaredLimits) -> None:
+        await self.store.declare(flow, limits)
+
+    async def change_flow(self, flow: FlowId, change: FlowChange) -> None:
+        await self.store.change_flow(flow, change.of)
+
+    async def list_flows(self) -> list[FlowInfo]:
+        return await flows.list_flows(self.store)
 
     def within(self, connection: object, *, waits: bool = True) -> CallerTransaction:
         return CallerTransaction(self.store, self.store.within(connection, waits=waits))

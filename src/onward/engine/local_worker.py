@@ -18,19 +18,22 @@ from onward.engine.schedules.deciding import in_place
 from onward.engine.schedules.declaring import declare
 from onward.model.workers import ClaimAnswer, News
 from onward.store.hints import ANYTHING, SCHEDULES, queue_subject, run_subject
-from onward.store.runs import ledger, limits
+from onward.store.runs import ledger
+from onward.store.runs.flows import take_turn
 from onward.store.runs.owning import dismiss, dismiss_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
     from onward.engine.worker_engine import Renewer, WorkerEngine, WorkerHooks
     from onward.model.claims import Wanted
     from onward.model.commits import Answered, Commit, CommitOutcome
     from onward.model.effects import EffectRow
+    from onward.model.flow import DeclaredLimits
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
@@ -125,8 +128,8 @@ class LocalWorker:
         await self._steps.join(now, asked)
         await self._store.take_lease(self._worker, lease)
         await self.register(registration)
-        for key, maximum in registration.limits.items():
-            await self._store.set_limit(key, maximum)
+        for flow, limits in registration.limits.items():
+            await self._store.declare(flow, limits)
         await self._maintenance.unpark()
         await declare(self._store, registration.schedules)
         subjects = (SCHEDULES, *map(queue_subject, registration.queues))
@@ -307,11 +310,11 @@ class LocalWorker:
     ) -> None:
         await (dismiss_all if all_bound else dismiss)(self._store, by, list(children))
 
-    async def set_limit(self, by: RunOwner, key: str, maximum: int) -> None:
-        await self._store.set_limit(key, maximum, by)
+    async def declare(self, by: RunOwner, flow: FlowId, limits: DeclaredLimits) -> None:
+        await self._store.declare(flow, limits, by)
 
-    async def reserve_rate(self, by: RunOwner, key: str, interval: Duration) -> Duration:
-        return await self._store.write(lambda tx: limits.take_turn(tx, by, key, interval))
+    async def reserve_rate(self, by: RunOwner, name: str, interval: Duration) -> Duration:
+        return await self._store.write(lambda tx: take_turn(tx, by, name, interval))
 
     async def effect(self, key: str) -> EffectRow | None:
         return await ledger.effect(self._store, key)

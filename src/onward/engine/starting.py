@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onward.codec import Arguments
     from onward.core.instant import Duration, Instant
     from onward.core.retry import Retry
+    from onward.model.flow import DeclaredLimits
     from onward.model.runs import RunOwner, Started
     from onward.store.store import Store
 
@@ -49,6 +50,8 @@ class StartOptions:
     deadline: Duration | None = None
     on_conflict: str = "return"
     retry: Retry | None = None
+    key: str | None = None
+    limits: DeclaredLimits | None = None
 
 
 async def start(store: Store, run: NewRun, on_conflict: str = "return") -> Started:
@@ -126,13 +129,6 @@ def new_run(
 ) -> NewRun:
     """Return the row of a run that is to be started."""
     run_id = uid if options.id is None else check_run_id(options.id)
-    whole = type(options.priority) is int
-    if not (whole and -MAX_PRIORITY <= options.priority <= MAX_PRIORITY):
-        raise BadInput(
-            f"priority {options.priority!r}",
-            f"is not a whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
-            "Use small numbers; 0 is the default",
-        )
     return NewRun(
         uid,
         run_id,
@@ -141,7 +137,7 @@ def new_run(
         arguments.fingerprint(),
         queue=check_id(options.queue, "the queue"),
         version=version,
-        priority=options.priority,
+        priority=check_priority(options.priority),
         tags=" ".join(check_tag(tag) for tag in options.tags),
         delay_in=options.delay,
         due=options.at,
@@ -164,6 +160,21 @@ def check_run_id(given: Any) -> str:
             'Put something before it, such as "order-"',
         )
     return run_id
+
+
+def check_priority(priority: int) -> int:
+    """Return the priority of a run.
+
+    Raises:
+        BadInput: it is no whole number, or too large.
+    """
+    if type(priority) is not int or not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+        raise BadInput(
+            f"priority {priority!r}",
+            f"is not a whole number between -{MAX_PRIORITY:,} and {MAX_PRIORITY:,}",
+            "Use small numbers; 0 is the default",
+        )
+    return priority
 
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from onward.core.replay import RecordKind
 from onward.core.run import TERMINAL, Reason, RunState, in_words
+from onward.engine.flows import flows_in_force, restrictions
 from onward.engine.report import report
 from onward.engine.views import Blocker
 from onward.errors import NotFound
@@ -24,7 +25,7 @@ _DECIDED_BY_HUMANS = ("approval", "verdict")
 
 _NOT_EXECUTED = ("worker", "takeover")
 
-STUCK: Final = frozenset({"worker", "limit", "paused", "divergence", *_DECIDED_BY_HUMANS})
+STUCK: Final = frozenset({"worker", "limit", "rate", "paused", "divergence", *_DECIDED_BY_HUMANS})
 """The kinds of blockers that end only if something outside of the run changes."""
 
 MAX_DEPTH: Final = 4
@@ -35,8 +36,11 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
     """Return what keeps a run from running, and what keeps the runs that it waits for."""
     known = await report(store, row)
     found = _blockers(known)
-    if known.blocked is None and row.state == RunState.READY and row.flow_key is not None:
-        found += await _limits(store, row.flow_key)
+    if row.state == RunState.READY:
+        flows = await flows_in_force(store, row)
+        if flows:
+            now = await store.now()
+            found += [Blocker(*each) for each in restrictions(row, flows, now)]
     awaited = [call.run for call in known.waits_for if call.run is not None]
     for uid in awaited[:MAX_AWAITED] if deep > 1 else ():
         try:
@@ -46,14 +50,6 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
         below = await find_blockers(store, other, deep - 1)
         found += [Blocker(each.kind, f"run {other.id}: {each.text}", each.next) for each in below]
     return found
-
-
-async def _limits(store: Store, key: str) -> list[Blocker]:
-    limit = await store.limit_of(key)
-    if limit is None:
-        return []
-    text = f"at most {limit} runs of {key!r} may run at a time"
-    return [Blocker("limit", text, "Wait until one of them has ended, or raise the limit")]
 
 
 def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:

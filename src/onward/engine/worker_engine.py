@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
     from onward.model.claims import Wanted
     from onward.model.commits import Answered, Commit
     from onward.model.effects import EffectRow
+    from onward.model.flow import DeclaredLimits
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
@@ -220,12 +222,12 @@ class WorkerEngine(Protocol):
         """Cancel children of a run, and with `all_bound` all that are cancelled with it."""
         ...
 
-    async def set_limit(self, by: RunOwner, key: str, maximum: int) -> None:
-        """Let at most so many runs of a flow key be running at a time."""
+    async def declare(self, by: RunOwner, flow: FlowId, limits: DeclaredLimits) -> None:
+        """Write the limits that the code declares for a workflow or a key."""
         ...
 
-    async def reserve_rate(self, by: RunOwner, key: str, interval: Duration) -> Duration:
-        """Reserve the next slot of a limited rate, and return how long to wait for it."""
+    async def reserve_rate(self, by: RunOwner, name: str, interval: Duration) -> Duration:
+        """Reserve the next send of an effect with a limited rate; return how long to wait."""
         ...
 
     async def effect(self, key: str) -> EffectRow | None:

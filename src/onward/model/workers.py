@@ -10,7 +10,9 @@ from onward.core.instant import SECOND, instant_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from onward.core.flow import FlowId
     from onward.core.instant import Instant
+    from onward.model.flow import DeclaredLimits
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun, RunRow
@@ -38,8 +40,8 @@ class Registration:
     """The workflows, steps and maps whose runs it takes."""
     codes: Mapping[str, str] = field(default_factory=dict)
     """The mark of the code of each name."""
-    limits: Mapping[str, int] = field(default_factory=dict)
-    """How many runs of a flow key may be running at a time, as its code declares it."""
+    limits: Mapping[FlowId, DeclaredLimits] = field(default_factory=dict)
+    """The limits that its code declares."""
     schedules: tuple[ScheduleSpec, ...] = ()
     """The schedules that its code declares."""
     slots: int = 0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.retry import Retry
     from onward.core.run import RunKind
+    from onward.model.flow import DeclaredLimits
 
 STEP_TIMEOUT: Duration = 10 * MINUTE
 
@@ -70,6 +71,10 @@ class WorkflowDefinition:
     queue: str = "default"
     retry: Retry | None = None
     strict: bool = False
+    limits: DeclaredLimits | None = None
+    """The limits of its runs: of each key if it has one, otherwise of all of them."""
+    key: Callable[..., str] | None = None
+    """Returns the flow key of a run from its arguments."""
 
     def __post_init__(self) -> None:
         check_retry(self.retry)

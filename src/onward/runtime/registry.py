@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from onward.core.run import RunKind
 from onward.errors import BadInput
 from onward.runtime.definition import StepDefinition, WorkflowDefinition, run_name
+from onward.runtime.flows import declared_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from onward.core.flow import FlowId
+    from onward.model.flow import DeclaredLimits
 
 
 class Named(Protocol):
@@ -134,14 +138,13 @@ class Registry:
         self._workflows.fix(name, fn, _replaces)
 
     @property
-    def limits(self) -> dict[str, int]:
-        """How many runs of a step may be running at a time, where it has a limit."""
-        routes = ((name, step.route) for name, step in self.steps.items())
-        return {
-            run_name(RunKind.STEP, name): route.limit
-            for name, route in routes
-            if route is not None and route.limit is not None
-        }
+    def limits(self) -> dict[FlowId, DeclaredLimits]:
+        """The limits that the code declares.
+
+        Raises:
+            BadInput: they contradict each other.
+        """
+        return declared_limits(self.workflows.values(), self.steps.values())
 
 
 class _Names(Generic[D]):

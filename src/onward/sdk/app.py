@@ -19,6 +19,7 @@ from onward.sdk.bulk_workflow import BulkWorkflow
 from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
+from onward.sdk.queues import Queues
 from onward.sdk.run_operations import RunOperations
 from onward.sdk.schedule import declared_specs
 from onward.sdk.schedules import Schedules
@@ -132,6 +133,8 @@ class App(RunOperations):
         """Actions on all runs that match a filter."""
         self.workers = Workers(self._opened)
         """The workers of this store: what they serve and do, and draining them."""
+        self.queues = Queues(self._opened)
+        """Queues, and the limits, rates and pauses of queues, workflows and keys."""
 
     def _set_store(self, url: str | None, namespace: str | None) -> None:
         """Use another store or namespace than the code says; the app must not be open yet."""
@@ -142,6 +145,7 @@ class App(RunOperations):
         self.dead = Dead(self._opened, self.retry)
         self.bulk = Bulk(self._opened)
         self.workers = Workers(self._opened)
+        self.queues = Queues(self._opened)
 
     @property
     def _engine(self) -> LocalClient:
@@ -196,6 +200,8 @@ class App(RunOperations):
         check_workflow(workflow)
         run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
+        for flow, limits in workflow.flow(args, kwargs).declares.items():
+            await self._engine.declare(flow, limits)
         with self._observer.starting(run.name, run.queue) as starting:
             run = run._replace(trace=starting.trace)
             started = await self._engine.start(run, workflow.start_options.on_conflict)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from dataclasses import replace
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
@@ -12,6 +11,7 @@ from uuid import uuid4
 
 from onward.codec import check_id, signature_of
 from onward.core.effect import START_WITHIN
+from onward.core.flow import read_rate
 from onward.core.instant import duration, show
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
@@ -39,7 +39,6 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 
-_RATE = re.compile(r"([1-9][0-9]*)/([0-9]*)([a-z]+)", re.ASCII)
 
 registered: dict[str, list[EffectDefinition]] = {}
 """Every effect that was decorated in this process, by name."""
@@ -307,11 +306,8 @@ def _check_memory(definition: EffectDefinition) -> None:
 
 
 def _interval(rate: str) -> Duration:
-    match = _RATE.fullmatch(rate)
-    if match is None:
-        raise BadInput(f"rate={rate!r}", "is not a rate", 'Write "10/m", "1/5s" or "100/h"')
-    count, many, unit = match.groups()
-    return max(1, duration(f"{many or 1}{unit}") // int(count))
+    read = read_rate(rate)
+    return max(1, read.period // read.count)
 
 
 def effect_key() -> str:

@@ -230,9 +230,9 @@ async def start(workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) 
     body = body_for(f"onward.start({workflow.name})", "Outside, use app.start")
     body.names.check("workflow", workflow.name, workflow.fn)
     row = workflow.row(args, kwargs)
-    uid, run_id, parent, started_by = await body.ask(
-        StartCall(workflow.name, row, body.now, workflow.start_options.on_conflict)
-    )
+    call = StartCall(workflow.name, row, body.now, workflow.start_options.on_conflict)
+    call.declares = workflow.flow(args, kwargs).declares
+    uid, run_id, parent, started_by = await body.ask(call)
     return ChildRun(uid, run_id, started_by, parent, workflow.definition.shape)
 
 

@@ -17,6 +17,7 @@ from onward.sdk.background import Background
 from onward.sdk.bulk import Bulk
 from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
+from onward.sdk.queues import Queues
 from onward.sdk.run import Run
 from onward.sdk.schedules import Schedules
 from onward.sdk.workers import Workers
@@ -122,6 +123,8 @@ class SyncApp(_Sync[App]):
         """Dead letters: failed runs that were neither retried nor discarded."""
         self.workers = SyncWorkers(app.workers, self._background)
         """The workers of this store: what they serve and do, and draining them."""
+        self.queues = SyncQueues(app.queues, self._background)
+        """Queues, and the limits, rates and pauses of queues, workflows and keys."""
 
     def __enter__(self) -> Self:
         with self._opening:
@@ -273,6 +276,17 @@ class SyncWorkers(_Sync[Workers]):
 
     list = _sync(Workers.list)
     drain = _sync(Workers.drain)
+
+
+class SyncQueues(_Sync[Queues]):
+    """The queues of an app, for code without an event loop; see `Queues`."""
+
+    list = _sync(Queues.list)
+    limit = _sync(Queues.limit)
+    weight = _sync(Queues.weight)
+    pause = _sync(Queues.pause)
+    resume = _sync(Queues.resume)
+    clear = _sync(Queues.clear)
 
 
 class SyncWithin:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from onward.errors import BadInput
 from onward.runtime.registry import note_start
 from onward.sdk.waits import encode_signal
 from onward.sdk.workflow import check_workflow
@@ -59,6 +60,12 @@ class Within:
             StoreUnusable: the connection is to another database, or in no transaction.
         """
         check_workflow(workflow)
+        if workflow.flow(args, kwargs).declares:
+            raise BadInput(
+                "limit= and rate=",
+                "cannot be declared in your own transaction",
+                "Declare them in @workflow, or with app.queues.limit",
+            )
         run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
         options = workflow.start_options

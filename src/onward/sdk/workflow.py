@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cas
 from onward.codec import signature_of
 from onward.core.instant import duration
 from onward.core.retry import check_retry
-from onward.engine.starting import StartOptions, check_tags, new_run
+from onward.engine.starting import StartOptions, check_priority, check_tags, new_run
 from onward.errors import BadInput, NotInBody
 from onward.runtime.body.children import ChildCall
 from onward.runtime.body.chunks import workflow_options
 from onward.runtime.context import body_now, step_now
 from onward.runtime.definition import WorkflowDefinition
+from onward.runtime.flows import check_flow_key, declared, flow_of_start
 from onward.runtime.registry import define
 from onward.sdk.functions import refuse_method, stored_name
 from onward.sdk.mapping import Mappable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.model.runs import NewRun
     from onward.runtime.body.chunk_data import CallOptions
+    from onward.runtime.flows import StartFlow
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,6 +95,9 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         on_conflict: Literal["return", "reject", "replace"] | None = None,
         retry: Retry | None = None,
         cancel_with_parent: bool | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        rate: str | None = None,
     ) -> Workflow[P, R]:
         """Return this workflow with other options, for the runs that you start with it.
 
@@ -109,6 +114,10 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             retry: The retry policy of the run as a whole; by default it is not retried.
             cancel_with_parent: Whether a child run is cancelled when its parent ends. By default a
                 child that is awaited is, and one that `onward.start` started is not.
+            key: The flow key of the run, such as a customer. Keys of a queue take turns, and each
+                has limits of its own.
+            limit: How many runs of the key, or without a key of the workflow, may run at a time.
+            rate: How many of them may start: "10/m", "1/5s", "100/h".
         """
         check_retry(retry)
         changes: dict[str, Any] = {
@@ -121,6 +130,8 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             "deadline": None if deadline is None else duration(deadline),
             "on_conflict": on_conflict,
             "retry": retry,
+            "key": None if key is None else check_flow_key(key),
+            "limits": declared(limit, rate),
         }
         if on_conflict is not None and on_conflict not in _CONFLICTS:
             raise BadInput(
@@ -156,10 +167,15 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             raise _with_options(error, self, kwargs) from None
         run = new_run(uid, self.name, arguments, self.start_options, version)
         return run._replace(
+            flow_key=self.flow(args, kwargs).key,
             cancel_with_parent=int(
                 cancel_with_parent if self._cancel_with_parent is None else self._cancel_with_parent
-            )
+            ),
         )
+
+    def flow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartFlow:
+        """Return the flow key of a run, and the limits to declare before it starts."""
+        return flow_of_start(self.definition, self.start_options, args, kwargs)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it as a child of the run that calls it or, outside a run, call the function."""
@@ -168,9 +184,9 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             body.names.check("workflow", self.name, self.fn)
             child = self.row(args, kwargs, cancel_with_parent=True)
             decoder = self.definition.shape.decode_result
-            result: R = await body.ask(
-                ChildCall(self.name, decoder, start=child, asked_at=body.now)
-            )
+            call = ChildCall(self.name, decoder, start=child, asked_at=body.now)
+            call.declares = self.flow(args, kwargs).declares
+            result: R = await body.ask(call)
             return result
         if step_now.get() is not None:
             raise NotInBody(
@@ -194,10 +210,16 @@ def workflow(
     queue: str = "default",
     retry: Retry | None = None,
     strict: bool = False,
+    limit: int | None = None,
+    rate: str | None = None,
+    key: Callable[..., str] | str | None = None,
+    hold: Literal["running", "open"] | None = None,
+    priority: int = 0,
+    tags: Iterable[str] = (),
 ) -> _Decorator: ...
 
 
-def workflow(
+def workflow(  # noqa: PLR0913 - each is a thing of its own that one may want
     fn: Callable[..., Any] | None = None,
     /,
     *,
@@ -205,6 +227,12 @@ def workflow(
     queue: str = "default",
     retry: Retry | None = None,
     strict: bool = False,
+    limit: int | None = None,
+    rate: str | None = None,
+    key: Callable[..., str] | str | None = None,
+    hold: Literal["running", "open"] | None = None,
+    priority: int = 0,
+    tags: Iterable[str] = (),
 ) -> Any:
     """Make an async function a workflow.
 
@@ -215,6 +243,16 @@ def workflow(
         queue: The queue of its runs, unless `options(queue=...)` sets another.
         retry: The retry policy of its steps that have none of their own.
         strict: Whether any change of the calls parks open runs, even an inserted or removed step.
+        limit: How many of its runs may run at the same time, on all workers together. With `key`
+            it applies to each key.
+        rate: How many of its runs may start: "10/m", "1/5s", "100/h". With `key` it applies to
+            each key.
+        key: Returns the flow key of a run, such as the customer, from the arguments. Keys of a
+            queue take turns, so many runs of one key do not delay the others.
+        hold: Which runs `limit` counts: those that are "running" (the default), or with "open" all
+            between their first claim and their end, also while they wait.
+        priority: Runs with a higher priority start first within a queue.
+        tags: Only a worker with one of these tags takes its runs.
 
     Example:
         >>> from onward import workflow
@@ -225,7 +263,19 @@ def workflow(
         'letter-1'
     """
     if fn is None:
-        return partial(workflow, name=name, queue=queue, retry=retry, strict=strict)
+        return partial(
+            workflow,
+            name=name,
+            queue=queue,
+            retry=retry,
+            strict=strict,
+            limit=limit,
+            rate=rate,
+            key=key,
+            hold=hold,
+            priority=priority,
+            tags=tags,
+        )
     own_name = stored_name(fn, name, "workflow")
     if not inspect.iscoroutinefunction(fn):
         raise BadInput(
@@ -239,9 +289,19 @@ def workflow(
         queue,
         retry,
         strict,
+        declared(limit, rate, hold),
+        _key_function(key),
     )
     define(registered, definition)
-    return Workflow(definition, StartOptions(queue=queue))
+    options = StartOptions(queue=queue, priority=check_priority(priority), tags=check_tags(tags))
+    return Workflow(definition, options)
+
+
+def _key_function(key: Callable[..., str] | str | None) -> Callable[..., str] | None:
+    if key is None or callable(key):
+        return key
+    fixed = check_flow_key(key)
+    return lambda *_, **__: fixed
 
 
 class _Decorator:

@@ -12,10 +12,10 @@ from onward.model.messages import SentMessage
 from onward.model.runs import Start
 from onward.model.stopping import ForcedEnd, PauseAnswer, Stopped
 from onward.store.address import SqliteAddress, parse
-from onward.store.hints import queue_subject
+from onward.store.hints import ANYTHING, queue_subject
+from onward.store.runs.flows import change_flow, is_declared
 from onward.store.runs.following import follow
 from onward.store.runs.holding import pause, resume
-from onward.store.runs.limits import has_limit, set_limit
 from onward.store.runs.maintenance import (
     disown,
     gone_workers,
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Randomness, Spawn
     from onward.model.claims import Wanted
+    from onward.model.flow import DeclaredLimits, FlowRow
     from onward.model.following import Followed, Following
     from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun, Move, NewRun, RunOwner, Started
@@ -205,15 +207,26 @@ class Store(Reads):
         check_following(following)
         return await self._write_and_publish(lambda tx: follow(tx, following))
 
-    async def set_limit(self, key: str, max_running: int, owner: RunOwner | None = None) -> None:
-        """Let at most `max_running` runs of a flow key be running at a time.
+    async def declare(
+        self, flow: FlowId, limits: DeclaredLimits, owner: RunOwner | None = None
+    ) -> None:
+        """Write the limits that the code declares for a queue, a workflow or a key.
 
         Raises:
             LeaseLost: the owner has lost its run.
         """
-        check_key("the flow key", key)
-        if not await self.read(lambda tx: has_limit(tx, key, max_running)):
-            await self.write(lambda tx: set_limit(tx, key, max_running, owner))
+        check_key(f"the {flow.kind}", flow.name)
+        if not await self.read(lambda tx: is_declared(tx, flow, limits)):
+            await self.write(
+                lambda tx: change_flow(tx, flow, lambda row: row.declare(limits), owner)
+            )
+
+    async def change_flow(self, flow: FlowId, change: Callable[[FlowRow], FlowRow]) -> FlowRow:
+        """Change what an operator says of a queue, a workflow or a key, and wake its workers."""
+        check_key(f"the {flow.kind}", flow.name)
+        row = await self.write(lambda tx: change_flow(tx, flow, change))
+        self.database.publish({ANYTHING})
+        return row
 
     # --- workers ---------------------------------------------------------------------------------
 

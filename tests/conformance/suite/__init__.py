@@ -34,6 +34,8 @@ SUBJECTS = (
     "owning",
     "limits",
     "scheduling",
+    "flow",
+    "flow_rules",
     "versions",
     "effects",
     "withdrawing",

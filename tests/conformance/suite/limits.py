@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onward.core.flow import FlowId, FlowKind
 from onward.core.instant import HOUR, MINUTE
 from onward.errors import Rejected
+from onward.model.flow import DeclaredLimits
 from onward.model.maintenance import MaintenanceDue
 from onward.model.runs import Move
-from tests.conformance.suite.samples import RELEASED, SUCCEEDED, a_run
+from tests.conformance.suite.samples import NAME, QUEUE, RELEASED, SUCCEEDED, a_run
 
 if TYPE_CHECKING:
     from onward.model.runs import ClaimedRun, NewRun
@@ -22,13 +24,21 @@ def keyed(id: str, key: str = "k") -> NewRun:  # noqa: A002 - it is the user's w
     return a_run(id)._replace(flow_key=key)
 
 
+def key_flow(name: str) -> FlowId:
+    return FlowId(FlowKind.KEY, name, QUEUE)
+
+
+def limited_to(maximum: int) -> DeclaredLimits:
+    return DeclaredLimits(maximum)
+
+
 def ids(claimed: list[ClaimedRun]) -> list[str]:
     return [run.id for run in claimed]
 
 
 async def test_no_more_runs_of_a_key_are_claimed_than_its_limit(world: World) -> None:
     one, other = await world.worker(), await world.worker()
-    await one.store.set_limit("k", 2)
+    await one.store.declare(key_flow("k"), limited_to(2))
     for number in range(4):
         await one.store.start(keyed(str(number)))
         world.clock.advance(1)
@@ -56,37 +66,37 @@ async def test_a_limit_can_be_changed_while_runs_are_running(world: World) -> No
     worker = await world.worker()
     for number in range(6):
         await worker.store.start(keyed(str(number)))
-    await worker.store.set_limit("k", 3)
+    await worker.store.declare(key_flow("k"), limited_to(3))
     running = await worker.claim(limited=True)
     assert len(running) == 3
 
-    await worker.store.set_limit("k", 1)
+    await worker.store.declare(key_flow("k"), limited_to(1))
     for run in running[:2]:
         await worker.commit(run, move=SUCCEEDED)
     assert await worker.claim(limited=True) == []
 
-    await worker.store.set_limit("k", 3)
+    await worker.store.declare(key_flow("k"), limited_to(3))
     assert len(await worker.claim(limited=True)) == 2
-    await worker.store.set_limit("k", 0)
+    await worker.store.declare(key_flow("k"), limited_to(0))
     assert await worker.claim(limited=True) == []
 
 
 async def test_a_limit_that_is_set_again_writes_nothing(world: World) -> None:
     store = await world.store()
-    await store.set_limit("k", 3)
-    await store.set_limit("k", 3)
-    await store.set_limit("other", 0)
+    await store.declare(key_flow("k"), limited_to(3))
+    await store.declare(key_flow("k"), limited_to(3))
+    await store.declare(key_flow("other"), limited_to(0))
 
-    rows = await world.sql("SELECT key, max_running FROM onward_limit ORDER BY key")
+    rows = await world.sql("SELECT name, declared_max FROM onward_flow ORDER BY name")
     assert [tuple(row) for row in rows] == [("k", 3), ("other", 0)]
-    with pytest.raises(Rejected, match="flow key"):
-        await store.set_limit("k\0", 3)
+    with pytest.raises(Rejected, match="the key"):
+        await store.declare(key_flow("k\0"), limited_to(3))
 
 
 async def test_a_full_key_is_in_nobodys_way(world: World) -> None:
     worker = await world.worker()
-    await worker.store.set_limit("full", 1)
-    await worker.store.set_limit("k", 1)
+    await worker.store.declare(key_flow("full"), limited_to(1))
+    await worker.store.declare(key_flow("k"), limited_to(1))
     for number in range(20):
         await worker.store.start(keyed(f"full-{number}", "full")._replace(priority=9))
     await worker.store.start(keyed("last"))
@@ -109,7 +119,7 @@ async def test_runs_with_a_key_are_claimed_only_by_those_who_ask_for_them(world:
 
 async def test_runs_with_a_key_and_without_are_claimed_in_one_order(world: World) -> None:
     worker = await world.worker()
-    await worker.store.set_limit("k", 2)
+    await worker.store.declare(key_flow("k"), limited_to(2))
     for id, key, priority in (  # noqa: A001
         ("a", None, 5), ("b", "k", 4), ("c", None, 3), ("d", "k", 2), ("e", "k", 9), ("f", None, 1),
     ):  # fmt: skip
@@ -133,7 +143,7 @@ async def test_a_claim_hands_out_suspects_with_and_without_a_key_few_at_a_time(
 
 async def test_only_what_the_worker_can_take_is_claimed(world: World) -> None:
     worker = await world.worker()
-    await worker.store.set_limit("k", 10)
+    await worker.store.declare(key_flow("k"), limited_to(10))
     for run in (
         keyed("queue")._replace(queue="slow"),
         keyed("name")._replace(name="charge"),
@@ -153,9 +163,11 @@ async def test_only_what_the_worker_can_take_is_claimed(world: World) -> None:
     assert ids(await worker.claim(limited=True)) == ["late"]
 
 
-async def test_the_most_urgent_run_of_a_key_comes_first_in_whatever_queue(world: World) -> None:
+async def test_the_most_urgent_run_of_a_workflow_comes_first_in_whatever_queue(
+    world: World,
+) -> None:
     worker = await world.worker()
-    await worker.store.set_limit("k", 2)
+    await worker.store.declare(FlowId(FlowKind.WORKFLOW, NAME), limited_to(2))
     for id, queue, priority in (("a", "one", 1), ("b", "two", 2), ("c", "one", 3)):  # noqa: A001
         await worker.store.start(keyed(id)._replace(queue=queue, priority=priority))
 
@@ -165,7 +177,7 @@ async def test_the_most_urgent_run_of_a_key_comes_first_in_whatever_queue(world:
 
 async def test_a_run_that_is_due_goes_on_within_the_limit(world: World) -> None:
     worker = await world.worker()
-    await worker.store.set_limit("k", 1)
+    await worker.store.declare(key_flow("k"), limited_to(1))
     await worker.store.start(keyed("sleeper"))
     [sleeper] = await worker.claim(1, limited=True)
     await worker.store.start(keyed("other"))
@@ -181,7 +193,7 @@ async def test_a_run_that_is_due_goes_on_within_the_limit(world: World) -> None:
 
 async def test_a_run_whose_worker_vanished_keeps_its_place_and_is_adopted(world: World) -> None:
     gone, heir = await world.worker(), await world.worker()
-    await gone.store.set_limit("k", 1)
+    await gone.store.declare(key_flow("k"), limited_to(1))
     await gone.store.start(keyed("first"))
     await gone.store.start(keyed("second"))
     assert ids(await gone.claim(limited=True)) == ["first"]
@@ -198,7 +210,7 @@ async def test_suspects_with_a_key_are_handed_out_few_at_a_time_within_the_limit
     world: World,
 ) -> None:
     worker = await world.worker()
-    await worker.store.set_limit("k", 2)
+    await worker.store.declare(key_flow("k"), limited_to(2))
     for number in range(4):
         await worker.store.start(keyed(str(number)))
     await world.sql("UPDATE onward_run SET crashes = 2")
@@ -222,7 +234,7 @@ async def test_without_a_lease_nothing_with_a_key_is_claimed(world: World) -> No
 
 async def test_a_released_run_makes_room(world: World) -> None:
     worker = await world.worker()
-    await worker.store.set_limit("k", 1)
+    await worker.store.declare(key_flow("k"), limited_to(1))
     await worker.store.start(keyed("a"))
     [run] = await worker.claim(limited=True)
 
@@ -234,7 +246,7 @@ async def test_a_released_run_makes_room(world: World) -> None:
 async def test_many_who_claim_at_once_never_pass_the_limit(world: World) -> None:
     one, other = await world.worker(), await world.worker()
     for key, most in (("a", 3), ("b", 5)):
-        await one.store.set_limit(key, most)
+        await one.store.declare(key_flow(key), limited_to(most))
         for number in range(20):
             await one.store.start(keyed(f"{key}-{number}", key))
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onward.core.flow import FlowId, FlowKind
 from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE, Fate
 from onward.errors import NotFound
 from onward.model.deliveries import HandlerState
+from onward.model.flow import DeclaredLimits
 from onward.model.runs import Move
 from onward.store import Attachments, Following
 from onward.store.invariants import check
@@ -26,6 +28,7 @@ from tests.conformance.suite.pipeline import (
 )
 from tests.conformance.suite.repeating import all_rows
 from tests.conformance.suite.samples import (
+    QUEUE,
     SUCCEEDED,
     a_message,
     a_record,
@@ -160,7 +163,7 @@ async def test_nothing_of_another_namespace_can_be_stopped_or_followed(world: Wo
 async def test_a_limit_counts_in_its_namespace(world: World) -> None:
     one = await world.worker(await world.store("one"))
     two = await world.worker(await world.store("two"))
-    await one.store.set_limit("k", 1)
+    await one.store.declare(FlowId(FlowKind.KEY, "k", QUEUE), DeclaredLimits(1))
     for worker in (one, two):
         for name in ("a", "b"):
             await worker.store.start(a_run(name)._replace(flow_key="k"))

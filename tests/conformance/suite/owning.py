@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onward.core.flow import FlowId, FlowKind
 from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.errors import LeaseLost
+from onward.model.flow import DeclaredLimits
 from onward.model.runs import Move, RunOwner, Started
 from onward.model.stopping import ForcedEnd
-from onward.store.runs.limits import take_turn
+from onward.store.runs.flows import take_turn
 from onward.store.runs.owning import dismiss, dismiss_all, stop_or_cancel
 from onward.store.runs.replacing import replace
 from tests.conformance.suite.families import each
 from tests.conformance.suite.repeating import all_rows
-from tests.conformance.suite.samples import SUCCEEDED, a_child, a_message, a_run
+from tests.conformance.suite.samples import QUEUE, SUCCEEDED, a_child, a_message, a_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 AGAIN = a_run("over")._replace(uid="uid-again")
 UNBEGUN = ForcedEnd("cancelled", "replaced", unstarted_only=True)
+FLOW = FlowId(FlowKind.KEY, "k", QUEUE)
 CANCEL = a_message("uid-child", "cancel", MessageKind.CANCEL)._replace(by_uid=1)
 
 WRITES: dict[str, Callable[[Store, RunOwner], Awaitable[Any]]] = {
@@ -38,7 +41,7 @@ WRITES: dict[str, Callable[[Store, RunOwner], Awaitable[Any]]] = {
     "dismiss": lambda store, owner: dismiss(store, owner, ["uid-child"]),
     "dismiss all": lambda store, owner: dismiss_all(store, owner, []),
     "stop": lambda store, owner: stop_or_cancel(store, "uid-child", UNBEGUN, CANCEL, owner),
-    "limit": lambda store, owner: store.set_limit("k", 3, owner),
+    "limit": lambda store, owner: store.declare(FLOW, DeclaredLimits(3), owner),
     "turn": lambda store, owner: store.write(lambda tx: take_turn(tx, owner, "k", MINUTE)),
 }
 FORCED = "ended by force"
@@ -48,7 +51,7 @@ LOST = [
     *(f"{write}, {FORCED}" for write in WRITES),
     *(f"{write}, {loss}" for write in ("start", "limit") for loss in LOSSES if loss != FORCED),
 ]
-BESIDE = ("SELECT * FROM onward_limit ORDER BY key",)
+BESIDE = ("SELECT * FROM onward_flow ORDER BY name",)
 
 
 async def an_owner(worker: Worker) -> tuple[RunOwner, ClaimedRun]:

@@ -10,7 +10,7 @@ import pytest
 
 from onward import App, NotApplied, Retry, effect, effect_key, workflow
 from onward.errors import BadInput, NotFound, VerdictRefused
-from onward.store.runs import limits
+from onward.store.runs import flows
 from tests.kit.ledgers import effect_of, outcomes
 from tests.kit.watching import until, until_state, working
 
@@ -238,13 +238,13 @@ async def test_every_attempt_waits_for_a_turn_of_its_own(app: App, warm: int) ->
 async def test_a_turn_that_was_waited_for_is_not_given_away_when_the_run_leaves_memory(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken, turns = limits.take_turn, []
+    taken, turns = flows.take_turn, []
 
     async def take_turn(*given: Any) -> int:
         turns.append(given)
         return await taken(*given)
 
-    monkeypatch.setattr(limits, "take_turn", take_turn)
+    monkeypatch.setattr("onward.engine.local_worker.take_turn", take_turn)
     async with app:
         async with app.worker():
             first = await app.start(slow_paced, 1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # What operators ask for now and then may look at everything there is.
 FOR_PEOPLE = {
-    "count_started_by_runs", "counts", "kinds_to_claim", "list_effects", "list_runs",
+    "count_started_by_runs", "counts", "hold_begun", "kinds_to_claim", "list_effects", "list_runs",
     "runs_beginning", "runs_to_claim", "timers_set_after",
 }  # fmt: skip
 STATEMENTS = {
@@ -38,7 +38,7 @@ GROWING = {
 # A whole pass over one of these indexes meets open runs alone.
 OPEN_ONLY = {
     "onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready",
-    "onward_run_flow", "onward_run_paused",
+    "onward_run_flow", "onward_run_holding", "onward_run_paused",
 }  # fmt: skip
 
 CHOSEN = {
@@ -58,10 +58,16 @@ CHOSEN = {
     "bound_children": "onward_run USING INDEX onward_run_parent (namespace=? AND parent=?)",
     "diverged_runs": "onward_run USING INDEX onward_run_paused (namespace=? AND reason=?)",
     "run_end": "f USING INDEX onward_run_follows (namespace=? AND follows=?)",
-    "candidates_of_key": (
-        "onward_run USING INDEX onward_run_flow (namespace=? AND queue=? AND flow_key=?)"
+    "runs_of_lane": (
+        "onward_run USING INDEX onward_run_flow"
+        " (namespace=? AND queue=? AND priority=? AND flow_key=? AND name=? AND <expr><?)"
     ),
-    "count_running": "onward_run USING INDEX onward_run_flowing (namespace=? AND flow_key=?)",
+    "lanes_of_level": (
+        "n USING INDEX onward_run_flow"
+        " (namespace=? AND queue=? AND priority=? AND (flow_key,name)>(?,?))"
+    ),
+    "count_running": "onward_run USING INDEX onward_run_running (namespace=?)",
+    "count_holding": "onward_run USING INDEX onward_run_holding (namespace=?)",
     "make_due_ready": "onward_run USING INDEX onward_run_flow_due (namespace=? AND due<?)",
     "started_run": "onward_run USING INDEX onward_run_newest (namespace=? AND id=?)",
     "all_notes": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
@@ -116,7 +122,7 @@ def test_a_statement_uses_the_index_that_was_made_for_it(
 
 @pytest.mark.parametrize(
     "name",
-    ["ready_candidates", "due_candidates", "candidates_of_key", "oldest_outbox", "overdue_runs"],
+    ["ready_candidates", "due_candidates", "runs_of_lane", "oldest_outbox", "overdue_runs"],
 )
 def test_what_is_asked_for_in_order_lies_in_order(
     connection: sqlite3.Connection, name: str

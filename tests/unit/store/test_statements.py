@@ -19,17 +19,17 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 
 # A statement that one database has for itself is a decision: everything else is one text.
 ONLY_SQLITE = {
-    "add_event", "add_message", "add_record", "candidates_of_key", "claim_run", "claimed_runs",
-    "count_running", "delivery_seen", "due_candidates", "keep_time", "keys_of_queue",
-    "limited_suspects", "look", "messages_seen", "move_delivery", "move_run", "oldest_outbox",
+    "add_event", "add_message", "add_record", "claim_run", "claimed_runs",
+    "delivery_seen", "due_candidates", "hold_places", "keep_time", "lanes_of_level",
+    "look", "messages_seen", "move_delivery", "move_run", "oldest_outbox",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
-    "runs_seen", "save_state", "shift_leases", "spread_event", "suspect_candidates",
+    "runs_of_lane", "runs_seen", "save_state", "shift_leases", "spread_event", "suspect_candidates",
     "unexpected_runs", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
     "claim", "commit_attached", "commit_records", "commit_runs", "hint_send", "hint_start",
-    "limited_candidates", "limited_keys", "lock_runs", "look", "oldest_outbox", "place", "send",
-    "start",
+    "lanes_of_level", "lock_runs", "look", "oldest_outbox", "place", "runs_of_lanes",
+    "runs_to_control", "send", "start",
 }  # fmt: skip
 
 

@@ -22,11 +22,13 @@ from onward.runtime.body.calls import Awaited, Call, StepCall, step_error, whose
 from onward.runtime.body.chunk_data import with_known_outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from onward.codec import Payload
+    from onward.core.flow import FlowId
     from onward.core.instant import Instant
     from onward.model.ends import ChildEnd
+    from onward.model.flow import DeclaredLimits
     from onward.model.runs import ClaimedRun, NewRun
 
     Decoder = Callable[[Payload], Any]
@@ -37,6 +39,8 @@ _STATES = {
     RunState.CANCELLED: RecordState.CANCELLED,
     RunState.TIMED_OUT: RecordState.TIMED_OUT,
 }
+
+NOTHING_DECLARED: Mapping[FlowId, DeclaredLimits] = {}
 
 REFUSED = pack(encode("refused"))
 """The payload of a call whose run could not be started, beside the error that says why."""
@@ -76,6 +80,8 @@ class ChildCall(Awaited):
         """Whether that run reports its end to this one; otherwise it is polled."""
         self.reaches_out = True
         """Whether the run may have effects."""
+        self.declares: Mapping[FlowId, DeclaredLimits] = NOTHING_DECLARED
+        """The limits to declare before the run is started."""
 
     @property
     def is_cancelled_with_parent(self) -> bool:
@@ -182,8 +188,6 @@ class RoutedStepCall(ChildCall):
     """A call of a step that runs elsewhere; to the body it is a step like any other."""
 
     kind = RecordKind.STEP
-    limit: int | None = None
-    """How many runs of the step may be under way at a time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -226,6 +230,8 @@ class StartCall(Awaited):
         self._start = start
         self._asked_at = asked_at
         self.on_conflict = on_conflict
+        self.declares: Mapping[FlowId, DeclaredLimits] = NOTHING_DECLARED
+        """The limits to declare before the run is started."""
 
     @property
     def has_id(self) -> bool:

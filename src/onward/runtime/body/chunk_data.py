@@ -8,6 +8,7 @@ import msgspec
 
 from onward.codec import Payload
 from onward.engine.payloads import pack, unpack
+from onward.model.flow import DeclaredLimits  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
     from onward.model.runs import NewRun
@@ -30,6 +31,8 @@ class CallOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     delay: int = 0
     deadline: int | None = None
     retry: str | None = None
+    key: str | None = None
+    declares: DeclaredLimits | None = None
 
 
 class Item(NamedTuple):

@@ -38,6 +38,7 @@ from onward.runtime.body.chunk_data import (
 from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Route, StepDefinition, run_name
+from onward.runtime.flows import flow_of_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -209,10 +210,14 @@ def _start(
         tags=options.tags,
         delay=options.delay,
         deadline=options.deadline,
+        key=options.key,
+        limits=options.declares,
     )
     start = new_run("", mapped.name, mapped.shape.bind(args, kwargs), start_options)
-    start = start._replace(cancel_with_parent=1, retry=options.retry)
+    flow = flow_of_start(mapped, start_options, args, kwargs)
+    start = start._replace(cancel_with_parent=1, retry=options.retry, flow_key=flow.key)
     call = ChildCall(mapped.name, _as_stored, start=start, asked_at=body.now)
+    call.declares = flow.declares
     return body.ask(call, key)
 
 
@@ -260,6 +265,8 @@ def workflow_options(options: StartOptions) -> CallOptions:
         delay=options.delay,
         deadline=options.deadline,
         retry=None if options.retry is None else write_policy(options.retry),
+        key=options.key,
+        declares=options.limits,
     )
 
 

@@ -12,6 +12,7 @@ from onward.model.runs import NewRun
 from onward.runtime.body.calls import StepCall, are_immutable
 from onward.runtime.body.children import RoutedStepCall
 from onward.runtime.definition import run_name
+from onward.runtime.flows import step_limits
 
 MAX_SHOWN_ARGS = 4096
 """How many bytes the arguments of a step may have to be stored with its result."""
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.body import Body
-    from onward.runtime.definition import Route, StepDefinition
+    from onward.runtime.definition import StepDefinition
 
 
 def step_call(
@@ -34,7 +35,7 @@ def step_call(
         start = step_run(definition, bound, body.run, body.retry)
         decoder = definition.shape.decode_result
         routed = RoutedStepCall(definition.name, decoder, start=start, asked_at=body.now)
-        routed.limit, routed.compare = definition.route.limit, definition.compare
+        routed.declares, routed.compare = step_limits(definition), definition.compare
         return routed
     arguments = args, kwargs
     if not are_immutable(arguments):
@@ -66,12 +67,7 @@ def step_run(
         # A limit alone says nothing of who is fit for it: then those that are fit for its run.
         tags=" ".join(route.tags) if route.queue or route.tags else parent.tags,
         priority=parent.priority,
-        flow_key=flow_key(definition.name, route),
+        flow_key=None if route.limit is None else "",
         cancel_with_parent=1,
         retry=write_limits(definition.retry or retry, definition.timeout),
     )
-
-
-def flow_key(name: str, route: Route) -> str | None:
-    """Return the key under which the runs of a limited step are counted."""
-    return None if route.limit is None else run_name(RunKind.STEP, name)

@@ -15,7 +15,7 @@ from onward.core.replay import RecordState
 from onward.engine.payloads import pack
 from onward.errors import LeaseLost
 from onward.model.ends import ChildEnd, read_child_end
-from onward.runtime.body.children import REFUSED, ChildCall, RoutedStepCall, StartCall, bound_child
+from onward.runtime.body.children import REFUSED, ChildCall, StartCall, bound_child
 from onward.runtime.execution.call_task import CallTasks, TaskRun, suspend
 from onward.runtime.execution.replies import is_away
 
@@ -151,6 +151,10 @@ class Children:
         """Start a child and record that the call waits for it; False if it is not to be awaited."""
         run = call.start_row(self._parent)
         starts: tuple[NewRun, ...] = ()
+        if run is not None and call.declares:
+            await self._declare(call)
+            if not self._run.is_wanted(call):
+                return False
         if run is None:
             call.begin(None)  # the body has started it before
         elif call.has_id:
@@ -159,10 +163,6 @@ class Children:
                 return False
             call.begin(started.uid, is_reported=started.uid == run.uid)
         else:
-            if isinstance(call, RoutedStepCall):
-                await self._set_limit(call, run)
-                if not self._run.is_wanted(call):
-                    return False
             call.begin(run.uid)
             starts = (run,)
         if not self._run.is_wanted(call):
@@ -172,11 +172,10 @@ class Children:
         await suspend(lambda task: self._journal.open(call, payload, starts, task.resume))
         return self._run.is_wanted(call)
 
-    async def _set_limit(self, call: RoutedStepCall, run: NewRun) -> None:
-        """See that the limit of concurrent runs holds before one of them is started."""
-        limit, key = call.limit, run.flow_key
-        if limit is not None and key is not None:
-            declared = self._host.engine_calls.set_limit(self._run.claimed, key, limit)
+    async def _declare(self, call: ChildCall | StartCall) -> None:
+        """See that the limits of a run hold before it is started."""
+        for flow, limits in call.declares.items():
+            declared = self._host.engine_calls.declare(self._run.claimed, flow, limits)
             if declared is not None:
                 await self._tasks.reply(declared)
 
@@ -211,6 +210,9 @@ class Children:
     # --- a run that continues on its own ---------------------------------------------------------
 
     async def _start(self, call: StartCall) -> None:
+        await self._declare(call)
+        if not self._run.is_wanted(call):
+            return
         run = call.start_row(self._parent)
         uid, starts = run.uid, [run]
         if call.has_id:

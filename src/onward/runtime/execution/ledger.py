@@ -255,9 +255,8 @@ class Ledger:
 
     async def _reserve_slot(self, call: EffectCall, interval: Duration) -> None:
         """Reserve the next send that the rate of the effect allows."""
-        key = f"effect {call.name}"
         wait = await self._tasks.reply(
-            self._host.engine_calls.reserve_rate(self.run, key, interval)
+            self._host.engine_calls.reserve_rate(self.run, call.name, interval)
         )
         call.reserve(self._host.now(), wait)
 

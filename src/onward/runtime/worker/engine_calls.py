@@ -21,16 +21,21 @@ from onward.telemetry.events import emit
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from onward.core.flow import FlowId
     from onward.core.instant import Duration
     from onward.core.ports import Randomness
     from onward.engine.worker_engine import WorkerEngine
     from onward.model.effects import EffectRow
+    from onward.model.flow import DeclaredLimits
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, Started
     from onward.runtime.worker.outage import Outage
 
 T = TypeVar("T")
+
+MAX_DECLARED = 1000
+"""Of how many workflows and keys a worker remembers that it has declared their limits."""
 
 
 class EngineCalls:
@@ -45,7 +50,7 @@ class EngineCalls:
         self._randomness = randomness
         self._tasks: set[asyncio.Task[Any]] = set()
         self._context = copy_context()  # not that of the run that calls
-        self._limits: dict[str, int] = {}
+        self._declared: dict[FlowId, DeclaredLimits] = {}
 
     def _owner(self, run: ClaimedRun) -> RunOwner:
         """Return the right of this worker to write for a run."""
@@ -80,16 +85,20 @@ class EngineCalls:
         owner = self._owner(by)
         return self._go(lambda: self._engine.dismiss(owner, children, all_bound=True))
 
-    def set_limit(self, by: ClaimedRun, key: str, maximum: int) -> asyncio.Future[None] | None:
-        """Limit how many runs of a key may be running at a time; None: it is set already."""
-        if self._limits.get(key) == maximum:
+    def declare(
+        self, by: ClaimedRun, flow: FlowId, limits: DeclaredLimits
+    ) -> asyncio.Future[None] | None:
+        """Declare the limits of a workflow or a key; None: this worker has done so before."""
+        if self._declared.get(flow) == limits:
             return None
         owner = self._owner(by)
-        return self._go(lambda: self._set_limit(owner, key, maximum))
+        return self._go(lambda: self._declare(owner, flow, limits))
 
-    async def _set_limit(self, owner: RunOwner, key: str, maximum: int) -> None:
-        await self._engine.set_limit(owner, key, maximum)
-        self._limits[key] = maximum
+    async def _declare(self, owner: RunOwner, flow: FlowId, limits: DeclaredLimits) -> None:
+        await self._engine.declare(owner, flow, limits)
+        if len(self._declared) >= MAX_DECLARED:
+            self._declared.clear()
+        self._declared[flow] = limits
 
     def retry(self, run: ClaimedRun, move: Move) -> asyncio.Future[bool | None] | None:
         """Retry a run that ends like this as a whole, if its policy says so.
@@ -142,11 +151,11 @@ class EngineCalls:
         return self._go(lambda: self._engine.withdraw_effects(owner))
 
     def reserve_rate(
-        self, by: ClaimedRun, key: str, interval: Duration
+        self, by: ClaimedRun, name: str, interval: Duration
     ) -> asyncio.Future[Duration]:
-        """Reserve the next slot of a limited rate, and return how long to wait for it."""
+        """Reserve the next send of an effect with a limited rate; return how long to wait."""
         owner = self._owner(by)
-        return self._go(lambda: self._engine.reserve_rate(owner, key, interval))
+        return self._go(lambda: self._engine.reserve_rate(owner, name, interval))
 
     def _go(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Begin something; it is repeated while the engine is unavailable."""

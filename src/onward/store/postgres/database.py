@@ -153,8 +153,8 @@ class PostgresDatabase:
             tries += 1
             if tries > 1:
                 repeated()
-            limited = await claim.choose_limited(tx, wanted) if wanted.limited else ()
-            return await claim.claim(tx, wanted, limited)
+            flow = await claim.choose_limited(tx, wanted) if wanted.limited else None
+            return await claim.claim(tx, wanted, flow)
 
         if wanted.limited:
             return await self._transact(work, self._hot)

@@ -14,6 +14,7 @@ from onward.model.run_filter import ANY_RUN
 from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
 from onward.model.workers import WorkerRow
 from onward.store.abbreviation import UID, bounds
+from onward.store.runs.flows import all_flows, flows_of
 from onward.store.runs.listing import count_runs, count_started_by_runs, listed
 from onward.store.runs.maintenance import maintenance_due
 from onward.store.runs.worker_offer import last_renewal, unserved, why_unserved
@@ -22,7 +23,9 @@ from onward.store.writing.text_limits import is_storable
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
+    from onward.core.flow import FlowId
     from onward.core.instant import Instant
+    from onward.model.flow import FlowRow
     from onward.model.maintenance import MaintenanceDue
     from onward.model.run_filter import RunQuery
     from onward.model.workers import Renewal, Unserved
@@ -179,10 +182,13 @@ class Reads:
         """Return when a worker last renewed its lease, and whether it is alive by that."""
         return await self.read(lambda tx: last_renewal(tx, worker))
 
-    async def limit_of(self, key: str) -> int | None:
-        """Return how many runs of a flow key may be running at a time, if that is limited."""
-        rows = await self.read(lambda tx: tx.fetch("limit_of", key=key))
-        return int(rows[0][0]) if rows else None
+    async def flows_of(self, *flows: FlowId) -> list[FlowRow]:
+        """Return the rows of queues, workflows and keys, as far as there are any."""
+        return await self.read(lambda tx: flows_of(tx, *flows))
+
+    async def all_flows(self) -> list[FlowRow]:
+        """Return the rows of all queues and workflows, and of keys for which something was set."""
+        return await self.read(all_flows)
 
     # --- workers ---------------------------------------------------------------------------------
 

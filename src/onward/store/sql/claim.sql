@@ -8,7 +8,8 @@ AND (tags = '' OR EXISTS (
     SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
 
 -- name: next_due
--- The next due time, the next deadline and the next slot of a schedule.
+-- The next due time, the next deadline, the next slot of a schedule, and the next start that a rate
+-- allows.
 SELECT (SELECT due FROM onward_run
         WHERE namespace = :namespace AND state = 'waiting' AND due > :since
         ORDER BY due LIMIT 1),
@@ -19,17 +20,32 @@ SELECT (SELECT due FROM onward_run
        (SELECT look_at FROM onward_schedule INDEXED BY onward_schedule_due
         WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL
           AND look_at > :since
-        ORDER BY look_at LIMIT 1);
+        ORDER BY look_at LIMIT 1),
+       (SELECT next_at FROM onward_flow INDEXED BY onward_flow_next
+        WHERE namespace = :namespace AND next_at IS NOT NULL AND next_at > :since
+        ORDER BY next_at LIMIT 1);
+
+-- name: restricting_flows
+-- The queues and workflows that are limited or paused.
+SELECT kind, name, paused FROM onward_flow INDEXED BY onward_flow_restricting
+WHERE namespace = :namespace AND {restricts};
 
 -- name: maintenance_due
--- Whether there are messages in the outbox, runs with a flow key that could be claimed, runs past their
--- deadline (see `overdue_runs`), schedules to look at, and an order that the worker drains.
+-- Whether there are messages in the outbox, runs under flow control that could be claimed or that
+-- should be under it, runs past their deadline (see `overdue_runs`), schedules to look at, and an order
+-- that the worker drains.
 SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
        OR EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow_due
                   WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL
-                    AND due <= :now),
+                    AND due <= :now)
+       OR EXISTS (SELECT 1 FROM onward_flow INDEXED BY onward_flow_restricting
+                  WHERE namespace = :namespace AND {restricts})
+          AND (EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_ready
+                       WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL)
+               OR EXISTS (SELECT 1 FROM onward_run
+                          WHERE namespace = :namespace AND state = 'waiting' AND due <= :now)),
        EXISTS (SELECT 1 FROM onward_run r INDEXED BY onward_run_deadline
                WHERE namespace = :namespace AND deadline IS NOT NULL AND deadline <= :now
                  AND state IN ('ready', 'running', 'waiting', 'paused')

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onward.core.flow import Candidate
 from onward.core.lease import GAPS_A_LEASE, MAX_AHEAD
-from onward.core.run import MAX_CRASHES, SUSPECT_AT, rooms_after
+from onward.core.run import MAX_CRASHES, rooms_after
 from onward.model.runs import ClaimedRun
-from onward.store.runs.limits import MAX_DUE, Candidate, pick, pick_suspects
+from onward.store.runs.flow_claims import MAX_DUE, FlowClaim, offer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from onward.core.instant import Instant
     from onward.model.claims import Wanted
+    from onward.store.runs.flow_claims import LaneQuery
     from onward.store.sqlite.transaction import SqliteTx
+
+
+class _Run(NamedTuple):
+    """A run that may be claimed; `vanished` is the worker that had it."""
+
+    uid: str
+    priority: int
+    rank: int
+    due: Instant
+    queue: str
+    name: str
+    vanished: str | None = None
 
 
 async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[ClaimedRun]:
@@ -25,67 +40,109 @@ async def claim(tx: SqliteTx, wanted: Wanted, dead: Sequence[str]) -> list[Claim
         tx.rows("drop_lease", worker=worker)
     if not tx.rows("lease_here", worker=wanted.worker):
         return []
-    ready_at, taken_from = _choose(tx, wanted)
+    given = offer(tx, wanted) | {"limit": wanted.limit, "latest": wanted.latest}
+    given["max_crashes"] = MAX_CRASHES
+    free, adopted = _candidates(tx, wanted, given)
+    restricting = {(kind, name): paused for kind, name, paused in tx.rows("restricting_flows")}
+    paused = {flow for flow, is_paused in restricting.items() if is_paused}
+    limited = [run for run in free if _is_in(restricting, run)] if restricting else []
+    _control(tx, limited)
+    flow = await _choose_limited(tx, wanted) if wanted.limited or limited else None
+    adopted += _suspects(tx, wanted, given, flow)
+    if restricting:
+        _control(tx, [run for run in adopted if run.vanished is None and _is_in(restricting, run)])
+        free = [run for run in free if not _is_in(restricting, run)]
+        adopted = [
+            run
+            for run in adopted
+            if not _is_in(paused if run.vanished is not None else restricting, run)
+        ]
+    ready_at = _merged(wanted.limit, free, adopted, [] if flow is None else flow.chosen)
     if not ready_at:
         return []
     tx.write_rows("claim_run", [(uid,) for uid in ready_at], worker=wanted.worker)
+    if flow is not None:
+        tx.rows("hold_places", uids=tx.array([uid for uid in flow.holding() if uid in ready_at]))
+        await flow.note(ready_at)
     rows = tx.rows("claimed_runs", ready_at=tx.mapping(ready_at))
+    taken_from = {run.uid: run.vanished for run in adopted}
     return [ClaimedRun._make((*row, taken_from.get(row[0]))) for row in rows]
 
 
-def _choose(tx: SqliteTx, wanted: Wanted) -> tuple[dict[str, Instant], dict[str, str | None]]:
-    """Return the runs to claim, each with the time since when it could have been claimed.
-
-    Beside them, the workers that vanished while they had these runs.
-    """
-    given = _offer(tx, wanted)
-    limited = _choose_limited(tx, wanted, given) if wanted.limited else []
-    given |= {"limit": wanted.limit, "max_crashes": MAX_CRASHES}
-    found: list[Any] = [
+def _candidates(
+    tx: SqliteTx, wanted: Wanted, given: dict[str, object]
+) -> tuple[list[_Run], list[_Run]]:
+    """Return runs that nothing limits, as far as is known, and those whose workers vanished."""
+    rows: list[Any] = [
         row for queue in wanted.queues for row in tx.rows("ready_candidates", queue=queue, **given)
     ]
-    found += limited
-    found += tx.rows("due_candidates", **given)
-    orphans: list[Any] = list(tx.rows("orphan_candidates", **given))
-    for crashes, room in rooms_after(wanted.suspects, (run.crashes for run in limited)):
-        suspects = tx.rows("suspect_candidates", crashes=crashes, room=room, **given)
-        if suspects:
-            orphans += suspects
-            break
-    found += orphans
-    found.sort(key=lambda row: (-row[1], row[2]))
-    ready_at = {row[0]: row[2] for row in found[: wanted.limit]}
-    return ready_at, {row[0]: row[3] for row in orphans}
+    rows += tx.rows("due_candidates", **given)
+    orphans = [_Run(*row) for row in tx.rows("orphan_candidates", **given)]
+    return [_Run(*row) for row in rows], orphans
 
 
-def _offer(tx: SqliteTx, wanted: Wanted) -> dict[str, object]:
-    return {
-        "queues": tx.array(wanted.queues),
-        "names": tx.array(wanted.names),
-        "tags": tx.array(wanted.tags),
-        "version": wanted.version,
-        "latest": wanted.latest,
-        "suspect_at": SUSPECT_AT,
-    }
+def _suspects(
+    tx: SqliteTx, wanted: Wanted, given: dict[str, object], flow: FlowClaim | None
+) -> list[_Run]:
+    taken = () if flow is None else (run.crashes for run in flow.chosen)
+    for crashes, room in rooms_after(wanted.suspects, taken):
+        rows = tx.rows("suspect_candidates", crashes=crashes, room=room, **given)
+        if rows:
+            return [_Run(*row) for row in rows]
+    return []
 
 
-def _choose_limited(tx: SqliteTx, wanted: Wanted, given: dict[str, object]) -> list[Candidate]:
-    """Return runs with a flow key that may be claimed now, all of them or some."""
+def _control(tx: SqliteTx, runs: list[_Run]) -> None:
+    """Put runs under flow control whose queue or workflow has been limited since they started."""
+    if runs:
+        tx.rows("control_runs", uids=tx.array([run.uid for run in runs]))
+
+
+def _is_in(flows: Container[tuple[str, str]], run: _Run) -> bool:
+    return ("queue", run.queue) in flows or ("workflow", run.name) in flows
+
+
+def _merged(
+    limit: int, free: list[_Run], adopted: list[_Run], chosen: list[Candidate]
+) -> dict[str, Instant]:
+    """Return the runs to claim, each with the time since when it could have been claimed.
+
+    Of one priority, runs that nothing limits and those under flow control are claimed in turn.
+    """
+    free.sort(key=lambda run: (-run.priority, run.rank, run.due))
+    places: dict[int, count[int]] = {}
+    found = [(-run.priority, 0, 0, run.uid) for run in adopted]
+    for runs in (free, chosen):
+        places.clear()
+        for run in runs:
+            place = next(places.setdefault(run.priority, count(1)))
+            found.append((-run.priority, place, run.due, run.uid))
+    found.sort(key=lambda run: run[:3])
+    return {uid: due for _, _, due, uid in found[:limit]}
+
+
+async def _choose_limited(tx: SqliteTx, wanted: Wanted) -> FlowClaim:
+    """Choose runs under flow control that may be claimed now, all of them or some."""
     tx.rows("make_due_ready", limit=MAX_DUE, latest=wanted.latest)
-    keys = [
-        (queue, *row) for queue in wanted.queues for row in tx.rows("keys_of_queue", queue=queue)
-    ]
-    rooms = {key: _room(tx, key, maximum) for _, key, maximum in keys if maximum is not None}
-    found: list[Candidate] = []
-    for queue, key, _ in keys:
-        room = min(rooms.get(key, wanted.limit), wanted.limit)
-        if room > 0:
-            rows = tx.rows("candidates_of_key", queue=queue, key=key, room=room, **given)
-            found += [Candidate(uid, priority, due, key) for uid, priority, due in rows]
-    suspects = [Candidate._make(row) for row in tx.rows("limited_suspects", **given)]
-    found += pick_suspects(suspects, rooms, wanted.suspects)
-    return pick(found, rooms, wanted.limit)
+    given = offer(tx, wanted)
 
+    async def runs_of_lanes(
+        queue: str, priority: int, lanes: Sequence[LaneQuery], /
+    ) -> list[Candidate]:
+        return [
+            Candidate._make(row)
+            for (key, name), rank, limit in lanes
+            for row in tx.rows(
+                "runs_of_lane",
+                **given | {"queue": queue, "priority": priority},
+                key=key,
+                name=name,
+                rank=rank,
+                limit=limit,
+            )
+        ]
 
-def _room(tx: SqliteTx, key: str, maximum: int) -> int:
-    return max(0, maximum - int(tx.rows("count_running", key=key)[0][0]))
+    flow = FlowClaim(tx, wanted, runs_of_lanes)
+    await flow.lock()
+    await flow.choose()
+    return flow

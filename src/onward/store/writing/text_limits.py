@@ -23,7 +23,7 @@ MAX_KEY_BYTES = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
 
 # The message about the end of a child contains the identity of the call.
-_MAX_BYTES = {"message": MAX_KEY_BYTES + len("child ")}
+_MAX_BYTES = {"message": MAX_KEY_BYTES + len("child "), "flow_key": 512}
 _NO_KEYS = frozenset({"title", "tags", "trace", "wakes", "retry", "failed_call"})
 
 

@@ -58,6 +58,8 @@ CREATE TABLE onward_worker (
 -- not fit its history, `held_by` the uids of the runs whose pause holds it. A run that failed or timed
 -- out has the type of its error, or its reason if it has none, as `error_type`, and the name of the call
 -- whose error ended it as `failed_step`; `discarded_at` is when an operator decided that it stays failed.
+-- `flow_key` is null for a run that nothing limits; it is the key by which the run is limited, or '' if only its queue or its
+-- workflow is. A run that `holds` takes the place of one even while it waits.
 -- `schedule` is the one that started it.
 CREATE TABLE onward_run (
     namespace TEXT NOT NULL,
@@ -98,6 +100,7 @@ CREATE TABLE onward_run (
     error_type TEXT NOT NULL DEFAULT '',
     failed_step TEXT NOT NULL DEFAULT '',
     discarded_at INTEGER,
+    holds INTEGER NOT NULL DEFAULT 0,
     scheduled_at INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     started_at INTEGER,
@@ -111,7 +114,9 @@ CREATE TABLE onward_run (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX onward_run_newest ON onward_run (namespace, id) WHERE newest = 1;
-CREATE INDEX onward_run_ready ON onward_run (namespace, queue, priority DESC, due, uid)
+CREATE INDEX onward_run_ready ON onward_run (
+    namespace, queue, priority DESC,
+    (CASE WHEN fence > 0 THEN 0 WHEN parent IS NOT NULL THEN 1 ELSE 2 END), due, uid)
     WHERE state = 'ready' AND flow_key IS NULL;
 CREATE INDEX onward_run_waiting ON onward_run (namespace, due) WHERE state = 'waiting';
 CREATE INDEX onward_run_running ON onward_run (namespace, worker) WHERE state = 'running';
@@ -132,26 +137,51 @@ CREATE INDEX onward_run_dead_group
     ON onward_run (namespace, name, error_type, failed_step, finished_at)
     WHERE state IN ('failed', 'timed_out') AND newest = 1 AND cancel_with_parent = 0
       AND discarded_at IS NULL;
--- Runs with a flow key have indexes of their own, so that many of them behind one limit do not slow
+-- Runs under flow control have indexes of their own, so that many of them behind one limit do not slow
 -- down claims of other runs.
-CREATE INDEX onward_run_flow ON onward_run (namespace, queue, flow_key, priority DESC, due, uid)
+CREATE INDEX onward_run_flow ON onward_run (
+    namespace, queue, priority DESC, flow_key, name,
+    (CASE WHEN fence > 0 THEN 0 WHEN parent IS NOT NULL THEN 1 ELSE 2 END), due, uid)
     WHERE state = 'ready' AND flow_key IS NOT NULL;
 CREATE INDEX onward_run_flow_due ON onward_run (namespace, due)
     WHERE state = 'waiting' AND flow_key IS NOT NULL;
-CREATE INDEX onward_run_flowing ON onward_run (namespace, flow_key)
-    WHERE state = 'running' AND flow_key IS NOT NULL;
+CREATE INDEX onward_run_holding ON onward_run (namespace, queue, name)
+    WHERE holds = 1 AND state IN ('ready', 'waiting', 'paused');
 
--- What is limited by a key: how many runs of a flow key may be running at a time (`max_running`; null:
--- any number), and when the next call of a rate may start (`next_at`). A claim that counts the runs of
--- a key locks its row. Pauses, weights and other ways to count belong here.
-CREATE TABLE onward_limit (
+-- What limits the runs of a queue, of a workflow, or of a key of the queue `scope` ('*': of every key
+-- that has no row of its own), and the sends of an effect. `declared_` is what the code says, and
+-- `operator_` what an operator said, which wins. `max`: how many runs may be running at a time, or
+-- with `hold` 'open' be between their first claim and their end. `count` and `period`: how many may
+-- start within any period; `starts` are the latest ones, and `next_at` is when the next may be.
+-- `turns` are those of the keys of a queue. A claim that counts locks the rows.
+CREATE TABLE onward_flow (
     namespace TEXT NOT NULL,
-    key TEXT NOT NULL,
-    max_running INTEGER,
+    kind TEXT NOT NULL CHECK (kind IN ('queue', 'workflow', 'key', 'effect')),
+    scope TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL,
+    declared_max INTEGER,
+    operator_max INTEGER,
+    declared_count INTEGER,
+    declared_period INTEGER,
+    operator_count INTEGER,
+    operator_period INTEGER,
+    declared_hold TEXT CHECK (declared_hold IN ('running', 'open')),
+    operator_hold TEXT CHECK (operator_hold IN ('running', 'open')),
+    weight INTEGER NOT NULL DEFAULT 1,
+    paused INTEGER NOT NULL DEFAULT 0,
+    starts TEXT NOT NULL DEFAULT '',
     next_at INTEGER,
+    turns TEXT NOT NULL DEFAULT '',
     updated_at INTEGER NOT NULL,
-    PRIMARY KEY (namespace, key)
+    PRIMARY KEY (namespace, kind, scope, name)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX onward_flow_next ON onward_flow (namespace, next_at) WHERE next_at IS NOT NULL;
+-- What keeps runs out of the first index of ready runs.
+CREATE INDEX onward_flow_restricting ON onward_flow (namespace, kind, name)
+    WHERE kind IN ('queue', 'workflow') AND (
+        paused = 1 OR declared_max IS NOT NULL OR operator_max IS NOT NULL
+        OR declared_count IS NOT NULL OR operator_count IS NOT NULL);
 
 -- `start_hash` is the `args_hash` of the start that began the chain (null: of this run), so that the
 -- start is recognised when it is repeated after the run was continued. `failed_call` is the call whose

@@ -3,8 +3,8 @@
 -- short index scans, and assign it to this worker. The runs of a worker whose lease is deleted here are
 -- seen by the next claim, because all parts of a statement see one snapshot. Without a lease a worker
 -- claims nothing. Suspects are claimed separately, few at a time, and in one claim only those with the
--- same number of crashes. Runs with a flow key are chosen beforehand (limits.sql), unless they are
--- running already: adopting one does not make them more.
+-- same number of crashes. Runs under flow control are chosen beforehand (flow.sql), unless they are
+-- running already: adopting one does not make them more. Runs that should be under it are left alone.
 --
 -- `vanished` is computed before a run is locked, and runs are locked by the name of their worker: a
 -- lock is taken on the newest version of a row, for which a NOT EXISTS would not be evaluated again,
@@ -27,16 +27,19 @@ WITH RECURSIVE me AS MATERIALIZED (
           AND :now - me.steady_since >= greatest(me.length, l.length)
           AND :now - l.renewed_at > greatest(me.length, l.length)
         FOR UPDATE OF l SKIP LOCKED)
+), restricting AS MATERIALIZED (
+    SELECT kind, name, paused FROM onward_flow WHERE namespace = :namespace AND {restricts}
 ), ready AS (
-    SELECT r.uid, r.priority, r.due FROM unnest(:queues::text[]) q (queue), LATERAL (
-        SELECT uid, priority, due FROM onward_run
+    SELECT r.uid, r.priority, r.rank, r.due, q.queue, r.name
+    FROM unnest(:queues::text[]) q (queue), LATERAL (
+        SELECT uid, priority, {rank} AS rank, due, name FROM onward_run
         WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = q.queue
           AND crashes < :suspect_at::bigint
           AND {offered}
-        ORDER BY priority DESC, due LIMIT :limit::bigint
+        ORDER BY priority DESC, {rank}, due LIMIT :limit::bigint
         FOR UPDATE SKIP LOCKED) r
 ), due AS (
-    SELECT uid, priority, due FROM onward_run
+    SELECT uid, priority, {rank} AS rank, due, queue, name FROM onward_run
     WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND due <= :latest::bigint
       AND flow_key IS NULL
       AND crashes < :suspect_at::bigint
@@ -57,8 +60,8 @@ WITH RECURSIVE me AS MATERIALIZED (
     WHERE NOT EXISTS (SELECT 1 FROM onward_lease l
                       WHERE l.namespace = :namespace AND l.worker = o.worker)
 ), orphan AS (
-    SELECT r.uid, r.priority, 0 AS due, v.worker FROM vanished v, LATERAL (
-        SELECT uid, priority FROM onward_run
+    SELECT r.uid, r.priority, v.worker, r.queue, r.name FROM vanished v, LATERAL (
+        SELECT uid, priority, queue, name FROM onward_run
         WHERE namespace = :namespace AND state = 'running' AND worker = v.worker
           AND crashes + 1 < :suspect_at::bigint
           AND queue = ANY(:queues::text[]) AND {offered}
@@ -66,10 +69,11 @@ WITH RECURSIVE me AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED) r
 ), suspects AS (
     -- Those that will have so many crashes once they are claimed.
-    SELECT s.uid, s.priority, s.worker, l.place
+    SELECT s.uid, s.priority, s.worker, l.place, s.queue, s.name
     FROM unnest(:crashes::bigint[], :rooms::bigint[]) WITH ORDINALITY l (crashes, room, place),
     LATERAL (
-        SELECT uid, priority, CASE WHEN state = 'running' THEN worker END AS worker FROM onward_run
+        SELECT uid, priority, CASE WHEN state = 'running' THEN worker END AS worker, queue, name
+        FROM onward_run
         WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
           AND least(crashes + (state = 'running')::int, :max_crashes::bigint) = l.crashes
           AND (flow_key IS NULL AND (state = 'ready' OR state = 'waiting' AND due <= least(:now, :latest::bigint))
@@ -77,20 +81,35 @@ WITH RECURSIVE me AS MATERIALIZED (
           AND queue = ANY(:queues::text[]) AND {offered}
         LIMIT l.room
         FOR UPDATE SKIP LOCKED) s
-), suspect AS (
-    SELECT uid, priority, 0 AS due, worker FROM suspects
-    WHERE place = (SELECT min(place) FROM suspects)
 ), limited AS (
-    SELECT uid, priority, due FROM unnest(
-        :limited_uid::text[], :limited_priority::bigint[], :limited_due::bigint[]) l (uid, priority, due)
+    SELECT r.uid, l.priority, l.place, l.due FROM unnest(
+        :limited_uid::text[], :limited_priority::bigint[], :limited_place::bigint[],
+        :limited_due::bigint[]) l (uid, priority, place, due),
+    LATERAL (
+        SELECT uid FROM onward_run
+        WHERE namespace = :namespace AND uid = l.uid AND state = 'ready' LIMIT 1
+        FOR UPDATE SKIP LOCKED) r
+), free AS (
+    SELECT uid, priority, due, row_number() OVER (PARTITION BY priority ORDER BY rank, due) AS place
+    FROM (SELECT * FROM ready UNION ALL SELECT * FROM due) f
+    WHERE NOT EXISTS (SELECT 1 FROM restricting c WHERE c.kind = 'queue' AND c.name = f.queue
+                                                     OR c.kind = 'workflow' AND c.name = f.name)
+), adopted AS (
+    SELECT uid, priority, worker FROM (
+        SELECT uid, priority, worker, queue, name FROM orphan
+        UNION ALL
+        SELECT uid, priority, worker, queue, name FROM suspects
+        WHERE place = (SELECT min(place) FROM suspects)) a
+    WHERE NOT EXISTS (SELECT 1 FROM restricting c
+                      WHERE (c.paused = 1 OR a.worker IS NULL)
+                        AND (c.kind = 'queue' AND c.name = a.queue
+                             OR c.kind = 'workflow' AND c.name = a.name))
 ), picked AS (
-    SELECT uid, priority, due, taken_from FROM (
-        SELECT uid, priority, due, NULL::text AS taken_from FROM ready
-        UNION ALL SELECT uid, priority, due, NULL FROM due
-        UNION ALL SELECT uid, priority, due, NULL FROM limited
-        UNION ALL SELECT uid, priority, due, worker FROM orphan
-        UNION ALL SELECT uid, priority, due, worker FROM suspect) c, me
-    ORDER BY priority DESC, due LIMIT :limit::bigint
+    SELECT uid, priority, place, due, taken_from FROM (
+        SELECT uid, priority, place, due, NULL::text AS taken_from FROM free
+        UNION ALL SELECT uid, priority, place, due, NULL FROM limited
+        UNION ALL SELECT uid, priority, 0, 0, worker FROM adopted) c, me
+    ORDER BY priority DESC, place, due LIMIT :limit::bigint
 ), taken AS (
     -- An insert that always meets its row: see `moved` in commit_runs.sql.
     INSERT INTO onward_run AS r (
@@ -99,6 +118,7 @@ WITH RECURSIVE me AS MATERIALIZED (
     ON CONFLICT (namespace, uid) DO UPDATE
     SET state = 'running', reason = NULL, worker = excluded.worker, fence = r.fence + 1,
         crashes = r.crashes + (r.state = 'running')::int, due = NULL,
+        holds = CASE WHEN r.uid = ANY(:holding::text[]) THEN 1 ELSE r.holds END,
         started_at = coalesce(r.started_at, excluded.updated_at), updated_at = excluded.updated_at
     RETURNING uid, id, kind, name, version, queue, fence, inbox, seq, crashes, deadline, parent,
               parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, phase,
@@ -109,5 +129,5 @@ SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
 FROM picked p JOIN taken t ON t.uid = p.uid LEFT JOIN LATERAL (
     SELECT input, args_hash, trace, retry, attributes, beginning FROM onward_run_data
     WHERE namespace = :namespace AND uid = p.uid LIMIT 1) d ON true
-ORDER BY p.priority DESC, p.due;
+ORDER BY p.priority DESC, p.place, p.due;
 

@@ -1,19 +1,19 @@
 -- Claiming on SQLite: short index scans for what may be claimed, then one update. A run whose worker
 -- has no lease row is an orphan. Suspects (runs that were running when workers vanished) are claimed
--- separately, few at a time, so that a run that crashes its worker affects few others. Runs with a
--- flow key are claimed by the statements of limits.sql, unless they are running already: adopting one
+-- separately, few at a time, so that a run that crashes its worker affects few others. Runs under
+-- flow control are chosen by the statements of flow.sql, unless they are running already: adopting one
 -- does not make them more.
 
 -- name: ready_candidates
-SELECT uid, priority, due FROM onward_run
+SELECT uid, priority, {rank}, due, queue, name FROM onward_run
 WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = :queue
   AND crashes < :suspect_at
   AND {offered}
-ORDER BY priority DESC, due
+ORDER BY priority DESC, {rank}, due
 LIMIT :limit;
 
 -- name: due_candidates
-SELECT uid, priority, due FROM onward_run
+SELECT uid, priority, {rank}, due, queue, name FROM onward_run
 WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND due <= :latest
   AND flow_key IS NULL
   AND crashes < :suspect_at
@@ -23,7 +23,7 @@ ORDER BY due
 LIMIT :limit;
 
 -- name: orphan_candidates
-SELECT uid, priority, 0, worker FROM onward_run r INDEXED BY onward_run_running
+SELECT uid, priority, 0, 0, queue, name, worker FROM onward_run r INDEXED BY onward_run_running
 WHERE namespace = :namespace AND state = 'running' AND crashes + 1 < :suspect_at
   AND queue IN (SELECT value FROM json_each(:queues))
   AND {offered}
@@ -33,7 +33,7 @@ LIMIT :limit;
 
 -- name: suspect_candidates
 -- Those that will have so many crashes once they are claimed.
-SELECT uid, priority, 0, CASE WHEN state = 'running' THEN worker END
+SELECT uid, priority, 0, 0, queue, name, CASE WHEN state = 'running' THEN worker END
 FROM onward_run r INDEXED BY onward_run_suspect
 WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
   AND min(crashes + (state = 'running'), :max_crashes) = :crashes
@@ -50,6 +50,10 @@ SET state = 'running', reason = NULL, worker = :worker, fence = r.fence + 1,
     crashes = r.crashes + (r.state = 'running'), due = NULL,
     started_at = coalesce(r.started_at, :now), updated_at = :now
 WHERE r.namespace = :namespace AND r.uid = :uid;
+
+-- name: hold_places
+UPDATE onward_run SET holds = 1
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
 
 -- name: claimed_runs
 SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,

@@ -1,0 +1,292 @@
+"""Choosing runs under flow control for a claim, with the rows of their limits locked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from onward.core.flow import (
+    BEGUN,
+    NEW,
+    Candidate,
+    FlowId,
+    FlowKind,
+    Hold,
+    KeyLine,
+    Room,
+    Turn,
+    choose,
+    next_start,
+    record_starts,
+    room_of,
+    served,
+    take,
+)
+from onward.core.run import MAX_CRASHES, SUSPECT_AT
+from onward.model.flow import EVERY_KEY, FlowRow, in_force, read_starts, write_starts
+from onward.store.runs.flow_lanes import walk
+from onward.store.runs.flows import keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from onward.core.flow import FlowLimits
+    from onward.core.instant import Instant
+    from onward.core.run import Rooms as SuspectRooms
+    from onward.model.claims import Wanted
+    from onward.store.database import Tx
+    from onward.store.runs.flow_lanes import FlowLane
+
+MAX_DUE: Final = 500
+"""How many due runs under flow control are made ready at a time."""
+
+MAX_TURNS: Final = 16
+"""For how many priorities a queue remembers whose turn it is."""
+
+
+class LaneQuery(NamedTuple):
+    """Runs of a lane that are wanted: of a rank or a lower one, and how many."""
+
+    lane: FlowLane
+    rank: int
+    limit: int
+
+
+class FlowTx(Protocol):
+    """How a database reads the runs of lanes."""
+
+    async def __call__(
+        self, queue: str, priority: int, lanes: Sequence[LaneQuery], /
+    ) -> list[Candidate]: ...
+
+
+@dataclass
+class FlowClaim:
+    """What a claim has locked and counted, and what it has chosen."""
+
+    tx: Tx
+    wanted: Wanted
+    runs_of_lanes: FlowTx
+    rows: dict[FlowId, FlowRow] = field(default_factory=dict)
+    rooms: dict[FlowId, Room] = field(default_factory=dict)
+    chosen: list[Candidate] = field(default_factory=list)
+    now: Instant = 0
+    _limits_of_keys: dict[FlowId, FlowLimits] = field(default_factory=dict)
+    _running: Counter[FlowId] = field(default_factory=Counter)
+    _holding: Counter[FlowId] = field(default_factory=Counter)
+
+    async def lock(self) -> None:
+        """Lock the rows of the queues and workflows of this claim."""
+        await self._read_rows()
+        queues = (FlowId(FlowKind.QUEUE, queue) for queue in self.wanted.queues)
+        missing = [flow for flow in queues if flow not in self.rows]
+        for flow in missing:
+            await self.tx.fetch("add_flow", kind=str(flow.kind), scope="", name=flow.name)
+        if missing:
+            await self._read_rows()
+
+    async def _read_rows(self) -> None:
+        for kind, given in (("queue", self.wanted.queues), ("workflow", self.wanted.names)):
+            names = self.tx.array(given)
+            for row in await self.tx.fetch("flows_to_claim", kind=kind, names=names):
+                found = FlowRow._make(row[:-1])
+                self.rows[found.id], self.now = found, row[-1]
+
+    async def count(self) -> None:
+        """Count what is running and what holds its place, and find how much room there is."""
+        self._running = _by_flow(await self.tx.fetch("count_running"))
+        self._holding = _by_flow(await self.tx.fetch("count_holding"))
+        for flow, row in self.rows.items():
+            if row.limits.restrict:
+                self.rooms[flow] = self._room(flow, row.limits, row.starts)
+
+    def _room(self, flow: FlowId, limits: FlowLimits, starts: str) -> Room:
+        counted = self._running[flow] + (self._holding[flow] if limits.hold is Hold.OPEN else 0)
+        return room_of(limits, counted, read_starts(starts), self.now)
+
+    def is_restricted(self, queue: str, name: str) -> bool:
+        """Return whether a run of a queue and a workflow must be under flow control."""
+        flows = FlowId(FlowKind.QUEUE, queue), FlowId(FlowKind.WORKFLOW, name)
+        return any(flow in self.rows and self.rows[flow].limits.restrict for flow in flows)
+
+    # --- choosing --------------------------------------------------------------------------------
+
+    async def choose(self) -> list[Candidate]:
+        """Choose runs, the most urgent first; there is room for any part of them."""
+        await self.count()
+        levels = [
+            (-row[0], place, queue)
+            for place, queue in enumerate(self.wanted.queues)
+            if not self._is_closed(FlowId(FlowKind.QUEUE, queue))
+            for row in await self.tx.fetch("levels_of_queue", queue=queue)
+        ]
+        for below, _, queue in sorted(levels):
+            left = self.wanted.limit - len(self.chosen)
+            if left <= 0:
+                break
+            await self._choose_level(queue, -below, left)
+        await self._choose_suspects()
+        return self.chosen
+
+    async def _choose_level(self, queue: str, priority: int, limit: int) -> None:
+        turn = self._turns(queue).get(str(priority), Turn())
+        async for lanes, is_all in walk(self.tx, queue, priority, turn.key):
+            lines = await self._lines(queue, priority, lanes, limit)
+            self.chosen += choose(lines, self.rooms, limit, turn, is_all=is_all)
+            limit = self.wanted.limit - len(self.chosen)
+            if limit <= 0:
+                return
+            turn = Turn()
+
+    async def _lines(
+        self, queue: str, priority: int, lanes: Sequence[FlowLane], limit: int
+    ) -> list[KeyLine]:
+        """Return the runs of lanes that have room, by key."""
+        keys = list(dict.fromkeys(lane.key for lane in lanes if lane.key))
+        if keys:
+            await self._add_keys(queue, keys)
+        weights = {key: self._weight(queue, key) for key in (*keys, "")}
+        ranks = {lane: self._rank(queue, lane) for lane in lanes}
+        able = [lane for lane in lanes if ranks[lane] is not None]
+        share = sum(weights[key] for key in {lane.key for lane in able}) or 1
+        wanted = [
+            LaneQuery(lane, rank, -(-limit * weights[lane.key] // share) + weights[lane.key])
+            for lane in able
+            if (rank := ranks[lane]) is not None
+        ]
+        if not wanted:
+            return []
+        runs = await self.runs_of_lanes(queue, priority, wanted)
+        return [
+            KeyLine(key, weights[key], [run for run in runs if run.key == key])
+            for key in dict.fromkeys(lane.key for lane in able)
+        ]
+
+    async def _add_keys(self, queue: str, keys: list[str]) -> None:
+        found = await keys_of(self.tx, queue, keys)
+        every = found.get(EVERY_KEY, FlowRow("key", queue, EVERY_KEY))
+        for key in keys:
+            flow, row = FlowId(FlowKind.KEY, key, queue), found.get(key)
+            row = row or FlowRow("key", queue, key)
+            self.rows.setdefault(flow, row)
+            limits = in_force(row.operator, row.declared, every.operator, every.declared)
+            if limits.restrict and flow not in self.rooms:
+                self.rooms[flow] = self._room(flow, limits, row.starts)
+                self._limits_of_keys[flow] = limits
+
+    def _weight(self, queue: str, key: str) -> int:
+        row = self.rows.get(FlowId(FlowKind.KEY, key, queue))
+        return 1 if row is None else row.weight
+
+    def _rank(self, queue: str, lane: FlowLane) -> int | None:
+        """Return which runs of a lane have room: the highest rank; None: none of them."""
+        if lane.name not in self.wanted.names:
+            return None
+        run = Candidate("", 0, 0, queue, lane.name, lane.key)
+        rooms = [self.rooms[flow] for flow in run.flows if flow in self.rooms]
+        if all(room.fits(begun=False) for room in rooms):
+            return NEW
+        return BEGUN if all(room.fits(begun=True) for room in rooms) else None
+
+    def _is_closed(self, flow: FlowId) -> bool:
+        """Return whether nothing of it can be claimed."""
+        return flow in self.rooms and not self.rooms[flow].fits(begun=True)
+
+    async def _choose_suspects(self) -> None:
+        """Choose suspects, too: some of the first number of crashes that has any."""
+        given = offer(self.tx, self.wanted)
+        rows = await self.tx.fetch("limited_suspects", **given)
+        suspects = [Candidate._make(row) for row in rows]
+        for queue in {run.queue for run in suspects}:
+            keys = sorted({run.key for run in suspects if run.key and run.queue == queue})
+            await self._add_keys(queue, keys)
+        self.chosen += pick_suspects(suspects, self.rooms, self.wanted.suspects)
+
+    # --- what was claimed ------------------------------------------------------------------------
+
+    def _turns(self, queue: str) -> dict[str, Turn]:
+        text = self.rows[FlowId(FlowKind.QUEUE, queue)].turns
+        return msgspec.json.decode(text, type=dict[str, Turn]) if text else {}
+
+    def holding(self) -> list[str]:
+        """Return the chosen runs that keep their places while they wait."""
+        return [run.uid for run in self.chosen if any(map(self._holds, run.flows))]
+
+    def _holds(self, flow: FlowId) -> bool:
+        room = self.rooms.get(flow)
+        return room is not None and room.holds_open
+
+    async def note(self, claimed: Collection[str]) -> None:
+        """Write whose turn it was, and which starts count for the rates."""
+        runs = [run for run in self.chosen if run.uid in claimed]
+        changed: dict[FlowId, FlowRow] = {}
+        for queue in {run.queue for run in runs}:
+            flow, turns = FlowId(FlowKind.QUEUE, queue), self._turns(queue)
+            for run in (run for run in runs if run.queue == queue and run.crashes < SUSPECT_AT):
+                level = str(run.priority)
+                turns[level] = served(
+                    turns.pop(level, Turn()), run.key, self._weight(queue, run.key)
+                )
+            kept = dict(list(turns.items())[-MAX_TURNS:])
+            changed[flow] = self.rows[flow]._replace(turns=msgspec.json.encode(kept).decode())
+        begun = Counter(flow for run in runs if not run.is_begun for flow in run.flows)
+        for flow, count in begun.items():
+            row = changed.get(flow) or self.rows.get(flow)
+            limits = self._limits_of_keys.get(flow) or (None if row is None else row.limits)
+            if row is None or limits is None or limits.rate is None:
+                continue
+            starts = record_starts(limits.rate, read_starts(row.starts), self.now, count)
+            next_at = next_start(limits.rate, starts, self.now)
+            changed[flow] = row._replace(
+                starts=write_starts(starts), next_at=next_at if next_at > self.now else None
+            )
+        for flow, row in sorted(changed.items()):
+            if row != self.rows.get(flow):
+                await self.tx.fetch(
+                    "note_claims",
+                    kind=str(flow.kind),
+                    scope=flow.scope,
+                    name=flow.name,
+                    starts=row.starts,
+                    next_at=row.next_at,
+                    turns=row.turns,
+                )
+
+
+def _by_flow(rows: Sequence[Sequence[Any]]) -> Counter[FlowId]:
+    """Return how many runs there are of each queue, workflow and key."""
+    found: Counter[FlowId] = Counter()
+    for queue, name, key, count in rows:
+        for flow in Candidate("", 0, 0, queue, name, key).flows:
+            found[flow] += count
+    return found
+
+
+def pick_suspects(
+    candidates: Sequence[Candidate], rooms: dict[FlowId, Room], suspects: SuspectRooms
+) -> list[Candidate]:
+    """Return the suspects to claim: some of the first number of crashes that has any."""
+    for crashes, room in suspects:
+        these = [run for run in candidates if min(run.crashes, MAX_CRASHES) == crashes]
+        these.sort(key=lambda run: (-run.priority, run.due))
+        taken: list[Candidate] = []
+        for run in these:
+            if len(taken) < room and take(rooms, run.flows, begun=run.is_begun):
+                taken.append(run)
+        if taken:
+            return taken
+    return []
+
+
+def offer(tx: Tx, wanted: Wanted) -> dict[str, object]:
+    """Return what a worker takes, as statements are given it."""
+    return {
+        "queues": tx.array(wanted.queues),
+        "names": tx.array(wanted.names),
+        "tags": tx.array(wanted.tags),
+        "version": wanted.version,
+        "suspect_at": SUSPECT_AT,
+    }

@@ -1,0 +1,55 @@
+"""Lanes: what is ready in a queue with one priority, one key and one workflow.
+
+They are walked from the key that had its turn last, until enough have room, so a claim reads a
+few of them however many keys wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from onward.store.database import Tx
+
+MAX_LANES: Final = 200
+"""How many lanes are read at a time."""
+
+
+class FlowLane(NamedTuple):
+    """Runs of a key and a workflow that are ready in a queue with one priority."""
+
+    key: str
+    name: str
+
+
+async def walk(
+    tx: Tx, queue: str, priority: int, key: str
+) -> AsyncIterator[tuple[list[FlowLane], bool]]:
+    """Walk once around the lanes of a queue with one priority, beginning with a key.
+
+    Yields lanes, and whether these are all there are.
+    """
+    at, is_wrapped, is_first = FlowLane(key, ""), key == "", True
+    pending: list[FlowLane] = []
+    while True:
+        until = key if is_wrapped and key else None
+        rows = await tx.fetch(
+            "lanes_of_level",
+            queue=queue,
+            priority=priority,
+            key=at.key,
+            name=at.name,
+            limit=MAX_LANES,
+            until=until,
+        )
+        lanes = [FlowLane(row[0], row[1]) for row in rows if until is None or row[2]]
+        if len(lanes) == MAX_LANES:
+            yield pending + lanes, False
+            pending, is_first, at = [], False, lanes[-1]
+        elif is_wrapped:
+            yield pending + lanes, is_first
+            return
+        else:
+            pending, is_wrapped, at = lanes, True, FlowLane("", "")

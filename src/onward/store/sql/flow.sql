@@ -1,0 +1,160 @@
+-- Flow control: what limits the runs of queues, workflows and keys, and the rates of effects.
+
+-- part: flow_columns
+kind, scope, name, declared_max, operator_max, declared_count, declared_period, operator_count,
+operator_period, declared_hold, operator_hold, weight, paused, starts, next_at, turns
+
+-- part: rank
+CASE WHEN fence > 0 THEN 0 WHEN parent IS NOT NULL THEN 1 ELSE 2 END
+
+-- part: restricts
+kind IN ('queue', 'workflow') AND (
+    paused = 1 OR declared_max IS NOT NULL OR operator_max IS NOT NULL
+    OR declared_count IS NOT NULL OR operator_count IS NOT NULL)
+
+-- name: add_flow
+INSERT INTO onward_flow (namespace, kind, scope, name, updated_at)
+VALUES (:namespace, :kind, :scope, :name, :now)
+ON CONFLICT (namespace, kind, scope, name) DO NOTHING;
+
+-- name: flow_of
+SELECT {flow_columns} FROM onward_flow
+WHERE namespace = :namespace AND kind = :kind AND scope = :scope AND name = :name
+FOR UPDATE;
+
+-- name: flows_of
+SELECT {flow_columns} FROM onward_flow
+WHERE namespace = :namespace AND kind = :kind AND scope = :scope
+  AND name IN (SELECT value FROM json_each(:names));
+
+-- name: all_flows
+SELECT {flow_columns} FROM onward_flow
+WHERE namespace = :namespace AND kind IN ('queue', 'workflow')
+UNION ALL
+SELECT {flow_columns} FROM onward_flow
+WHERE namespace = :namespace AND kind = 'key' AND (
+    weight <> 1 OR declared_max IS NOT NULL OR operator_max IS NOT NULL
+    OR declared_count IS NOT NULL OR operator_count IS NOT NULL)
+ORDER BY 1, 2, 3;
+
+-- name: set_flow
+INSERT INTO onward_flow AS f (
+    namespace, kind, scope, name, declared_max, operator_max, declared_count, declared_period,
+    operator_count, operator_period, declared_hold, operator_hold, weight, paused, updated_at)
+VALUES (:namespace, :kind, :scope, :name, :declared_max, :operator_max, :declared_count,
+        :declared_period, :operator_count, :operator_period, :declared_hold, :operator_hold,
+        :weight, :paused, :now)
+ON CONFLICT (namespace, kind, scope, name) DO UPDATE
+SET declared_max = excluded.declared_max, operator_max = excluded.operator_max,
+    declared_count = excluded.declared_count, declared_period = excluded.declared_period,
+    operator_count = excluded.operator_count, operator_period = excluded.operator_period,
+    declared_hold = excluded.declared_hold, operator_hold = excluded.operator_hold,
+    weight = excluded.weight, paused = excluded.paused, updated_at = excluded.updated_at;
+
+-- name: flows_to_claim
+-- Locked until the transaction ends, in one order: claims that count the same runs follow each other.
+SELECT {flow_columns}, :now FROM onward_flow
+WHERE namespace = :namespace AND kind = :kind AND scope = ''
+  AND name IN (SELECT value FROM json_each(:names))
+ORDER BY name
+FOR UPDATE;
+
+-- name: note_claims(kind, scope, name, starts, next_at, turns)
+INSERT INTO onward_flow AS f (namespace, kind, scope, name, starts, next_at, turns, updated_at)
+VALUES (:namespace, :kind, :scope, :name, :starts, :next_at, :turns, :now)
+ON CONFLICT (namespace, kind, scope, name) DO UPDATE
+SET starts = excluded.starts, next_at = excluded.next_at, turns = excluded.turns,
+    updated_at = excluded.updated_at;
+
+-- name: take_turn
+-- Each caller is given a time of its own, one interval after the previous one. If a clock that was
+-- ahead wrote the row, as many intervals are still to come as were then.
+INSERT INTO onward_flow AS l (namespace, kind, name, next_at, updated_at)
+VALUES (:namespace, 'effect', :name, :now + :interval, :now)
+ON CONFLICT (namespace, kind, scope, name) DO UPDATE
+SET next_at = CASE WHEN l.next_at IS NOT NULL AND l.updated_at > :now + :ahead
+                   THEN l.next_at - l.updated_at + :now
+                   WHEN l.next_at > :now THEN l.next_at ELSE :now END + :interval,
+    updated_at = :now
+RETURNING next_at - :interval - :now;
+
+-- name: make_due_ready
+-- Runs under flow control that are due become ready, so that all that could be claimed is in one
+-- index, in order. An insert that always meets its row: see hold.sql.
+INSERT INTO onward_run AS r (
+    namespace, uid, id, kind, name, queue, state, due, created_at, updated_at)
+SELECT CAST(:namespace AS TEXT), d.uid, '', 'workflow', '', '', 'ready', d.due, :now, :now
+FROM (SELECT uid, due FROM onward_run
+      WHERE namespace = :namespace AND state = 'waiting' AND flow_key IS NOT NULL AND due <= :now
+        AND due <= CAST(:latest AS BIGINT)
+      ORDER BY due LIMIT CAST(:limit AS BIGINT)
+      FOR UPDATE SKIP LOCKED) d
+WHERE true
+ON CONFLICT (namespace, uid) DO UPDATE SET state = 'ready', updated_at = excluded.updated_at;
+
+-- name: control_runs
+-- Puts ready and due runs under flow control: their queue or their workflow is limited by now.
+INSERT INTO onward_run AS r (
+    namespace, uid, id, kind, name, queue, state, due, flow_key, created_at, updated_at)
+SELECT l.namespace, l.uid, '', 'workflow', '', '', 'ready', l.due, '', :now, :now
+FROM json_each(:uids) j
+CROSS JOIN onward_run l ON l.namespace = :namespace AND l.uid = j.value
+WHERE l.state IN ('ready', 'waiting') AND l.due <= :now
+ON CONFLICT (namespace, uid) DO UPDATE
+SET state = 'ready', flow_key = coalesce(r.flow_key, ''), updated_at = excluded.updated_at
+WHERE r.state IN ('ready', 'waiting');
+
+-- name: hold_begun
+-- Runs that were claimed before a limit began to count waiting runs hold their places, too.
+UPDATE onward_run SET holds = 1
+WHERE namespace = :namespace AND fence > 0 AND state IN ('ready', 'running', 'waiting', 'paused')
+  AND CASE WHEN :kind = 'workflow' THEN name = :name
+           WHEN :kind = 'queue' THEN queue = :name
+           ELSE queue = :scope AND (flow_key = :name OR :name = '*' AND flow_key <> '') END;
+
+-- name: count_running
+SELECT queue, name, coalesce(flow_key, ''), count(*) FROM onward_run INDEXED BY onward_run_running
+WHERE namespace = :namespace AND state = 'running'
+GROUP BY queue, name, coalesce(flow_key, '');
+
+-- name: count_holding
+SELECT queue, name, coalesce(flow_key, ''), count(*) FROM onward_run INDEXED BY onward_run_holding
+WHERE namespace = :namespace AND holds = 1 AND state IN ('ready', 'waiting', 'paused')
+GROUP BY queue, name, coalesce(flow_key, '');
+
+-- name: count_ready
+-- How many runs of a queue could be claimed if nothing limited them; at most `:max` are counted.
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM onward_run INDEXED BY onward_run_ready
+            WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND queue = :queue
+            LIMIT CAST(:max AS BIGINT)) f)
+       + (SELECT count(*) FROM (
+            SELECT 1 FROM onward_run INDEXED BY onward_run_flow
+            WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL
+              AND queue = :queue
+            LIMIT CAST(:max AS BIGINT)) l);
+
+-- name: levels_of_queue
+-- The priorities of what is ready in a queue, one step down the index each.
+WITH RECURSIVE level (priority) AS (
+    SELECT (SELECT priority FROM onward_run INDEXED BY onward_run_flow
+            WHERE namespace = :namespace AND queue = :queue AND state = 'ready'
+              AND flow_key IS NOT NULL
+            ORDER BY priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.priority FROM onward_run r INDEXED BY onward_run_flow
+            WHERE r.namespace = :namespace AND r.queue = :queue AND r.state = 'ready'
+              AND r.flow_key IS NOT NULL AND r.priority < level.priority
+            ORDER BY r.priority DESC LIMIT 1)
+    FROM level WHERE level.priority IS NOT NULL
+)
+SELECT priority FROM level WHERE priority IS NOT NULL;
+
+-- name: limited_suspects
+SELECT uid, priority, due, queue, name, flow_key, {rank}, crashes
+FROM onward_run INDEXED BY onward_run_suspect
+WHERE namespace = :namespace AND crashes > 0 AND state IN ('ready', 'running', 'waiting')
+  AND crashes >= :suspect_at
+  AND state = 'ready' AND coalesce(flow_key, '-') <> '-'
+  AND queue IN (SELECT value FROM json_each(:queues))
+  AND {offered};
