@@ -88,7 +88,8 @@ class Control:
             if owner is not None and after.runs[uid].crashes > old.crashes and self._is_well(owner):
                 yield f"{process.name} counted a crash of {old.id}, but {owner.name} is well"
             new = after.runs[uid]
-            if new.state == "running" and new.fence > old.fence and _is_stopping(new, after):
+            is_claimed = new.state == "running" and new.fence > old.fence
+            if is_claimed and _is_stopping(new, after) and uid not in after.spoiled:
                 self._claimed_to_stop[uid] = new.fence
 
     def _is_well(self, process: Process) -> bool:
