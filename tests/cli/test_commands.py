@@ -51,7 +51,7 @@ def example(path: tuple[str, ...]) -> list[str]:
 
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "check", "clock", "dev", "migrate", "worker",
+        "check", "clock", "dev", "migrate", "prune", "worker",
         "dead list", "dead groups", "dead show", "dead replay", "dead discard",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",

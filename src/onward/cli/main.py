@@ -39,6 +39,7 @@ def commands() -> click.Group:
     from onward.cli.dev import add_dev
     from onward.cli.effects import effects
     from onward.cli.migrate import add_migrate
+    from onward.cli.prune import add_prune
     from onward.cli.run_actions import runs
     from onward.cli.schedules import schedules
     from onward.cli.worker import add_worker
@@ -47,6 +48,6 @@ def commands() -> click.Group:
     group = root()
     for each in (dead, effects, runs, schedules, workers):
         group.add_command(each)
-    for add in (add_check, add_clock, add_dev, add_migrate, add_worker):
+    for add in (add_check, add_clock, add_dev, add_migrate, add_prune, add_worker):
         add(group)
     return group

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onward.core.retention import read_retention
 from onward.engine.address import resolved
 from onward.errors import BadInput
 
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from onward.core.retention import Retention
+
 DEFAULTS = {"db": "onward.db", "namespace": "default"}
 """Every setting that can be given by flag, environment and file, with its default."""
+
+RETENTION = "retention"
+"""A setting of the environment and of files: how long `onward prune` keeps runs."""
 
 
 class Settings(NamedTuple):
@@ -43,6 +49,24 @@ def load(flags: Mapping[str, str | None], environment: Mapping[str, str], folder
         in_file = _from_file(folder)
         given = {name: given[name] or in_file.get(name) or DEFAULTS[name] for name in DEFAULTS}
     return Settings(**{name: str(value) for name, value in given.items()})
+
+
+def load_retention(environment: Mapping[str, str], folder: Path) -> Retention | None:
+    """Return how long runs are kept, such as "succeeded=7d failed=off"; None if it is "off".
+
+    Raises:
+        BadInput: it cannot be understood.
+    """
+    text = environment.get(variable(RETENTION)) or _from_file(folder).get(RETENTION) or ""
+    if text == _OFF:
+        return None
+    if text and "=" not in text:
+        return read_retention(text)
+    pairs = [pair.partition("=") for pair in text.replace(",", " ").split()]
+    return read_retention({name: None if kept == _OFF else kept for name, _, kept in pairs})
+
+
+_OFF = "off"
 
 
 def is_debugging(environment: Mapping[str, str]) -> bool:
@@ -80,8 +104,8 @@ def _checked(found: Any, path: Path) -> dict[str, str]:
     if not isinstance(found, dict):
         raise BadInput(str(path), "has a tool.onward that is not a table", "Write [tool.onward]")
     for name, value in found.items():
-        if name not in DEFAULTS:
-            known = ", ".join(DEFAULTS)
+        if name not in (*DEFAULTS, RETENTION):
+            known = ", ".join((*DEFAULTS, RETENTION))
             raise BadInput(f"{name} in {path}", "is not a known setting", f"Use {known}")
         if not isinstance(value, str):
             raise BadInput(f"{name} in {path}", "is not a string", f'Write {name} = "..."')

@@ -29,7 +29,7 @@ async def start_beside(
     started = await store.start(run, owner)
     if started.created or on_conflict != "replace":
         return check_started(run, started, on_conflict)
-    if not await ask_to_end(store, started.uid, owner):
+    if not started.is_deleted and not await ask_to_end(store, started.uid, owner):
         return None
     return await _in_place_of(store, owner, started.uid, run)
 
@@ -47,6 +47,12 @@ async def start_child(store: Store, owner: RunOwner, run: NewRun) -> Started | N
     started = await store.start(run, owner)
     if started.created:
         return started
+    if started.is_deleted:
+        raise Conflict(
+            run.id,
+            "its run ended long ago and was deleted, with its result",
+            "Choose another id",
+        )
     other = await store.run(started.uid)
     if not await _is_elder(store, other, run):
         raise Conflict(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onward.core.effect import Verdict
     from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
+    from onward.core.retention import Retention
     from onward.engine.clock import Reading
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from onward.engine.workers import WorkerInfo
     from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.flow import DeclaredLimits
+    from onward.model.retention import Position, PruneBatch
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
 
@@ -392,4 +394,15 @@ class ClientEngine(Protocol):
 
     async def restart_waits(self) -> list[str]:
         """Let waits that were set while the time was ahead count from now; return their runs."""
+        ...
+
+    # --- retention -------------------------------------------------------------------------------
+
+    async def prune(
+        self, keep: Retention, position: Position | None, *, dry_run: bool = False
+    ) -> PruneBatch:
+        """Do a part of deleting old runs, or count what that would delete.
+
+        Call it until its answer has no position, each time with the position of the answer before.
+        """
         ...

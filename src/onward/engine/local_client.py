@@ -32,7 +32,7 @@ from onward.engine.schedules.local import LocalSchedules
 from onward.engine.why import find_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, NoWorker
-from onward.store.runs import ledger
+from onward.store.runs import ledger, retention
 from onward.store.store import open_store
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock, Randomness, Spawn
+    from onward.core.retention import Retention
     from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
     from onward.engine.flows import FlowChange, FlowInfo
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.effects import EffectRow
     from onward.model.flow import DeclaredLimits
+    from onward.model.retention import Position, PruneBatch
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
     from onward.store.store import Store
@@ -81,16 +83,22 @@ class LocalClient:
         clock: A steady clock.
         open_store: Opens the same store in another event loop, for the leases of workers. None:
             there are no threads.
+        keep: How long workers keep ended runs; None deletes none.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, open_store: Callable[[], Store] | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        open_store: Callable[[], Store] | None = None,
+        keep: Retention | None = None,
     ) -> None:
         self.store = store
         self.namespace = store.namespace
         self.schedules: ScheduleEngine = LocalSchedules(store)
         self._clock = clock
         self._open_store = open_store
+        self._keep = keep
         self._results = self._new_results()
 
     def _new_results(self) -> Results:
@@ -120,7 +128,7 @@ class LocalClient:
         await self.store.__aexit__(kind, error, trace)
 
     def worker(self, worker: str, hooks: WorkerHooks) -> WorkerEngine:
-        return LocalWorker(self.store, self._clock, self._open_store, worker, hooks)
+        return LocalWorker(self.store, self._clock, self._open_store, worker, hooks, self._keep)
 
     # --- changing runs ---------------------------------------------------------------------------
 
@@ -340,8 +348,18 @@ class LocalClient:
     async def restart_waits(self) -> list[str]:
         return await clock.retime(self.store)
 
+    # --- retention -------------------------------------------------------------------------------
 
-def connect(
+    async def prune(
+        self, keep: Retention, position: Position | None, *, dry_run: bool = False
+    ) -> PruneBatch:
+        batch = await retention.prune(self.store, keep, position, dry_run=dry_run)
+        if batch.position is None and not dry_run:
+            await retention.drop_expired(self.store)
+        return batch
+
+
+def connect(  # noqa: PLR0913 - each is a thing of its own that one may want
     url: str,
     namespace: str = "default",
     *,
@@ -349,6 +367,7 @@ def connect(
     randomness: Randomness | None = None,
     spawn: Spawn | None = spawn_thread,
     hints: str | None = None,
+    keep: Retention | None = None,
 ) -> LocalClient:
     """Return the engine over the database at an address; enter it to open it.
 
@@ -359,6 +378,7 @@ def connect(
         randomness: Where ids come from.
         spawn: How threads are started; None: there are none.
         hints: The address of a Redis through which processes hint at changes.
+        keep: How long workers keep ended runs; None deletes none.
 
     Raises:
         BadInput: the address of the Redis cannot be understood, or the namespace is none.
@@ -374,7 +394,7 @@ def connect(
         spawn=spawn,
     )
     second = None if spawn is None else opened
-    return LocalClient(opened(hints=hints), clock or SystemClock(), second)
+    return LocalClient(opened(hints=hints), clock or SystemClock(), second, keep)
 
 
 def _checked(namespace: str) -> str:

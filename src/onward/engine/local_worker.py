@@ -14,6 +14,7 @@ from onward.engine import children, following
 from onward.engine.clock_steps import ClockSteps
 from onward.engine.loading import load
 from onward.engine.maintenance import Maintenance
+from onward.engine.retention import Pruner
 from onward.engine.schedules.deciding import in_place
 from onward.engine.schedules.declaring import declare
 from onward.model.workers import ClaimAnswer, News
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from onward.core.flow import FlowId
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Clock
+    from onward.core.retention import Retention
     from onward.engine.worker_engine import Renewer, WorkerEngine, WorkerHooks
     from onward.model.claims import Wanted
     from onward.model.commits import Answered, Commit, CommitOutcome
@@ -73,6 +75,7 @@ class LocalWorker:
             renewed through the first one.
         worker: The id of the worker.
         hooks: What to call in the worker.
+        keep: How long ended runs are kept; None deletes none.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class LocalWorker:
         open_store: Callable[[], Store] | None,
         worker: str,
         hooks: WorkerHooks,
+        keep: Retention | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -97,6 +101,7 @@ class LocalWorker:
             in_place if open_store is None else asyncio.to_thread,
             worker,
         )
+        self._pruner = Pruner(store, clock, keep, partial(hooks.observer.runs_deleted, worker))
         self._writer = store.writer(worker)
         self._writer.on_written = hooks.on_time
         self._writer.through = hooks.send
@@ -189,9 +194,11 @@ class LocalWorker:
         self._has_limited_runs = due.limited
         if due.draining:
             self._on_drain()
+        self._pruner.tick()
         return self._has_limited_runs
 
     async def flush(self) -> None:
+        await self._pruner.close()
         await self._writer.close()
 
     async def leave(self, *, releases: bool) -> None:

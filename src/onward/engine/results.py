@@ -38,6 +38,7 @@ class Results:
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
         self._pid = os.getpid()
+        self._next_check = -math.inf
 
     async def end_of(self, uid: str, *, also_paused: bool = False) -> RunEnd:
         """Wait until a run has ended (or is paused, if asked), and return how.
@@ -74,11 +75,14 @@ class Results:
         """Return how a run has ended (or that it is paused, if asked).
 
         Raises:
+            NotFound: it was deleted.
             TimeoutError: it has not.
         """
         for end in await self._store.ends([uid]):
             if also_paused or end.state in TERMINAL:
                 return end
+        if await self._store.gone([uid]):
+            raise await self._store.not_found(uid)
         raise TimeoutError
 
     async def tick(self) -> None:
@@ -87,6 +91,21 @@ class Results:
             for answer, also_paused in self._waiting.get(end.uid, {}).items():
                 if not answer.done() and (also_paused or end.state in TERMINAL):
                     answer.set_result(end)
+        await self._fail_deleted()
+
+    async def _fail_deleted(self) -> None:
+        """Tell callers, about once a second, that the run that they wait for was deleted."""
+        open_uids = [
+            uid for uid, answers in self._waiting.items() if not all(map(_is_done, answers))
+        ]
+        now = asyncio.get_running_loop().time()
+        if open_uids and (now >= self._next_check or math.isinf(self._poll_seconds)):
+            self._next_check = now + POLL_SECONDS
+            for uid in await self._store.gone(open_uids):
+                error = await self._store.not_found(uid)
+                for answer in self._waiting.get(uid, {}):
+                    if not answer.done():
+                        answer.set_exception(error)
 
     async def _watch(self) -> None:
         with self._store.subscribe(run_subject(uid) for uid in self._waiting) as self._subscription:
@@ -113,3 +132,7 @@ class Results:
             self._waiting.pop(uid, None)
             if self._subscription is not None:
                 self._subscription.subjects.discard(run_subject(uid))
+
+
+def _is_done(answer: asyncio.Future[RunEnd]) -> bool:
+    return answer.done()

@@ -70,7 +70,8 @@ async def start(store: Store, run: NewRun, on_conflict: str = "return") -> Start
     while not started.created:
         if on_conflict != "replace":
             return check_started(run, started, on_conflict)
-        await _end_of(store, started.uid)
+        if not started.is_deleted:
+            await _end_of(store, started.uid)
         started = await replace(store, started.uid, run)
     return started
 

@@ -224,7 +224,8 @@ class NotesRow(NamedTuple):
 class Started(NamedTuple):
     """The answer to a start: the run that it made or, if another has the id, the newest of that id.
 
-    `start_hash` is the hash of the arguments of the start that began the run's chain.
+    `start_hash` is the hash of the arguments of the start that began the run's chain. `is_deleted`
+    means that only the id of the run is left.
     """
 
     uid: str
@@ -232,3 +233,13 @@ class Started(NamedTuple):
     name: str
     start_hash: str
     state: str
+    is_deleted: bool = False
+
+
+DELETED_RANK = 3
+"""The rank of what is left of a deleted run, in the statements that find the run of an id."""
+
+
+def found_run(wanted: str, uid: str, name: str, start_hash: str, state: str, rank: int) -> Started:
+    """Return the answer to a start of the run `wanted` that found a run of that uid or id."""
+    return Started(uid, uid == wanted, name, start_hash, state, rank == DELETED_RANK)

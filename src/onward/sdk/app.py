@@ -6,8 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 from os import PathLike, fspath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from onward.core.retention import read_retention
 from onward.engine.local_client import connect
 from onward.engine.starting import check_tags
 from onward.errors import BadInput
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import DurationLike
     from onward.core.ports import Clock, Randomness, Spawn
+    from onward.core.retention import RetentionLike
     from onward.core.retry import Retry
     from onward.engine.local_client import LocalClient
     from onward.engine.within import CallerTransaction
@@ -70,6 +73,10 @@ class App(RunOperations):
             It stores nothing and may be down at any time; then changes are found by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
         on_attention: Called with an `onward.telemetry.Attention` when a run needs a human.
+        retention: How long the workers of this app keep runs after their end: a duration for all,
+            or durations by final state, such as `{"succeeded": "1d", "failed": None}`. None keeps
+            them. By default runs that succeeded or were cancelled are deleted after 7 days, others
+            after 30 days.
         debug: Raise an error when a workflow body calls what a replay would not repeat, such as
             `random`, `time` or `open()`. This slows bodies down; use it in development and tests.
         debug_allow: Modules in which, and in whose calls, `debug` allows everything.
@@ -98,6 +105,7 @@ class App(RunOperations):
         hints: str | None = None,
         metrics: Metrics | None = None,
         on_attention: OnAttention | None = None,
+        retention: RetentionLike = MappingProxyType({}),
         debug: bool = False,
         debug_allow: Sequence[str] = (),
         clock: Clock | None = None,
@@ -112,7 +120,12 @@ class App(RunOperations):
         self._randomness = randomness or SystemRandomness()
         self._spawn = spawn
         self._connect = partial(
-            connect, clock=clock, randomness=self._randomness, spawn=spawn, hints=hints
+            connect,
+            clock=clock,
+            randomness=self._randomness,
+            spawn=spawn,
+            hints=hints,
+            keep=read_retention(retention),
         )
         self._opened = self._connect(self._url, namespace)
         self._observer = Reporter(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onward.errors import Unavailable
-from onward.model.runs import Started
+from onward.model.runs import Started, found_run
 from onward.store.writing.text_limits import check_message, check_run, is_storable
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class CallerWrites:
         there = await self._fetch(caller, "started_run", {"uid": run.uid, "id": run.id})
         if not there:
             raise Unavailable(f"run {run.id!r}", "was removed during this call")
-        uid, name, start_hash, state, _ = there[0]
-        return Started(uid, uid == run.uid, name, start_hash, state)
+        return found_run(run.uid, *there[0])
 
     async def prepare_to_write(self) -> None:
         """Ensure that the caller's transaction can write after it has read.

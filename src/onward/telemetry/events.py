@@ -218,6 +218,7 @@ EVENTS: dict[str, Event] = dict(
             "timers fire that much later; to restart those set while the database's clock was"
             " ahead, run: onward clock --retime",
         ),
+        _event("retention.deleted", "store", _INFO, "worker runs records messages effects"),
         _event("store.locked", "store", _WARNING, "file holder seconds"),
         _event(
             "clock.behind",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextvars import Context
     from types import TracebackType
 
@@ -208,6 +208,9 @@ class Observer:
 
     def clock_stepped(self, worker: str, step: Duration) -> None:
         """A worker has seen the clock of the database being set, forward or back."""
+
+    def runs_deleted(self, worker: str, rows: Mapping[str, int]) -> None:
+        """A worker has deleted runs that ended long ago; `rows` has the rows by table."""
 
 
 SILENT = Observer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import MINUTE, SECOND
 from onward.core.run import TERMINAL, Reason, RunState
@@ -17,7 +17,7 @@ from onward.telemetry.scope import RunScope
 from onward.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextvars import Context
     from types import TracebackType
     from typing import Self
@@ -307,6 +307,20 @@ class Reporter(Observer):
         """A worker has seen the clock of the database being set, forward or back."""
         event = "clock.forward" if step > 0 else "clock.back"
         emit(event, worker=worker, seconds=round(abs(step) / SECOND, 1))
+
+    def runs_deleted(self, worker: str, rows: Mapping[str, int]) -> None:
+        """A worker has deleted runs that ended long ago."""
+        counts: dict[str, Any] = {name: rows.get(table, 0) for name, table in _DELETED.items()}
+        emit("retention.deleted", worker=worker, **counts)
+
+
+_DELETED = {
+    "runs": "onward_run",
+    "records": "onward_record",
+    "messages": "onward_inbox",
+    "effects": "onward_effect",
+}
+"""What a log record about deleted runs says, and of which tables."""
 
 
 class _Started(Starting):

@@ -57,7 +57,7 @@ def onward_app(_onward_time: VirtualTime) -> Iterator[App]:
     """
     from onward import App
 
-    app = App(":memory:", clock=_onward_time.clock, spawn=None, debug=True)
+    app = App(":memory:", clock=_onward_time.clock, spawn=None, debug=True, retention=None)
     is_over, working = _onward_time.runner.run(_begin(app))
     yield app
     _onward_time.runner.run(_end(is_over, working))

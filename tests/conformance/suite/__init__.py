@@ -45,6 +45,7 @@ SUBJECTS = (
     "callers",
     "reading",
     "listing",
+    "retention",
     "hinting",
     "namespaces",
     "poison",

@@ -14,7 +14,7 @@ from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage, SentMessage
 from onward.model.records import NewRecord
-from onward.model.runs import Move, NewRun, RunOwner, Started
+from onward.model.runs import Move, NewRun, RunOwner, Started, found_run
 from onward.store.database import Written
 from onward.store.writing.repeats import recorded_times
 
@@ -197,14 +197,14 @@ async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | Lease
         given = [(*run, *(owner or _NO_OWNER)) for run, owner in asked]
         rows = await tx.fetch("start", **_columns("", _OWNED_START, given))
         by_uid = {run.uid: run for run, _ in asked}
-        for uid, lost, made, there, name, start_hash, state in rows:
+        for uid, lost, made, there, *known in rows:
             if lost is not None:
                 answers[uid] = LeaseLost(lost)
             elif made:
                 run = by_uid[uid]
                 answers[uid] = Started(uid, True, run.name, run.args_hash, made)  # noqa: FBT003
             elif there is not None:
-                answers[uid] = Started(there, there == uid, name, start_hash, state)
+                answers[uid] = found_run(uid, there, *known)
         # Neither made nor seen: another start of that id committed in between.
         asked = [each for each in asked if each.run.uid not in answers]
         if not asked:

@@ -69,6 +69,9 @@ async def _refusal(tx: Tx, wish: Following, old: RunRow, *, is_leased: bool) -> 
             return Followed(None, "busy", old.state)
     if wish.id is None and not old.newest:
         return await _taken(tx, old.id)
+    if old.state in TERMINAL and await tx.fetch("is_marked", uid=old.uid):
+        why = "it is being deleted, because it ended long ago; start a new run"
+        return Followed(None, "refused", old.state, why)
     decision = _decide(wish, old)
     if not isinstance(decision, Moved):
         return Followed(None, "refused", old.state, decision.why)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from onward.core.ids import is_uid, uid7
+from onward.core.instant import HOUR, instant_text
 from onward.errors import NotFound
 from onward.model.messages import InboxRow
 from onward.model.records import RecordRow
@@ -35,6 +37,9 @@ T = TypeVar("T")
 
 MAX_PAYLOAD_BYTES = 2**62
 """No limit."""
+
+UNCOMMITTED = HOUR
+"""A run that is not there, and is older, was deleted: no caller's transaction is as long."""
 
 _as_json = msgspec.json.Encoder().encode
 
@@ -86,6 +91,28 @@ class Reads:
         wanted = dict.fromkeys(uids)
         rows = await self.read(lambda tx: tx.fetch("run_ends", uids=tx.array(wanted)))
         return [RunEnd._make(row) for row in rows]
+
+    async def gone(self, uids: Iterable[str]) -> list[str]:
+        """Return those of some runs that were deleted."""
+        wanted = dict.fromkeys(uids)
+
+        async def ask(tx: Tx) -> Sequence[Sequence[Any]]:
+            [[now]] = await tx.fetch("clock")
+            below = uid7(max(0, now - UNCOMMITTED), 0)
+            return await tx.fetch("runs_gone", uids=tx.array(wanted), below=below)
+
+        return [row[0] for row in await self.read(ask)]
+
+    async def not_found(self, target: str) -> NotFound:
+        """Return the error that there is no run of this id or uid: it may have been deleted."""
+        rows = await self.read(lambda tx: tx.fetch("tombstone", target=target))
+        if rows:
+            id, finished_at, marked_at, _ = rows[0]  # noqa: A001 - it is the user's word
+            ended, deleted = instant_text(finished_at), instant_text(marked_at)
+            advice = f"It ended at {ended} and was deleted by retention at {deleted}"
+            return NotFound("run", id or target, self.namespace, advice)
+        advice = "It may have been deleted by retention" if is_uid(target) else NotFound.advice
+        return NotFound("run", target, self.namespace, advice)
 
     async def outcomes(self, uids: Iterable[str]) -> dict[str, RunOutcome]:
         """Return the errors of runs, what follows them, and the ids of runs that they belong to."""
@@ -273,5 +300,9 @@ class Reads:
         if is_storable(name):
             rows = await self.read(lambda tx: tx.fetch(statement, **given))
         if not rows:
-            raise NotFound("run", name, self.namespace)
+            raise (
+                await self.not_found(name)
+                if is_storable(name)
+                else NotFound("run", name, self.namespace)
+            )
         return rows[0]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.chain import Link
-from onward.model.runs import Started
+from onward.model.runs import Started, found_run
 from onward.store.hints import queue_subject
 from onward.store.runs.fencing import check_owner
 from onward.store.writing.text_limits import check_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onward.model.runs import NewRun, RunOwner
     from onward.store.database import Tx
     from onward.store.store import Store
@@ -35,12 +37,17 @@ async def replace(store: Store, old: str, run: NewRun, owner: RunOwner | None = 
 
 
 async def _replace(tx: Tx, old: str, run: NewRun) -> Started:
-    given = run._asdict()
     if run.parent is not None:  # what holds the parent holds this run, too
         await tx.lock([old, run.parent])
-    if await tx.fetch("retire_run", uid=old):
-        [made] = await tx.fetch("insert_run", **given)
-        await tx.fetch("insert_run_data", **given)
-        return Started(run.uid, True, run.name, run.args_hash, made[0])  # noqa: FBT003
+    await tx.fetch("free_id", id=run.id)
+    made: Sequence[Sequence[str]] = ()
+    if not await tx.fetch("run_by_uid", uid=old):  # it was deleted, because it ended long ago
+        run = run._replace(follows=None, link=None)
+        made = await tx.fetch("insert_run", **run._asdict())
+    elif await tx.fetch("retire_run", uid=old):
+        made = await tx.fetch("insert_run", **run._asdict())
+    if made:
+        await tx.fetch("insert_run_data", **run._asdict())
+        return Started(run.uid, True, run.name, run.args_hash, made[0][0])  # noqa: FBT003
     [found] = await tx.fetch("started_run", uid=run.uid, id=run.id)
-    return Started(found[0], found[0] == run.uid, *found[1:4])
+    return found_run(run.uid, *found)

@@ -55,6 +55,14 @@ CROSS JOIN onward_record h
     ON h.namespace = :namespace AND h.run = r.value AND h.identity = i.value
 WHERE h.closed_at IS NOT NULL;
 
+-- name: runs_gone
+-- Runs that were deleted, by their uids: those with a tombstone, and old ones that are not there. A run
+-- that is started in a caller's transaction is not there either until the caller commits.
+SELECT j.value FROM json_each(:uids) j
+LEFT JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
+LEFT JOIN onward_tombstone t ON t.namespace = :namespace AND t.uid = j.value
+WHERE r.uid IS NULL AND (t.uid IS NOT NULL OR j.value < :below);
+
 -- name: run_ends
 SELECT r.uid, r.state, r.reason, d.input, d.args_hash, d.result, d.error, r.id, d.failed_call,
        d.progress, d.attributes,

@@ -1,6 +1,11 @@
 -- Starting runs. Both inserts change no existing row, so a caller may make them in a transaction of
 -- its own and keep that open without blocking others.
 
+-- part: reserved
+-- The id belongs to a run that was deleted.
+SELECT 1 FROM onward_tombstone d INDEXED BY onward_tombstone_id
+WHERE d.namespace = t.namespace AND d.id = t.id AND d.id IS NOT NULL AND d.until > t.now
+
 -- name: insert_run(uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due, deadline, deadline_in, parent, parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, trace, retry, attributes)
 -- A run that is cancelled with its parent is paused if the parent is.
 INSERT INTO onward_run (
@@ -30,6 +35,7 @@ FROM (SELECT CAST(:namespace AS TEXT) AS namespace, CAST(:uid AS TEXT) AS uid,
                          AND p.uid = CAST(:parent AS TEXT) AND CAST(:cancel_with_parent AS BIGINT) = 1),
                       '') AS held_by) t
 WHERE true
+  AND (t.id = t.uid OR NOT EXISTS ({reserved}))
 ON CONFLICT DO NOTHING
 RETURNING state, uid;
 
@@ -39,13 +45,20 @@ VALUES (:namespace, :uid, :input, :args_hash, :trace, :retry, :attributes,
         CASE WHEN CAST(:due AS BIGINT) IS NULL THEN nullif(CAST(:delay_in AS BIGINT), 0) END);
 
 -- name: started_run
--- The run that this start made, even if another follows it by now, or else the newest run of the id;
--- with the hash of the arguments that its chain was started with.
-SELECT r.uid, r.name, (SELECT coalesce(d.start_hash, d.args_hash) FROM onward_run_data d
-                       WHERE d.namespace = r.namespace AND d.uid = r.uid), r.state, r.rank
-FROM (SELECT namespace, uid, name, state, 1 AS rank FROM onward_run
+-- The run that this start made, even if another follows it by now, or else the newest run of the id,
+-- or else what is left of one that was deleted (rank 3); with the hash of the arguments that its chain
+-- was started with.
+SELECT r.uid, r.name,
+       coalesce(r.start_hash, (SELECT coalesce(d.start_hash, d.args_hash) FROM onward_run_data d
+                               WHERE d.namespace = r.namespace AND d.uid = r.uid)),
+       r.state, r.rank
+FROM (SELECT namespace, uid, name, state, 1 AS rank, NULL AS start_hash, 0 AS until FROM onward_run
       WHERE namespace = :namespace AND uid = :uid
       UNION ALL
-      SELECT namespace, uid, name, state, 2 AS rank FROM onward_run
-      WHERE namespace = :namespace AND id = :id AND newest = 1) r
-ORDER BY r.rank LIMIT 1;
+      SELECT namespace, uid, name, state, 2 AS rank, NULL, 0 FROM onward_run
+      WHERE namespace = :namespace AND id = :id AND newest = 1
+      UNION ALL
+      SELECT namespace, uid, name, state, 3 AS rank, start_hash, until
+      FROM onward_tombstone INDEXED BY onward_tombstone_id
+      WHERE namespace = :namespace AND id = :id AND id IS NOT NULL AND until > :now) r
+ORDER BY r.rank, r.until DESC LIMIT 1;

@@ -16,7 +16,7 @@ from onward.errors import LeaseLost
 from onward.model.commits import NOTHING_ATTACHED
 from onward.model.effects import EffectRow
 from onward.model.messages import NewMessage, SentMessage
-from onward.model.runs import Started
+from onward.model.runs import Started, found_run
 from onward.store.database import Written
 from onward.store.writing.repeats import recorded_times
 
@@ -196,7 +196,7 @@ def _started(tx: SqliteTx, run: NewRun, made: dict[str, str]) -> Started:
     if state is not None:
         return Started(run.uid, True, run.name, run.args_hash, state)  # noqa: FBT003
     [found] = tx.rows("started_run", uid=run.uid, id=run.id)
-    return Started(found[0], found[0] == run.uid, *found[1:4])
+    return found_run(run.uid, *found)
 
 
 def _insert_runs(tx: SqliteTx, runs: Sequence[NewRun]) -> dict[str, str]:

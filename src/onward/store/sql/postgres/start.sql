@@ -45,7 +45,11 @@ WITH patience AS MATERIALIZED (
            CASE WHEN p.held_by <> '' THEN 'operator' END, coalesce(p.held_by, ''),
            coalesce(due, :now) + delay_in, :now, :now
     FROM given g LEFT JOIN parent p ON p.uid = g.parent AND g.cancel_with_parent = 1
-    WHERE g.uid NOT IN (SELECT uid FROM lost)
+    LEFT JOIN LATERAL ( -- its id belongs to a run that was deleted
+        SELECT 1 AS is_reserved FROM onward_tombstone
+        WHERE namespace = :namespace::text AND id = g.id AND id IS NOT NULL AND until > :now
+          AND g.id <> g.uid LIMIT 1) t ON true
+    WHERE g.uid NOT IN (SELECT uid FROM lost) AND t.is_reserved IS NULL
     ORDER BY g.id, g.nth -- of two starts of one id the first makes the run
     ON CONFLICT DO NOTHING
     RETURNING uid, state
@@ -56,19 +60,22 @@ WITH patience AS MATERIALIZED (
     FROM given g JOIN made m ON m.uid = g.uid
 )
 SELECT g.uid, CASE WHEN n.uid IS NOT NULL THEN g.owner_run END, m.state, r.uid, r.name,
-       d.start_hash, r.state
+       coalesce(r.start_hash, d.start_hash), r.state, r.rank
 FROM given g
 LEFT JOIN lost n ON n.uid = g.uid
 LEFT JOIN made m ON m.uid = g.uid
 LEFT JOIN LATERAL (
     SELECT * FROM (
-        SELECT uid, name, state, 1 AS rank FROM onward_run
+        SELECT uid, name, state, 1 AS rank, NULL AS start_hash, 0 AS until FROM onward_run
         WHERE namespace = :namespace::text AND uid = g.uid
         UNION ALL
-        SELECT uid, name, state, 2 AS rank FROM onward_run
-        WHERE namespace = :namespace::text AND id = g.id AND newest = 1) x
+        SELECT uid, name, state, 2 AS rank, NULL, 0 FROM onward_run
+        WHERE namespace = :namespace::text AND id = g.id AND newest = 1
+        UNION ALL
+        SELECT uid, name, state, 3 AS rank, start_hash, until FROM onward_tombstone
+        WHERE namespace = :namespace::text AND id = g.id AND id IS NOT NULL AND until > :now) x
     WHERE m.uid IS NULL
-    ORDER BY rank LIMIT 1) r ON true
+    ORDER BY rank, until DESC LIMIT 1) r ON true
 LEFT JOIN LATERAL (
     SELECT coalesce(start_hash, args_hash) AS start_hash FROM onward_run_data
     WHERE namespace = :namespace::text AND uid = r.uid LIMIT 1) d ON true;

@@ -11,6 +11,7 @@ SELECT current_database(),
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'INSERT')
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'SELECT')
                AND has_table_privilege(to_regclass('onward_outbox')::oid, 'INSERT')
+               AND has_table_privilege(to_regclass('onward_tombstone')::oid, 'SELECT')
            END, false),
        -- A transaction that has notified cannot be prepared for a commit in two phases.
        current_setting('max_prepared_transactions') = '0'

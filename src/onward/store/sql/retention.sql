@@ -1,0 +1,163 @@
+-- Retention: families of ended runs are marked by tombstones, then deleted run by run. core/retention.py
+-- decides which ones; here is what it needs to know.
+
+-- part: ended_at
+-- A clock that is set forward makes no run older (clock_steps.sql).
+r.finished_at + (SELECT CAST(coalesce(sum(s.step), 0) AS BIGINT) FROM onward_clock_step s
+                 WHERE s.namespace = :namespace AND s.began_by >= r.finished_at)
+
+-- name: ended_runs
+-- Runs in one final state, oldest first, that are not marked.
+SELECT r.uid, r.parent, {ended_at} FROM onward_run r INDEXED BY onward_run_ended
+WHERE r.namespace = :namespace AND r.state = :state AND r.finished_at IS NOT NULL AND r.uid > :after AND r.uid < :below
+  AND NOT EXISTS (SELECT 1 FROM onward_tombstone t
+                  WHERE t.namespace = r.namespace AND t.uid = r.uid)
+ORDER BY r.uid LIMIT :limit;
+
+-- name: retention_facts
+SELECT r.uid, r.id, r.state, {ended_at}, r.parent, r.cancel_with_parent, r.follows, r.link,
+       CASE WHEN EXISTS (SELECT 1 FROM onward_effect e INDEXED BY onward_effect_run
+                         WHERE e.namespace = r.namespace AND e.run = r.uid AND e.run IS NOT NULL
+                           AND e.state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate'))
+                 OR EXISTS (SELECT 1 FROM onward_delivery d INDEXED BY onward_delivery_reserved
+                            WHERE d.namespace = r.namespace AND d.run = r.uid AND d.state = 'reserved')
+            THEN 1 ELSE 0 END,
+       (SELECT max(CASE WHEN e.known_until > e.settle_until THEN e.known_until
+                        ELSE coalesce(e.settle_until, e.known_until) END + {added})
+        FROM onward_effect e INDEXED BY onward_effect_run
+        WHERE e.namespace = r.namespace AND e.run = r.uid AND e.run IS NOT NULL AND e.attempt > 0)
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
+
+-- name: runs_in_need
+-- Runs that need others to be there: their children, and runs that retry or fork them.
+SELECT c.uid FROM json_each(:uids) j
+CROSS JOIN onward_run c INDEXED BY onward_run_parent
+    ON c.namespace = :namespace AND c.parent = j.value AND c.parent IS NOT NULL
+UNION
+SELECT f.uid FROM json_each(:uids) j
+CROSS JOIN onward_run f INDEXED BY onward_run_follows
+    ON f.namespace = :namespace AND f.follows = j.value AND f.follows IS NOT NULL
+WHERE f.link IN ('retry_of', 'forked_from');
+
+-- name: lock_ended
+-- A run that is being retried or forked at this moment is left out, with its family.
+SELECT uid FROM onward_run
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
+ORDER BY uid
+FOR UPDATE SKIP LOCKED;
+
+-- name: mark_runs
+-- Only the newest run reserves the id, and only one that a user chose.
+INSERT INTO onward_tombstone (
+    namespace, uid, id, name, start_hash, state, finished_at, marked_at, until)
+SELECT r.namespace, r.uid,
+       CASE WHEN r.newest <> 0 AND r.id <> coalesce(r.chain, r.uid) THEN r.id END, r.name,
+       coalesce(d.start_hash, d.args_hash, ''), r.state, r.finished_at, :now,
+       {ended_at} + CAST(:ids AS BIGINT)
+FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
+LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING uid;
+
+-- name: marked_runs
+-- Marked runs that no row refers to any more: children go before parents, and older runs of an id before newer ones.
+SELECT t.uid, r.seq + r.inbox FROM onward_tombstone t INDEXED BY onward_tombstone_marked
+CROSS JOIN onward_run r ON r.namespace = t.namespace AND r.uid = t.uid
+WHERE t.namespace = :namespace AND t.is_deleted = 0
+  AND NOT EXISTS (SELECT 1 FROM onward_run c INDEXED BY onward_run_parent
+                  WHERE c.namespace = t.namespace AND c.parent = t.uid AND c.parent IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM onward_run o
+                  WHERE o.namespace = r.namespace AND o.uid = r.follows AND o.id = r.id)
+ORDER BY t.uid LIMIT :limit;
+
+-- name: lock_marked
+SELECT uid FROM onward_tombstone
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids)) AND is_deleted = 0
+ORDER BY uid
+FOR UPDATE SKIP LOCKED;
+
+-- name: delete_records
+DELETE FROM onward_record
+WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids))
+RETURNING 1;
+
+-- name: delete_messages
+DELETE FROM onward_inbox
+WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids))
+RETURNING 1;
+
+-- name: delete_effects
+DELETE FROM onward_effect INDEXED BY onward_effect_run
+WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids)) AND run IS NOT NULL
+RETURNING 1;
+
+-- name: delete_run_data
+DELETE FROM onward_run_data
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
+RETURNING 1;
+
+-- name: delete_runs
+DELETE FROM onward_run
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
+RETURNING 1;
+
+-- name: count_records
+SELECT count(*) FROM onward_record
+WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids));
+
+-- name: count_messages
+SELECT count(*) FROM onward_inbox
+WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids));
+
+-- name: count_effects
+SELECT count(*) FROM onward_effect INDEXED BY onward_effect_run
+WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids)) AND run IS NOT NULL;
+
+-- name: count_run_data
+SELECT count(*) FROM onward_run_data
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
+
+-- name: count_run_rows
+SELECT count(*) FROM onward_run
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
+
+-- name: keep_tombstones
+UPDATE onward_tombstone SET is_deleted = 1
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
+  AND id IS NOT NULL AND until > :now;
+
+-- name: drop_tombstones
+-- Those that reserve no id.
+DELETE FROM onward_tombstone
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids)) AND is_deleted = 0;
+
+-- name: expired_tombstones
+SELECT uid FROM onward_tombstone INDEXED BY onward_tombstone_until
+WHERE namespace = :namespace AND is_deleted = 1 AND until <= :now
+ORDER BY until LIMIT :limit;
+
+-- name: drop_expired
+DELETE FROM onward_tombstone
+WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids)) AND is_deleted = 1
+  AND until <= :now
+RETURNING 1;
+
+-- name: free_id
+-- A run that replaces another has its id, whatever was reserved.
+UPDATE onward_tombstone INDEXED BY onward_tombstone_id SET id = NULL
+WHERE namespace = :namespace AND id = :id AND id IS NOT NULL;
+
+-- name: tombstone
+-- What is left of a run that was deleted, by its id or its uid.
+SELECT id, finished_at, marked_at, 1 AS rank FROM onward_tombstone INDEXED BY onward_tombstone_id
+WHERE namespace = :namespace AND id = :target AND id IS NOT NULL
+UNION ALL
+SELECT id, finished_at, marked_at, 2 AS rank FROM onward_tombstone
+WHERE namespace = :namespace AND uid = :target
+ORDER BY rank, finished_at DESC LIMIT 1;
+
+-- name: is_marked
+SELECT 1 FROM onward_tombstone WHERE namespace = :namespace AND uid = :uid;
