@@ -20,10 +20,11 @@ PLANNED = [
     "gates",
     *6 * ["PLAN-3"],
 ]
+SCHEDULES = [*(f"S{number}" for number in range(1, 10)), "K27", "K28", "K29"]
 
 
 class Row(NamedTuple):
-    """A table row: the number, Stent's behaviour, and the answer of Onward."""
+    """A table row: the number, the behaviour of another system, and the answer of Onward."""
 
     number: str
     said: str
@@ -38,7 +39,7 @@ def rows(text: str) -> list[Row]:
 
 def test_everything_has_its_row() -> None:
     numbers = [row.number for row in rows(PAGE.read_text())]
-    assert numbers == BEHAVIOURS + FAULTS + PROMISES + PLANNED
+    assert numbers == BEHAVIOURS + FAULTS + PROMISES + PLANNED + SCHEDULES
 
 
 @pytest.mark.parametrize("row", rows(PAGE.read_text()), ids=lambda row: row.number)

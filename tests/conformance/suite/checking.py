@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.instant import HOUR, MINUTE
 from onward.model.runs import Move
+from onward.model.schedules import NewSchedule, ScheduleChange, SlotRow
 from onward.store import Attachments, Following
 from onward.store.invariants import check, invariants
+from onward.store.runs.schedules import change_schedule, insert_schedule, seen_schedule
 from tests.conformance.suite.families import each
 from tests.conformance.suite.pipeline import ADD, consumer, publish, subscribe
 from tests.conformance.suite.samples import (
@@ -19,6 +22,7 @@ from tests.conformance.suite.samples import (
     an_effect,
     an_open_record,
 )
+from tests.conformance.suite.scheduling import a_schedule
 
 if TYPE_CHECKING:
     from onward.store import Store
@@ -185,6 +189,13 @@ PLANTED: dict[str, Planted] = {
     "delivery reserved by a run that is over": Planted(
         "check_delivery_holder", "event-m1", "UPDATE onward_delivery SET run = 'uid-over'"
     ),
+    "slot with two dispositions": Planted(
+        "check_slot", "hourly", "UPDATE onward_slot SET at = 50, until = 50 WHERE at = 60"
+    ),
+    "slot ahead of its schedule": Planted(
+        "check_slot", "hourly", "UPDATE onward_schedule SET decided_to = 55"
+    ),
+    "slot of no schedule": Planted("check_slot", "hourly", "DELETE FROM onward_schedule"),
 }
 
 
@@ -210,7 +221,21 @@ async def furnish(world: World) -> Store:
     await publish(worker, "m1")
     await consumer(worker, "m1")
     await worker.commit(parent, starts=(a_child(parent, "child"),))
+    await furnish_slots(worker.store)
     return worker.store
+
+
+async def furnish_slots(store: Store) -> None:
+    """Create a schedule with a span of slots and a single one."""
+    later = await store.now() + HOUR
+    await store.write(partial(insert_schedule, new=NewSchedule(a_schedule(), 0, 60, later)))
+    seen = await store.read(partial(seen_schedule, name="hourly"))
+    assert seen is not None
+    slots = [
+        SlotRow(10, 50, 5, "missed", None, "every 10 0", 60),
+        SlotRow(60, 60, 1, "started", "hourly@60", "every 10 0", 60),
+    ]
+    assert await change_schedule(store, ScheduleChange(seen.row, slots))
 
 
 async def test_one_of_everything_is_clean(world: World) -> None:

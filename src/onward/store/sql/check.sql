@@ -160,3 +160,17 @@ WHERE d.namespace = :namespace AND d.state = 'reserved'
   AND r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')
   AND NOT EXISTS (SELECT 1 FROM onward_run n
                   WHERE n.namespace = r.namespace AND n.follows = r.uid);
+
+-- name: check_slot
+-- a slot has one disposition, and its schedule has got as far as that
+SELECT s.schedule FROM onward_slot s
+WHERE s.namespace = :namespace AND s.at < s.until AND s.slots > 0 AND EXISTS (
+    SELECT 1 FROM onward_slot o
+    WHERE o.namespace = s.namespace AND o.schedule = s.schedule AND o.until >= s.at
+      AND o.at <= s.until AND o.timing = s.timing AND (o.at <> s.at OR o.until <> s.until)
+      AND o.disposition NOT IN ('backfilled', 'triggered'))
+UNION ALL
+SELECT s.schedule FROM onward_slot s
+WHERE s.namespace = :namespace AND s.disposition <> 'triggered' AND NOT EXISTS (
+    SELECT 1 FROM onward_schedule c
+    WHERE c.namespace = s.namespace AND c.name = s.schedule AND c.decided_to >= s.until);
