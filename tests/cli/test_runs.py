@@ -189,8 +189,22 @@ def test_a_run_that_another_run_holds_is_shown_with_that_run(shop: str, ask: Ask
         assert "paused (operator, held by run above-1)" in listed
         assert "paused (operator) " in ask("runs", "list", "--state", "paused").out
         assert ask("runs", "show", "below-1", "--json").thing["held_by"] == ["above-1"]
+        for _ in range(2):
+            resumed = ask("runs", "resume", "below-1")
+            assert (resumed.status, resumed.out) == (
+                0,
+                "run below-1 is not resumed: the pause of run above-1 holds it too. "
+                "Run: onward runs resume above-1\n",
+            )
+        assert ask("runs", "resume", "below-1", "--json").thing["held_by"] == ["above-1"]
         ask("runs", "resume", "above-1")
         assert run.state() != "paused"
+
+
+def test_a_run_whose_effect_needs_a_verdict_stays_paused(shop: str, ask: Ask) -> None:
+    answer = ask("runs", "resume", "pay-1")
+    expected = "run pay-1 is still paused (reconciliation). Run: onward runs show pay-1\n"
+    assert (answer.status, answer.out) == (0, expected)
 
 
 def test_a_run_that_is_not_paused_is_said_to_be_so(shop: str, ask: Ask) -> None:

@@ -18,6 +18,7 @@ GUARDED = (
     "datetime.datetime.today",
     "datetime.datetime.utcnow",
     "multiprocessing.*",
+    "onward.system.exiting.call_in_thread",
     "os.getrandom",
     "os.urandom",
     "random.*",
@@ -68,7 +69,7 @@ DOORS = [
     ),
     Door(
         "src/onward/runtime/worker/session.py",
-        {"asyncio.to_thread"},
+        {"onward.system.exiting.call_in_thread"},
         "the thread that keeps the lease is joined; without `spawn` there is none",
     ),
     Door(
@@ -81,7 +82,7 @@ DOORS = [
     ),
     Door(
         "src/onward/store/sqlite/database.py",
-        {"asyncio.to_thread"},
+        {"asyncio.to_thread", "onward.system.exiting.call_in_thread"},
         "opening and closing a file may block; without `spawn`, as in a simulation, it is inline",
     ),
     Door(

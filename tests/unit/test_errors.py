@@ -110,6 +110,21 @@ def test_a_message_ends_with_the_next_move(kind: type[OnwardError]) -> None:
 
 
 @pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)
+def test_a_message_ends_with_a_full_stop_though_its_advice_has_none(
+    kind: type[OnwardError],
+) -> None:
+    ends_with_a_command = kind in (errors.RunFailed, errors.VerdictRefused)  # as it is to be copied
+    assert str(an_error(kind)).endswith(".") is not ends_with_a_command
+
+
+@pytest.mark.parametrize(
+    "advice", ["Install it: pip install 'onward[postgres]'", "List them: onward schedules list"]
+)
+def test_a_command_at_the_end_of_a_message_can_be_copied(advice: str) -> None:
+    assert str(errors.StoreUnusable("the store", "is not there", advice)).endswith(advice)
+
+
+@pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)
 def test_a_message_has_single_full_stops_though_others_end_theirs(kind: Any) -> None:
     texts = {"fact", "error", "advice"}
     values = {

@@ -15,6 +15,7 @@ from onward.core.run import TERMINAL, RunState, in_words
 
 if TYPE_CHECKING:
     from onward.cli.command import CommandContext
+    from onward.engine.views import RunInfo
     from onward.sdk.run import Run
 
 __all__ = ["discard_each", "runs"]  # the group with these commands in it
@@ -117,8 +118,15 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...], **asked: Any)
         before = await context.engine.newest(row.id)
         is_held = before.state == RunState.PAUSED or bool(before.held_by)
         accepted = await context.app.resume(row.id)
-        done = "continues" if is_held else f"is not paused, it {in_words(before.state)}"
-        report_on(context, row.id, done if accepted else "has already ended", accepted=accepted)
+        after = await context.engine.newest(row.id)
+        done = _after_resume(after) if is_held else f"is not paused, it {in_words(before.state)}"
+        report_on(
+            context,
+            row.id,
+            done if accepted else "has already ended",
+            accepted=accepted,
+            held_by=after.held_by,
+        )
         return accepted
 
     return await for_each(context, ids, act)
@@ -195,3 +203,14 @@ async def _over(run: Run[Any], seconds: float | None) -> None:
         await asyncio.wait([result])
         if not result.cancelled():
             result.exception()  # counts as seen: how the run ended is read separately
+
+
+def _after_resume(info: RunInfo) -> str:
+    """Return whether a run that was resumed continues, or what it still waits for."""
+    if info.held_by:
+        holders = ", ".join(info.held_by)
+        verb = f"onward runs resume {' '.join(info.held_by)}"
+        return f"is not resumed: the pause of run {holders} holds it too. Run: {verb}"
+    if info.state == RunState.PAUSED:
+        return f"is still paused ({info.reason}). Run: onward runs show {info.id}"
+    return "continues"

@@ -18,7 +18,7 @@ class BadInput(UserError, ValueError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{closed(f'{self.what} {self.fact}')} {self.advice}"
+        return f"{closed(f'{self.what} {self.fact}')} {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +31,7 @@ class Unencodable(UserError, TypeError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{closed(f'{self.path} {self.fact}')} {self.advice}"
+        return f"{closed(f'{self.path} {self.fact}')} {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)

@@ -61,6 +61,14 @@ class UserError(FieldError):
     code: ClassVar[str] = "user_error"
 
 
+_COMMANDS = ("createdb", "onward", "pip")
+
+
 def closed(text: str) -> str:
-    """Return a sentence with its full stop; what others wrote may have one already."""
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+    """Return a sentence with its full stop; what others wrote may have one already.
+
+    A command at its end has none, because it is to be copied.
+    """
+    _, colon, end = text.rpartition(": ")
+    is_command = bool(colon) and end.split(" ")[0] in _COMMANDS
+    return text if is_command or text.endswith((".", "!", "?", "…")) else f"{text}."

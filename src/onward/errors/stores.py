@@ -33,7 +33,7 @@ class StoreUnusable(UserError):
     advice: str
 
     def __str__(self) -> str:
-        return f"{closed(f'{self.where} {self.fact}')} {self.advice}"
+        return f"{closed(f'{self.where} {self.fact}')} {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)

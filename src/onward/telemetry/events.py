@@ -219,7 +219,7 @@ EVENTS: dict[str, Event] = dict(
             " ahead, run: onward clock --retime",
         ),
         _event("retention.deleted", "store", _INFO, "worker runs records messages effects"),
-        _event("store.locked", "store", _WARNING, "file holder seconds"),
+        _event("store.locked", "store", _WARNING, "file holder seconds own"),
         _event(
             "clock.behind",
             "store",

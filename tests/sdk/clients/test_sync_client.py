@@ -285,3 +285,14 @@ def test_a_process_ends_although_its_app_was_not_closed(tmp_path: Path) -> None:
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "app.db")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert (ended.stdout, ended.stderr) == ("yes\n", "")
+
+
+@pytest.mark.parametrize(("what", "states"), [("client", []), ("worker", ["succeeded"])])
+def test_a_client_can_be_closed_when_python_exits(
+    what: str, states: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.sdk.clients.at_exit", str(tmp_path / "a.db"), what]
+
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+    assert (ended.stdout, ended.stderr) == (f"{states}\nclosed\n", "")

@@ -80,7 +80,7 @@ async def test_a_call_of_a_workflow_is_not_started(memory: App) -> None:
             await memory.start(by_a_step())  # type: ignore[arg-type] # that is what is refused
     assert str(refused.value) == (
         "by_a_step(...) is a call, not a workflow."
-        " Pass the workflow and its arguments: app.start(by_a_step, ...)"
+        " Pass the workflow and its arguments: app.start(by_a_step, ...)."
     )
 
 

@@ -124,9 +124,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_file_that_a_stranger_keeps_locked_is_unavailable(path: Path) -> None:
     async with open_store(str(path)) as store:
         with locked_by_a_stranger(path):
-            with pytest.raises(Unavailable, match=rf"onward.db is locked by process {os.getpid()}"):
+            with pytest.raises(Unavailable) as refused:
                 await store.start(a_run("a"))
             assert await store.counts() == {}
+        told = str(refused.value)
+        assert f"onward.db is locked by process {os.getpid()} (this process), and was not" in told
+        assert "A connection of this process has an open transaction on the file: commit" in told
 
         assert (await store.start(a_run("a"))).created
 
@@ -174,6 +177,7 @@ async def test_opening_a_locked_file_warns_and_waits_like_every_other_call(
 
     [line] = handler.lines
     assert f"store.locked: file={path} holder={os.getpid()} seconds=" in line
+    assert "own=True" in line
 
 
 async def test_one_wait_for_a_locked_file_warns_once_a_minute(

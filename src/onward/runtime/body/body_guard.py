@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ALLOWED = (
     *("importlib", "linecache", "logging", "traceback", "warnings"),
     *("loguru", "opentelemetry", "sentry_sdk", "structlog"),
-    *("bdb", "debugpy", "pdb", "pydevd"),
+    *("bdb", "debugpy", "hypothesis", "pdb", "pydevd"),
 )
 """Modules in which, and in whose calls, everything is allowed: they only observe the body."""
 

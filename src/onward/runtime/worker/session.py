@@ -34,6 +34,7 @@ from onward.runtime.worker.process import EXIT_STUCK
 from onward.runtime.worker.programs import Programs
 from onward.runtime.worker.progress import ProgressBoard
 from onward.runtime.worker.stall_guard import StallGuard
+from onward.system.exiting import call_in_thread
 from onward.system.process import exit_now
 from onward.telemetry.events import emit
 from onward.telemetry.interrupts import traceable_interrupts
@@ -331,7 +332,7 @@ class WorkerSession:
         self._cache.clear()
         self._inbox_reader.stop()
         if self._renewer.has_thread:
-            await asyncio.to_thread(self._renewer.stop)
+            await call_in_thread(self._renewer.stop)
         if not isinstance(self._failure, LeaseLost):
             with contextlib.suppress(OnwardError):  # then the lease runs out by itself
                 # What was claimed as we were cut short is no crash.

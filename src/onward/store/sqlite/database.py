@@ -19,6 +19,7 @@ from onward.store.sqlite.connection import check_library, connect
 from onward.store.sqlite.file import File, release, share
 from onward.store.sqlite.files import check_place
 from onward.store.sqlite.library import sqlite3, translate_error
+from onward.system.exiting import call_in_thread
 from onward.system.process import check_process
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class SqliteDatabase:
         if self._spawn is None:
             file.close()
         else:
-            await asyncio.to_thread(file.close)
+            await call_in_thread(file.close)
 
     async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         return await self._do(work)

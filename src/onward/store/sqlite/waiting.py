@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE, SECOND
 from onward.errors import Unavailable
+from onward.store.sqlite.holders import writer
 from onward.system.clock import SystemClock
 from onward.telemetry.events import emit
 
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
 WARN_AFTER: Duration = 5 * SECOND
 WARN_EVERY: Duration = MINUTE
 WAIT_LIMIT: Duration = MINUTE
+
+_OTHER = "Nothing was written. If that process is stopped or hangs, resume or end it"
+_OWN = (
+    "Nothing was written. A connection of this process has an open transaction on the file: "
+    "commit it before you open the app or call it"
+)
 
 SHORT_LIMIT: Duration = 5 * SECOND
 """The limit after a failed wait, and on closing: queued work must not wait a minute each."""
@@ -82,13 +90,21 @@ class LockWait:
         waited = self.waited
         if waited >= self._warn_after and self._patience.may_warn():
             self._warn_after = waited + WARN_EVERY
-            emit("store.locked", file=str(lock), holder=holder(lock), seconds=waited // SECOND)
+            pid = holder(lock)
+            seconds = waited // SECOND
+            emit("store.locked", file=str(lock), holder=pid, seconds=seconds, own=_is_own(pid))
         if waited >= self._patience.limit:
             self._patience.fail()
             pid = holder(lock)
+            own = " (this process)" if _is_own(pid) else ""
             held = "another process" if pid is None else f"process {pid}"
             raise Unavailable(
                 str(lock),
-                f"is locked by {held}, and was not released within {waited / SECOND:.0f} s",
-                "Nothing was written. If that process is stopped or hangs, resume or end it",
+                f"is locked by {held}{own}, and was not released within {waited / SECOND:.0f} s",
+                # A lock of Onward's own is not a transaction of the user's.
+                _OWN if own and holder is writer else _OTHER,
             )
+
+
+def _is_own(pid: int | None) -> bool:
+    return pid == os.getpid()
