@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 CHUNK = 50
 
 
+@cache
+def world(seed: int) -> Trace:
+    """Return what happened in a world, which several tests look at."""
+    return Simulation(seed).run()
+
+
 @pytest.mark.parametrize("first", range(0, 200, CHUNK))
 def test_whatever_happens_every_run_ends_right_and_no_rule_is_broken(first: int) -> None:
     for seed in range(first, first + CHUNK):
@@ -28,17 +35,17 @@ def test_whatever_happens_every_run_ends_right_and_no_rule_is_broken(first: int)
 
 def test_the_same_seed_gives_the_same_world() -> None:
     for seed in range(10):
-        assert Simulation(seed).run().hash == Simulation(seed).run().hash
+        assert Simulation(seed).run().hash == world(seed).hash
 
 
 def test_every_seed_gives_a_world_of_its_own() -> None:
-    assert len({Simulation(seed).run().hash for seed in range(20)}) == 20
+    assert len({world(seed).hash for seed in range(20)}) == 20
 
 
 def test_neither_the_process_nor_its_hash_seed_changes_a_world() -> None:
     code = (
         "from tests.simulation.simulator import Simulation\n"
-        "print([Simulation(seed).run().hash for seed in range(25)])"
+        "print([Simulation(seed).run().hash for seed in range(10)])"
     )
     told = {
         subprocess.run(
@@ -56,7 +63,7 @@ def test_neither_the_process_nor_its_hash_seed_changes_a_world() -> None:
 def test_nothing_comes_from_a_worker_after_its_crash() -> None:
     crashes = 0
     for seed in range(20):
-        events = Simulation(seed).run().events
+        events = world(seed).events
         for place, event in enumerate(events):
             if event.what == "crash":
                 crashes += 1
@@ -139,7 +146,7 @@ WANTED = frozenset(
 def test_the_worlds_are_not_blind_to_what_matters() -> None:
     seen: set[str] = set()
     for seed in range(200):
-        seen |= situations(Simulation(seed).run())
+        seen |= situations(world(seed))
         if seen >= WANTED:
             return
     assert seen >= WANTED
