@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 VARIABLE = "ONWARD_TEST_POSTGRES_URL"
 
+_FILE_COPY = " STRATEGY FILE_COPY"
+_NEW = 15
+"""The first version of Postgres that has strategies."""
+
 
 class PostgresServer:
     """A running Postgres in which tests may make and drop databases.
@@ -103,7 +107,9 @@ class PostgresServer:
         """Make a new database, empty or a copy of `template`, and return its address."""
         name = self._new_name()
         source = f' TEMPLATE "{template}"' if template else ""
-        self._execute(f'CREATE DATABASE "{name}"{source}')
+        # Of a private server, whose files are in memory, to copy them takes a third of the time.
+        is_copied = self._cluster is not None
+        self._execute(f'CREATE DATABASE "{name}"{source}', _FILE_COPY if is_copied else "")
         self._databases.add(name)
         return self.url(name)
 
@@ -156,13 +162,14 @@ class PostgresServer:
         self._execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')
         self._databases.discard(database)
 
-    def _execute(self, statement: str) -> None:
+    def _execute(self, statement: str, newer: str = "") -> None:
         # In a thread, because the caller may already be inside a running event loop.
         with ThreadPoolExecutor(max_workers=1) as thread:
-            thread.submit(asyncio.run, _execute(self._admin_url, statement)).result()
+            thread.submit(asyncio.run, _execute(self._admin_url, statement, newer)).result()
 
 
-async def _execute(url: str, statement: str) -> None:
+async def _execute(url: str, statement: str, newer: str) -> None:
+    """Execute a statement, with an end that older servers do not know."""
     try:
         import asyncpg
     except ImportError as error:
@@ -170,7 +177,8 @@ async def _execute(url: str, statement: str) -> None:
         raise StoreUnusable("a Postgres for tests", "needs asyncpg", advice) from error
     connection = await asyncpg.connect(url, statement_cache_size=0)
     try:
-        await connection.execute(statement)
+        is_new = connection.get_server_version().major >= _NEW
+        await connection.execute(statement + newer if is_new else statement)
     finally:
         await connection.close()
 
