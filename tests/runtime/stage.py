@@ -77,7 +77,7 @@ class StageAttempt(Attempt):
 
     def __init__(self, owner: StepOwner, call: StepCall) -> None:
         scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
-        super().__init__(owner.run, scope, owner.report_progress)
+        super().__init__(owner.run, scope, owner)
         self._owner = owner
         self._call = call
 

@@ -123,6 +123,7 @@ class CallShape:
         self._result_path = f"{self.name}()"
         self._method = method
         self._around = namespace_around(fn)
+        self._known: _Resolved | None = None
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """Return the arguments of a call, checked.
@@ -131,7 +132,7 @@ class CallShape:
             TypeError: the callable cannot be called like this.
             Unencodable: an argument would not come back equal and of the same type.
         """
-        resolved = self._resolved
+        resolved = self._known or self._resolved()
         tree: dict[str, Any] = {}
         name = ""
         try:
@@ -172,7 +173,7 @@ class CallShape:
             raise Undecodable(where, "they are not an object")
         values = {name: self._lift(name, item, where) for name, item in tree.items()}
         try:
-            return self._resolved.parameters.spread(values)
+            return self._resolved().parameters.spread(values)
         except TypeError as error:
             raise Undecodable(where, str(error)) from None
 
@@ -183,7 +184,8 @@ class CallShape:
             Unencodable: it would not come back equal and of the same type.
             PayloadTooLarge: there are more bytes than `limit`.
         """
-        return encode_as(self._resolved.result, value, self._result_path, limit)
+        resolved = self._known or self._resolved()
+        return encode_as(resolved.result, value, self._result_path, limit)
 
     def decode_result(self, payload: Payload) -> Any:
         """Return the result that was encoded.
@@ -191,23 +193,28 @@ class CallShape:
         Raises:
             Undecodable: it does not fit the return annotation as it is now.
         """
-        resolved = self._resolved
+        resolved = self._known or self._resolved()
         return decode_as(resolved.result, payload, resolved.result_name)
 
     @cached_property
     def returns(self) -> str:
         """The name of the return annotation, and what its values are in JSON: `Charge: object`."""
-        result = self._resolved.result
+        result = self._resolved().result
         return f"{result.name}: {' '.join(sorted(result.kinds))}"
 
     def _lift(self, name: str, item: Any, where: str) -> Any:
-        shape = self._resolved.shapes.get(name)
+        shape = self._resolved().shapes.get(name)
         if shape is None:
             raise Undecodable(where, f"there is no parameter for {key_step(name, 0)}")
         return lift(shape, item, where, name)
 
-    @cached_property
     def _resolved(self) -> _Resolved:
+        # No cached_property: every step asks three times, and that takes five times as long.
+        if self._known is None:
+            self._known = self._resolve()
+        return self._known
+
+    def _resolve(self) -> _Resolved:
         signature = inspect.signature(self._fn)
         if self._method:
             signature = signature.replace(parameters=list(signature.parameters.values())[1:])

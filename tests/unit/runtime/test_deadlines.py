@@ -30,8 +30,10 @@ def test_a_limit_is_told_of_when_it_has_passed(seconds: float, late: float) -> N
     told: list[float] = []
 
     async def watch() -> None:
-        deadlines = Deadlines(asyncio.get_running_loop(), copy_context())
-        deadlines.watch(Limited(lambda: told.append((clock.wall() - began) / SECOND)), seconds)
+        loop = asyncio.get_running_loop()
+        deadlines = Deadlines(loop, copy_context())
+        limited = Limited(lambda: told.append((clock.wall() - began) / SECOND))
+        deadlines.watch(limited, seconds, loop.time())
         await asyncio.sleep(seconds + 5)
         deadlines.close()
 
@@ -47,10 +49,11 @@ def test_what_is_forgotten_in_time_is_not_told_of(seconds: float) -> None:
     told: list[str] = []
 
     async def watch() -> None:
-        deadlines = Deadlines(asyncio.get_running_loop(), copy_context())
+        loop = asyncio.get_running_loop()
+        deadlines = Deadlines(loop, copy_context())
         it, other = Limited(lambda: told.append("it")), Limited(lambda: told.append("other"))
-        deadlines.watch(it, seconds)
-        deadlines.watch(other, seconds)
+        deadlines.watch(it, seconds, loop.time())
+        deadlines.watch(other, seconds, loop.time())
         await asyncio.sleep(seconds / 2)
         deadlines.forget(it)
         await asyncio.sleep(seconds * 2)

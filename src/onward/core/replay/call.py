@@ -27,6 +27,10 @@ class Standing(StrEnum):
     DELIVERED = "delivered"
 
 
+# Looked up once: see `core.replay.machine`.
+_UNKNOWN, _RECORDED = Standing.UNKNOWN, Standing.RECORDED
+
+
 class TrackedCall:
     """One identity: the last record of it, and what the code asked."""
 
@@ -40,7 +44,7 @@ class TrackedCall:
         self.asked = asked
         self.is_given_up = False
         """Whether the code has stopped waiting for it, and has not asked for it again."""
-        self.standing = Standing.UNKNOWN if record is None else Standing.RECORDED
+        self.standing = _UNKNOWN if record is None else _RECORDED
 
     @property
     def written(self) -> Record:

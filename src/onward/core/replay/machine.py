@@ -39,6 +39,10 @@ from onward.errors import InvariantBroken
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Looked up once: on Python 3.11 a member of an enum takes thirty times as long as a name.
+_UNDER_WAY, _READ, _DELIVERED = Standing.UNDER_WAY, Standing.READ, Standing.DELIVERED
+_PATCH = RecordKind.PATCH
+
 _WAIT = Wait()
 _NOTHING_LEFT = Ended(())
 # Its owner wrote these for the run itself; they are delivered though no code asked for them.
@@ -133,7 +137,7 @@ class Replay:
         skipped = self._left_behind(ask.branch) if self._unread else None
         if skipped is not None:
             return Diverged(Difference.UNREAD, skipped, ask)
-        call.standing = Standing.UNDER_WAY
+        call.standing = _UNDER_WAY
         return Fresh(identity)
 
     def _ask_recorded(self, call: TrackedCall, ask: Ask) -> Answer:
@@ -146,10 +150,10 @@ class Replay:
         if record.seq is not None:
             if call.standing is Standing.PASSED:
                 heappush(self._late, (record.seq, call.identity))
-            call.standing = Standing.READ
+            call.standing = _READ
             return Read(call.identity)
         if self.live:
-            call.standing = Standing.UNDER_WAY
+            call.standing = _UNDER_WAY
         else:
             call.standing = Standing.HELD
             self._held.append(call)
@@ -181,7 +185,7 @@ class Replay:
 
     def _mark_patch(self, patch: str) -> Patched:
         call = TrackedCall(patch_identity(patch), asked=Ask("", RecordKind.PATCH, patch))
-        call.standing = Standing.UNDER_WAY
+        call.standing = _UNDER_WAY
         self._calls[call.identity] = call
         return Patched(new=True, identity=call.identity)
 
@@ -201,21 +205,23 @@ class Replay:
         Raises:
             InvariantBroken: the body did not ask for it, or it is not the next one.
         """
-        call = self._calls.get(record.identity)
+        identity, seq = record.identity, record.seq
+        call = self._calls.get(identity)
         if call is None and record.kind in _OWN:
-            call = self._calls[record.identity] = TrackedCall(record.identity)
-            call.standing = Standing.UNDER_WAY
+            call = self._calls[identity] = TrackedCall(identity)
+            call.standing = _UNDER_WAY
         is_early = not self.live and record.kind not in _OWN
-        if call is None or call.standing is not Standing.UNDER_WAY or is_early:
-            raise InvariantBroken(f"record {record.identity} was written out of turn")
+        if call is None or call.standing is not _UNDER_WAY or is_early:
+            raise InvariantBroken(f"record {identity} was written out of turn")
         call.record = record
-        if record.seq is None:
+        if seq is None:
             return
-        if record.seq != self._last + 1:
-            raise InvariantBroken(f"record {record.identity} has {record.seq} after {self._last}")
-        self._last = record.seq
-        self.length = max(self.length, record.seq)
-        call.standing = Standing.READ
+        if seq != self._last + 1:
+            raise InvariantBroken(f"record {identity} has {seq} after {self._last}")
+        self._last = seq
+        if seq > self.length:
+            self.length = seq
+        call.standing = _READ
         self._order.append(call)
 
     # --- the body is quiet ----------------------------------------------------------------------
@@ -232,17 +238,18 @@ class Replay:
             if call.asked is None and record.kind not in _OWN:
                 return self._pass_over(call)
             self._order.popleft()
-            if record.kind is not RecordKind.PATCH:
+            if record.kind is not _PATCH:
                 return self._deliver(call)
-            call.standing = Standing.DELIVERED
+            call.standing = _DELIVERED
         return _WAIT if self.live else self._reach_frontier()
 
     def _deliver(self, call: TrackedCall) -> Deliver:
-        call.standing = Standing.DELIVERED
+        call.standing = _DELIVERED
         record = call.record
         assert record is not None
-        if record.seq is not None and record.seq > self.read:
-            self.read = record.seq
+        seq = record.seq
+        if seq is not None and seq > self.read:
+            self.read = seq
         if call.asked is None or call.asked.key is None:
             del self._calls[call.identity]  # it cannot be asked for again
         return Deliver(record)
@@ -256,7 +263,7 @@ class Replay:
 
     def _asked_instead(self) -> Ask | None:
         """Return what the code waits for while history has something else to hand over."""
-        read = [call for call in self._calls.values() if call.standing is Standing.READ]
+        read = [call for call in self._calls.values() if call.standing is _READ]
         waiting = self._held or sorted(read, key=TrackedCall.place)
         return waiting[0].asked if waiting else None
 
@@ -269,7 +276,7 @@ class Replay:
         self.live = True
         released: list[Fresh | Resume] = []
         for call in self._held:
-            call.standing = Standing.UNDER_WAY
+            call.standing = _UNDER_WAY
             released.append(Fresh(call.identity) if call.record is None else Resume(call.record))
         self._held.clear()
         return Frontier(tuple(released))
@@ -312,7 +319,7 @@ def _asked_again(call: TrackedCall, ask: Ask) -> Answer:
     same = first.kind is ask.kind and (first.args_hash == ask.args_hash or not ask.compare)
     if not same:
         return Clash(call.identity, first, ask)
-    if call.standing is Standing.DELIVERED:
+    if call.standing is _DELIVERED:
         return Joined(call.identity, call.record)
     if not call.is_given_up:
         return Joined(call.identity, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onward.codec import encode
 from onward.engine.notes import Noted
@@ -11,7 +11,7 @@ from onward.engine.payloads import pack
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
     from contextvars import Context
 
     from onward.model.runs import ClaimedRun
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 3.0
 """How long code that was stopped may take to end."""
+
+
+class Reporting(Protocol):
+    """The run of an attempt, which publishes its progress."""
+
+    def report_progress(self, value: bytes) -> None: ...
 
 
 class Attempt:
@@ -30,13 +36,13 @@ class Attempt:
     Args:
         run: The run it belongs to.
         scope: Which step or effect it is, and which attempt; for logs and for its own code.
-        report: Publishes progress of the run.
+        owner: Publishes progress of the run.
     """
 
     __slots__ = (
         "_home",
         "_noted",
-        "_report",
+        "_reporting",
         "_task",
         "_timer",
         "is_begun",
@@ -48,10 +54,10 @@ class Attempt:
 
     _home: Context
 
-    def __init__(self, run: ClaimedRun, scope: StepScope, report: Callable[[bytes], None]) -> None:
+    def __init__(self, run: ClaimedRun, scope: StepScope, owner: Reporting) -> None:
         self.run = run
         self.scope = scope
-        self._report = report
+        self._reporting = owner
         self._noted: Noted | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +94,7 @@ class Attempt:
     def progress(self, value: Any) -> None:
         """Publish progress, unless another attempt may have taken the place of this one."""
         if not self.is_stopped:
-            self._report(pack(encode(value, path="progress")))
+            self._reporting.report_progress(pack(encode(value, path="progress")))
 
     # --- for the worker that runs it -------------------------------------------------------------
 

@@ -40,13 +40,13 @@ class Deadlines:
         self._far: dict[Expiring, float] = {}
         self._look: asyncio.TimerHandle | None = None
 
-    def watch(self, what: Expiring, seconds: float) -> None:
-        """Expire `what` unless it is forgotten within that time."""
+    def watch(self, what: Expiring, seconds: float, now: float) -> None:
+        """Expire `what` unless it is forgotten within that time; it is `now` on the loop."""
         if seconds < EXACT_BELOW_SECONDS:
             later = self._loop.call_later
             self._near[what] = later(seconds, what.expire, context=self._context)
             return
-        self._far[what] = self._loop.time() + seconds
+        self._far[what] = now + seconds
         if self._look is None:
             self._look = self._look_later()
 

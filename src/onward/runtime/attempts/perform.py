@@ -131,7 +131,7 @@ class StepAttempt(Attempt):
 
     def __init__(self, performer: Performer, owner: StepOwner, call: StepCall) -> None:
         scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
-        super().__init__(owner.run, scope, owner.report_progress)
+        super().__init__(owner.run, scope, owner)
         self._performer = performer
         self._owner = owner
         self._call = call
@@ -140,10 +140,10 @@ class StepAttempt(Attempt):
 
     def begin(self) -> None:
         """Start its time limit; waiting for a thread does not count."""
-        self._began = self._performer.loop.time()
+        self._began = now = self._performer.loop.time()
         left, self._limit = self._time_left()
         if left > 0:
-            self._performer.deadlines.watch(self, left / 1_000_000)
+            self._performer.deadlines.watch(self, left / 1_000_000, now)
         else:  # it waited for its turn until its time was over
             self._call.expired = self._timed_out()
 

@@ -121,7 +121,7 @@ class EffectAttempt(Attempt):
     def __init__(self, sender: Sender, owner: EffectOwner, call: EffectCall) -> None:
         number = call.effect.attempt
         scope = StepScope(owner.scope, call.name, call.identity, number, "effect")
-        super().__init__(owner.run, scope, owner.report_progress)
+        super().__init__(owner.run, scope, owner)
         self._sender = sender
         self._owner = owner
         self._call = call

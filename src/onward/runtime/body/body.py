@@ -62,6 +62,10 @@ if TYPE_CHECKING:
     from onward.telemetry.scope import RunScope
 
 
+# Looked up once: see `core.replay.machine`.
+_CANCEL, _CLOCK = RecordKind.CANCEL, RecordKind.CLOCK
+
+
 class Evicted(BaseException):
     """The run leaves memory, but is not over: thrown into a body to unwind it."""
 
@@ -390,16 +394,17 @@ class Body:
 
     def _deliver(self, record: Record) -> None:
         failpoint("deliver.before")
-        if record.payload.at > self._loop.now:
-            self._loop.now = record.payload.at
+        at, kind = record.payload.at, record.kind
+        if at > self._loop.now:
+            self._loop.now = at
         self.notes.come(record)
-        if record.kind is RecordKind.CANCEL:
+        if kind is _CANCEL:
             self.cancelled = record
-            self.clock.begin_cleanup(record.payload.at)
+            self.clock.begin_cleanup(at)
             self.failures.note_stopped(self.calls.values(), record.seq or 0)
             self._loop.cancel_all()
             return
-        if record.kind is RecordKind.CLOCK:
+        if kind is _CLOCK:
             self.diverged = self.clock.hear(record, self.calls.values(), self.run.id)
             return
         call = self.calls.pop(record.identity, None)

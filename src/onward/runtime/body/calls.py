@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     Decoder = Callable[[Any], Any]
 
 
+# Looked up once: see `core.replay.machine`.
+_SUCCEEDED = RecordState.SUCCEEDED
+
+
 class Stoppable(Protocol):
     """An attempt that is under way."""
 
@@ -113,7 +117,7 @@ class Awaited(Call):
 
     def hand_over(self, record: Record) -> None:
         """Give the body its outcome."""
-        succeeded = record.state is RecordState.SUCCEEDED
+        succeeded = record.state is _SUCCEEDED
         for future in (self.future, *self.followers):
             if not future.done():
                 if succeeded:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from onward.core.replay import Record
     from onward.runtime.body.calls import Call
 
+# Looked up once: see `core.replay.machine`.
+_SUCCEEDED, _CANCELLED = RecordState.SUCCEEDED, RecordState.CANCELLED
 _ALWAYS_NOTED = (ChildCall, TimerCall)
 # A signal is in the inbox, which a retry reads again.
 _KEPT = frozenset({RecordKind.STEP, RecordKind.CHILD, RecordKind.START, RecordKind.EFFECT})
@@ -39,11 +41,11 @@ class FailureOrigins:
 
     def note(self, call: Call, record: Record) -> None:
         """Take note of how a call ended that the body was just handed."""
-        if isinstance(call, EffectCall) and record.state is RecordState.CANCELLED:
+        seq, state = record.seq or 0, record.state
+        if state is _CANCELLED and isinstance(call, EffectCall):
             return  # the run was cancelled: that is no failure of the call
-        seq = record.seq or 0
         is_alone = seq - call.asked <= 1  # nothing else was handed over meanwhile, as nearly always
-        succeeded = record.state is RecordState.SUCCEEDED
+        succeeded = state is _SUCCEEDED
         is_early = call.asked < self._first_failed
         if succeeded and is_alone and is_early and not isinstance(call, _ALWAYS_NOTED):
             return

@@ -119,7 +119,8 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
 
     def set_time(self, now: Instant) -> None:
         """Set the time of the body, until the next delivery."""
-        self.now = max(self.now, now)
+        if now > self.now:
+            self.now = now
 
     def drain(self) -> None:
         """Run everything that is ready until nothing is.

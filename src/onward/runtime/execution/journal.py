@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     Write = Callable[[Commit, Answered], None]
 
 
+_LOST = Fate.LOST  # looked up once: see `core.replay.machine`
+
+
 class Kept(NamedTuple):
     """What a record holds beyond what the rules need."""
 
@@ -40,38 +43,6 @@ class Kept(NamedTuple):
     error: bytes | None
     at: Instant
     args: bytes | None = None
-
-
-class _Written:
-    """A record that is being written, and what follows once it is in history."""
-
-    __slots__ = ("_journal", "_kind", "_row", "_state", "_then", "_when_due")
-
-    def __init__(
-        self,
-        journal: Journal,
-        row: NewRecord,
-        kind: RecordKind,
-        state: RecordState,
-        then: Callable[[], None],
-        when_due: Callable[[Instant], None] | None = None,
-    ) -> None:
-        self._journal = journal
-        self._row = row
-        self._kind = kind
-        self._state = state
-        self._then = then
-        self._when_due = when_due
-
-    def __call__(self, outcome: CommitOutcome) -> None:
-        row = self._row
-        waiting = self._journal.recording.pop(row.identity, ())
-        self._journal.recorded(row, self._kind, self._state, outcome.at)
-        if self._when_due is not None and row.due_in is not None:
-            self._when_due(outcome.at + row.due_in)
-        self._then()
-        for after in waiting:
-            after()
 
 
 def _do_nothing() -> None:
@@ -166,8 +137,9 @@ class Journal:
             call.shown_args,
         )
         records = (row,) if notes is None else (row, notes(seq))
-        self.recording.setdefault(call.identity, [])
-        self._submit(records, _Written(self, row, call.kind, state, then), starts=starts)
+        self.recording.setdefault(row.identity, [])
+        written = partial(self._written, row, call.kind, state, then, None)
+        self._submit(records, written, starts=starts)
 
     def keep_time(self, call: ClockCall, then: Callable[[], None]) -> None:
         """Write the time at the next position of history."""
@@ -250,28 +222,36 @@ class Journal:
         starts: tuple[NewRun, ...] = (),
     ) -> None:
         self.recording.setdefault(row.identity, [])
-        written = _Written(self, row, call.kind, RecordState(row.state), then, when_due)
+        written = partial(self._written, row, call.kind, RecordState(row.state), then, when_due)
         self._submit((row,), written, starts=starts)
+
+    def _written(
+        self,
+        row: NewRecord,
+        kind: RecordKind,
+        state: RecordState,
+        then: Callable[[], None],
+        when_due: Callable[[Instant], None] | None,
+        outcome: CommitOutcome,
+    ) -> None:
+        """Continue after a record that is in history now."""
+        waiting = self.recording.pop(row.identity, ())
+        self.recorded(row, kind, state, outcome.at)
+        if when_due is not None and row.due_in is not None:
+            when_due(outcome.at + row.due_in)
+        then()
+        for after in waiting:
+            after()
 
     def recorded(self, row: NewRecord, kind: RecordKind, state: RecordState, at: Instant) -> None:
         """Take note that a record is in history, since `at`."""
-        if row.seq is not None:
-            self._last = row.seq
+        identity, attempt, seq, _, name, _, args_hash, version = row[1:9]
+        if seq is not None:
+            self._last = seq
         due = None if row.due_in is None else at + row.due_in
-        encoded = Kept(row.payload, row.error, at)
+        kept = Kept(row.payload, row.error, at)
         self._replay.recorded(
-            Record(
-                row.identity,
-                row.attempt,
-                row.seq,
-                kind,
-                row.name,
-                state,
-                row.args_hash,
-                row.version,
-                due,
-                encoded,
-            )
+            Record(identity, attempt, seq, kind, name, state, args_hash, version, due, kept)
         )
 
     def _submit(
@@ -299,7 +279,7 @@ class Journal:
         if isinstance(answer, Rejected):  # trying again would not help: only this run suffers
             self._broken(answer)
             return
-        if isinstance(answer, BaseException) or answer.fate is Fate.LOST:
+        if isinstance(answer, BaseException) or answer.fate is _LOST:
             self._lost()  # or the store is away, or its lane was cancelled
             return
         try:

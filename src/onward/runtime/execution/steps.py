@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from onward.telemetry.scope import RunScope
 
 
+# Looked up once: see `core.replay.machine`.
+_SUCCEEDED, _FAILED = RecordState.SUCCEEDED, RecordState.FAILED
+
+
 class StepRun(GuardedRun, Protocol):
     """The run whose steps these are."""
 
@@ -105,7 +109,7 @@ class Steps:
     ) -> None:
         """Write the outcome of a step; the body is handed it once it is written."""
         if self._execution.is_wanted(call):
-            state = RecordState.SUCCEEDED if error is None else RecordState.FAILED
+            state = _SUCCEEDED if error is None else _FAILED
             notes = self.notes_of(call, noted) if noted is not None else None
             pump = self._execution.pump
             self._journal.close(call, state, pump, payload=payload, error=error, notes=notes)

@@ -64,7 +64,7 @@ def _columns(
     count = len(rows)
     columns = {}
     for field, column in zip(fields, zip(*rows, strict=True), strict=True):
-        if column.count(None) == count:
+        if column[0] is None and column.count(None) == count:
             columns[prefix + field] = ()
         elif field in alike and column.count(column[0]) == count:
             columns[prefix + field] = column[:1]

@@ -37,23 +37,24 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     seen, queues = _look(tx, batch)
     fates: dict[str, Fate] = {}
     accepted: list[Commit] = []
+    done = Fate.DONE  # looked up once: see `core.replay.machine`
     for run, commit in batch.runs.items():
         if leased and run not in seen:
-            fates[run] = Fate.DONE
+            fates[run] = done
             accepted.append(commit)
             continue
         row = seen.get(run)
         answer = fate(row, Write(commit.fence, commit.move is not None, commit.seen), leased=leased)
         # One that is not running was moved by an earlier try of this commit: nothing is left to do.
-        if answer is Fate.DONE and row is not None and row.state is RunState.RUNNING:
+        if answer is done and row is not None and row.state is RunState.RUNNING:
             if _refuses(tx, commit.attached, run):
                 answer = Fate.BUSY
             else:
                 accepted.append(commit)
         fates[run] = answer
     is_first = _record(tx, accepted) and len(accepted) == len(fates)
-    done = () if is_first else [c for c in batch.runs.values() if fates[c.run] is Fate.DONE]
-    earlier = await recorded_times(tx, done)
+    repeated = () if is_first else [c for c in batch.runs.values() if fates[c.run] is done]
+    earlier = await recorded_times(tx, repeated)
     woken = _write(tx, worker, accepted)
     released = {queues[c.run] for c in accepted if c.move is not None and c.move.state == "ready"}
     return Written(fates, tx.now, frozenset(woken | released), earlier)

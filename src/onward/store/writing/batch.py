@@ -44,11 +44,11 @@ class Batch:
         if self.runs and (rows > MAX_ROWS or size > MAX_BYTES or not self._may_join(commit, mine)):
             return False
         self.runs[commit.run] = commit if mine is None else mine.then(commit)
-        for message in commit.messages:
-            self._woken.add(message.target)
-        if commit.attached is not NOTHING_ATTACHED:
-            self._touched.update(commit.attached.touched())
         self._rows, self._size = rows, size
+        if not commit.is_plain:
+            self._woken.update(message.target for message in commit.messages)
+            if commit.attached is not NOTHING_ATTACHED:
+                self._touched.update(commit.attached.touched())
         return True
 
     def _may_join(self, commit: Commit, mine: Commit | None) -> bool:
@@ -59,6 +59,8 @@ class Batch:
             or commit.may_be_refused
         ):
             return False
+        if commit.is_plain:
+            return True
         if commit.move is not None and commit.run in self._woken:
             return False
         if self._touched and not self._touched.isdisjoint(commit.attached.touched()):

@@ -91,17 +91,17 @@ class Writer:
         self.on_written(written.at, begun)
         outcomes = {fate: CommitOutcome(fate, written.at) for fate in Fate}
         subjects = set(map(queue_subject, written.queues))
+        fates, is_first = written.fates, not written.earlier
         answers: list[CommitOutcome | None] = []
         for commit, is_in in zip(commits, taken, strict=True):
             if not is_in:
                 answers.append(None)
                 continue
-            fate = written.fates[commit.run]
-            is_first = not written.earlier
+            fate = fates[commit.run]
             answers.append(
                 outcomes[fate] if is_first else CommitOutcome(fate, written.time_of(commit))
             )
-            if fate is Fate.DONE and not commit.is_plain:
+            if not commit.is_plain and fate is Fate.DONE:
                 subjects.update(_touched(commit))
         if subjects:
             self._database.publish(subjects)
