@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 
 from onward.core.run import TERMINAL
 from onward.errors import StoreUnusable, Unavailable
-from onward.store.hints import run_subject
+from onward.store.hints import ANYTHING, run_subject
 from onward.system.process import check_process
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from onward.model.runs import RunEnd
     from onward.store.hints import Subscription
     from onward.store.store import Store
 
 POLL_SECONDS = 1.0
+
+_RUN = run_subject("")
 
 
 class Results:
@@ -32,9 +36,12 @@ class Results:
     def __init__(self, store: Store, *, polls: bool = True) -> None:
         self._store = store
         self._poll_seconds = POLL_SECONDS if polls else math.inf
+        self._next_poll = 0.0
         self._context = copy_context()  # not that of the first caller
         # The waiting callers of each run, and whether a pause ends their wait too.
         self._waiting: dict[str, dict[asyncio.Future[RunEnd], bool]] = {}
+        self._new: set[str] = set()
+        """Runs that are waited for and have not been looked at."""
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
         self._pid = os.getpid()
@@ -54,6 +61,7 @@ class Results:
             )
         answer: asyncio.Future[RunEnd] = loop.create_future()
         self._waiting.setdefault(uid, {})[answer] = also_paused
+        self._new.add(uid)
         if self._subscription is not None:
             self._subscription.subjects.add(run_subject(uid))
             self._subscription.wake()
@@ -85,9 +93,9 @@ class Results:
             raise await self._store.not_found(uid)
         raise TimeoutError
 
-    async def tick(self) -> None:
-        """Look once at all runs that are waited for."""
-        for end in await self._store.ends(list(self._waiting)):
+    async def _look(self, uids: Collection[str]) -> None:
+        """Look at runs that are waited for."""
+        for end in await self._store.ends(list(uids)):
             for answer, also_paused in self._waiting.get(end.uid, {}).items():
                 if not answer.done() and (also_paused or end.state in TERMINAL):
                     answer.set_result(end)
@@ -95,11 +103,13 @@ class Results:
 
     async def _fail_deleted(self) -> None:
         """Tell callers, about once a second, that the run that they wait for was deleted."""
+        now = asyncio.get_running_loop().time()
+        if now < self._next_check and not math.isinf(self._poll_seconds):
+            return
         open_uids = [
             uid for uid, answers in self._waiting.items() if not all(map(_is_done, answers))
         ]
-        now = asyncio.get_running_loop().time()
-        if open_uids and (now >= self._next_check or math.isinf(self._poll_seconds)):
+        if open_uids:
             self._next_check = now + POLL_SECONDS
             for uid in await self._store.gone(open_uids):
                 error = await self._store.not_found(uid)
@@ -109,15 +119,29 @@ class Results:
 
     async def _watch(self) -> None:
         with self._store.subscribe(run_subject(uid) for uid in self._waiting) as self._subscription:
+            hints = {ANYTHING}
             while True:
+                changed = self._changed(hints)
                 try:
-                    if self._waiting:
-                        await self.tick()
+                    if changed:
+                        await self._look(changed)
                 except (Unavailable, StoreUnusable):
-                    pass  # it was open before, and comes back
+                    self._next_poll = 0.0  # it was open before, and comes back
                 except Exception as error:  # noqa: BLE001 - every waiting caller gets it
                     self._fail(error)
-                await self._subscription.wait(self._poll_seconds if self._waiting else math.inf)
+                hints = await self._subscription.wait(
+                    self._poll_seconds if self._waiting else math.inf
+                )
+
+    def _changed(self, hints: set[str]) -> Collection[str]:
+        """Return the runs to look at: those of hints and new ones, and all when it is time."""
+        now = asyncio.get_running_loop().time()
+        new, self._new = self._new, set()
+        if ANYTHING in hints or now >= self._next_poll:
+            self._next_poll = now + self._poll_seconds
+            return self._waiting
+        hinted = {hint.removeprefix(_RUN) for hint in hints}
+        return (new | hinted) & self._waiting.keys()
 
     def _fail(self, error: Exception) -> None:
         for answers in self._waiting.values():

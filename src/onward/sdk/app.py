@@ -211,13 +211,15 @@ class App(RunOperations):
             Unencodable: an argument cannot be stored.
         """
         check_workflow(workflow)
-        run = workflow.row(args, kwargs, uid=self._engine.new_uid(), version=self._version)
+        engine = self._engine
+        run = workflow.row(args, kwargs, uid=engine.new_uid(), version=self._version)
         note_start(workflow.definition, self._registries)
         for flow, limits in workflow.flow(args, kwargs).declares.items():
             await self._engine.declare(flow, limits)
         with self._observer.starting(run.name, run.queue) as starting:
-            run = run._replace(trace=starting.trace)
-            started = await self._engine.start(run, workflow.start_options.on_conflict)
+            if starting.trace is not None:
+                run = run._replace(trace=starting.trace)
+            started = await engine.start(run, workflow.start_options.on_conflict)
             run_id = workflow.start_options.id or started.uid
             starting.done(run_id, started.uid, created=started.created)
         return self._new_handle(started.uid, run_id, workflow.definition)

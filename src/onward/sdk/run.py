@@ -19,6 +19,8 @@ from onward.sdk.stuck import reported_if_stuck, why_open
 from onward.sdk.waits import encode_signal
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from onward.core.instant import DurationLike
     from onward.engine.client_engine import ClientEngine
     from onward.engine.sending import Cancelling
@@ -92,17 +94,23 @@ class Run(Generic[R]):
             RunPaused: the run is paused, and `raise_paused` is set.
         """
         refuse_in_body("waiting for a Run")
-        limit = None if timeout is None else duration(timeout)
-        ask = self._opened.end_now if limit == 0 else self._opened.end_of
+        if timeout is None:
+            return self._value(await self._end(self._opened.end_of, also_paused=raise_paused))
+        limit = duration(timeout)
+        ask = self._opened.end_of if limit else self._opened.end_now
         try:
             async with asyncio.timeout(limit / 1_000_000 if limit else None):
-                with reported_if_stuck(self._opened, self.id):
-                    end = await ask(self.uid, also_paused=raise_paused)
-                    while end.follower is not None:
-                        end = await ask(end.follower, also_paused=raise_paused)
+                end = await self._end(ask, also_paused=raise_paused)
         except TimeoutError:
-            raise TimeoutError(await why_open(self._opened, self.id, limit or 0)) from None
+            raise TimeoutError(await why_open(self._opened, self.id, limit)) from None
         return self._value(end)
+
+    async def _end(self, ask: Callable[..., Awaitable[RunEnd]], *, also_paused: bool) -> RunEnd:
+        with reported_if_stuck(self._opened, self.id):
+            end = await ask(self.uid, also_paused=also_paused)
+            while end.follower is not None:
+                end = await ask(end.follower, also_paused=also_paused)
+        return end
 
     def _value(self, end: RunEnd) -> R:
         match end.state:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from onward.core.instant import show
@@ -14,7 +13,7 @@ from onward.telemetry.events import emit
 from onward.telemetry.scope import RunScope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import TracebackType
 
     from onward.core.instant import Duration
     from onward.engine.client_engine import ClientEngine
@@ -29,20 +28,31 @@ MAX_LOOKING = 20
 _looking = 0
 
 
-@contextmanager
-def reported_if_stuck(engine: ClientEngine, run: str) -> Iterator[None]:
+class reported_if_stuck:  # noqa: N801 - used as a statement; a generator would take longer
     """Log once why a run cannot continue, if the body of this `with` waits long for it."""
-    loop = asyncio.get_running_loop()
-    tasks: list[asyncio.Task[None]] = []
-    timer = loop.call_later(
-        STUCK_SECONDS, lambda: tasks.append(loop.create_task(_report(engine, run)))
-    )
-    try:
-        yield
-    finally:
-        timer.cancel()
-        for task in tasks:
-            task.cancel()
+
+    __slots__ = ("_engine", "_run", "_task", "_timer")
+
+    def __init__(self, engine: ClientEngine, run: str) -> None:
+        self._engine = engine
+        self._run = run
+
+    def __enter__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(STUCK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(_report(self._engine, self._run))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def _report(engine: ClientEngine, run: str) -> None:

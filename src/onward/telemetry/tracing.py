@@ -31,14 +31,13 @@ class Tracing:
 
     def spans(self) -> Spans | None:
         """Return what makes spans, if they are wanted. The user may set a provider at any time."""
-        if self._spans is None:
+        # Not imported: so no provider can have been set.
+        if self._spans is None and "opentelemetry.trace" in sys.modules:
             with self._guard.harmless("get_tracer"):
                 self._spans = self._find()
         return self._spans
 
     def _find(self) -> Spans | None:
-        if "opentelemetry.trace" not in sys.modules:
-            return None  # so no provider can have been set
         from opentelemetry import trace
 
         provider = self._provider or trace.get_tracer_provider()

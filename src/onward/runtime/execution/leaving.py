@@ -302,7 +302,9 @@ class Leaving:
         # A cancelled run is not retried, even if its cleanup failed.
         may_retry = move.state == RunState.FAILED and not self._execution.inbox.is_stopping
         failpoint("finish.before")
-        move = move._replace(progress=self._host.pending_progress(self._execution.claimed.uid))
+        progress = self._host.pending_progress(self._execution.claimed.uid)
+        if progress is not None:
+            move = move._replace(progress=progress)
         self._execution.stop(move)
         if not (may_retry and self._retry(move)):
             self._end_for_good(move)

@@ -114,7 +114,9 @@ def _is_plain(texts: str) -> bool:
     return texts.isascii() and "\0" not in texts and len(texts) <= MAX_KEY_BYTES
 
 
-def _check_row(fields: Iterable[str], row: Iterable[object]) -> None:
+def _check_row(fields: Iterable[str], row: tuple[object, ...]) -> None:
+    if _is_plain("".join([value for value in row if isinstance(value, str)])):
+        return
     for field, value in zip(fields, row, strict=True):
         if isinstance(value, str):
             _check_text(field, value)
