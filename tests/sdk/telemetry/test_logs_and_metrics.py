@@ -12,6 +12,7 @@ import pytest
 import onward
 from onward import App, Retry, Signal, step, workflow
 from onward.core.lease import LEASE, RENEW_EVERY
+from onward.core.stay import STOPPING
 from onward.engine.local_worker import LocalWorker, StoreRenewer
 from onward.engine.worker_engine import WorkerHooks
 from onward.errors import BadInput, LeaseLost, RunFailed
@@ -319,7 +320,7 @@ async def _is_gated() -> bool:
 
 
 async def _is_leaving(held: object) -> bool:
-    return bool(vars(held)["_is_draining"])
+    return vars(held)["_stay"] in STOPPING
 
 
 async def test_a_worker_that_is_torn_down_says_so_of_what_it_held(url: str) -> None:
