@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from onward.core.digest import digest
-from onward.core.instant import MINUTE, show
+from onward.core.instant import DAY, MINUTE, show
 from onward.core.value import Value
 from onward.errors import BadInput, InvariantBroken
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 MAX_CATCH_UP = 1_000
 ON_TIME_WITHIN: Duration = MINUTE
+SLOTS_KEPT: Duration = 90 * DAY
+"""How long the disposition of a slot is kept, at least."""
+NEWEST_KEPT = 100
+"""How many of the newest rows of a schedule are kept, however old they are."""
 
 
 class CatchUp(StrEnum):

@@ -23,7 +23,7 @@ from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
 from onward.sdk.queues import Queues
 from onward.sdk.run_operations import RunOperations
-from onward.sdk.schedule import declared_specs
+from onward.sdk.schedule import declared_schedules
 from onward.sdk.schedules import Schedules
 from onward.sdk.shared_open import Opening
 from onward.sdk.within import Within
@@ -323,9 +323,12 @@ class App(RunOperations):
             stall_limit: When code has blocked the event loop for this long, the worker gives up
                 that run as well. This counts as a crash of the run, which fails with the fifth.
         """
-        specs = declared_specs(schedules, workflows)
+        declared = declared_schedules(schedules, workflows)
         registry = registry_of(workflows, BulkWorkflow(self._opened).definition)
         async with self:
+            for each in declared:
+                for flow, limits in each.limits.items():
+                    await self._engine.declare(flow, limits)
             worker = Worker(
                 registry,
                 Options(
@@ -338,7 +341,7 @@ class App(RunOperations):
                     **worker_times(lease=lease, drain=drain, stall=stall, limit=stall_limit),
                     debug_allow=self._debug_allow if self.debug else None,
                     is_alone=self._is_alone,
-                    schedules=specs,
+                    schedules=tuple(each.spec for each in declared),
                 ),
                 step_limits(retry, timeout),
                 Ports(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from onward.core.instant import DurationLike
+    from onward.runtime.flows import Declared
 
 W = TypeVar("W", bound=Workflow[..., Any])
 
@@ -90,6 +91,7 @@ class Schedule:
             cap=max_catch_up,
             jitter=0 if jitter is None else duration(jitter),
         )
+        self.limits = limits_of(workflow, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<schedule {self.name}>"
@@ -144,9 +146,9 @@ def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
     return declare
 
 
-def declared_specs(
+def declared_schedules(
     schedules: Sequence[Schedule] | None, workflows: Sequence[Workflow[..., Any]] | None
-) -> tuple[ScheduleSpec, ...]:
+) -> Sequence[Schedule]:
     """Return what a worker declares: what is given, or what `@schedule` says of its workflows.
 
     Raises:
@@ -160,7 +162,9 @@ def declared_specs(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BadInput(f"schedule {twice!r}", "is declared twice", "Give one another name.")
-    return tuple(check_spec(each.spec) for each in chosen)
+    for each in chosen:
+        check_spec(each.spec)
+    return chosen
 
 
 def timing_fields(*, cron: str | None, every: DurationLike | None) -> dict[str, Any]:
@@ -210,6 +214,15 @@ def call_of(
         if field not in _NOT_OPTIONS and value != usual
     }
     return run.name, run.input, run.args_hash, msgspec.json.encode(options).decode()
+
+
+def limits_of(
+    workflow: Workflow[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Declared:
+    """Return the limits that must be declared before the first run starts."""
+    if not isinstance(workflow, Workflow):
+        return {}  # the workers of the workflow declare its own
+    return workflow.flow(tuple(args), dict(kwargs or {})).declares
 
 
 def _found(name: str) -> Workflow[..., Any] | None:

@@ -8,7 +8,7 @@ from onward.core.instant import duration
 from onward.engine.schedules.views import ScheduleInfo, Slot
 from onward.errors import BadInput
 from onward.sdk.inside import refuse_in_body
-from onward.sdk.schedule import Schedule, call_of, timing_fields
+from onward.sdk.schedule import Schedule, call_of, limits_of, timing_fields
 from onward.sdk.workflow import instant_of, registered
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onward.core.instant import DurationLike
     from onward.engine.client_engine import ClientEngine, RunKey
     from onward.engine.schedule_engine import ScheduleEngine
+    from onward.runtime.flows import Declared
     from onward.sdk.run import Run
     from onward.sdk.workflow import Workflow
 
@@ -99,7 +100,12 @@ class Schedules:
             jitter=jitter,
             max_catch_up=max_catch_up,
         )
+        await self._declare_limits(made.limits)
         return await self._engine.create(made.spec)
+
+    async def _declare_limits(self, limits: Declared) -> None:
+        for flow, limit in limits.items():
+            await self._opened.declare(flow, limit)
 
     async def declare(self, *schedules: Schedule) -> Infos:
         """Create schedules, or change them to what the code says by now.
@@ -110,6 +116,8 @@ class Schedules:
         Raises:
             BadInput: one of them cannot be done.
         """
+        for each in schedules:
+            await self._declare_limits(each.limits)
         return [await self._engine.declare(each.spec) for each in schedules]
 
     async def list(self) -> Infos:
@@ -131,6 +139,9 @@ class Schedules:
         """
         changes = self._changes(name, dict(fields))
         workflow = fields.get("workflow")
+        if workflow is not None:
+            given = fields.get("args", ()), fields.get("kwargs")
+            await self._declare_limits(limits_of(workflow, *given))
         is_unknown = isinstance(workflow, str) and workflow not in registered
         if is_unknown and (await self._engine.get(name)).workflow == workflow:
             del changes["options"]  # the code that knows them is not here

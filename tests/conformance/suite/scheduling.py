@@ -10,6 +10,7 @@ import pytest
 
 from onward.core.instant import DAY, HOUR, MINUTE, SECOND
 from onward.core.run import RunState
+from onward.core.slot import NEWEST_KEPT, SLOTS_KEPT
 from onward.engine.following import fork, retry
 from onward.engine.schedules.backfilling import MAX_BACKFILL
 from onward.engine.schedules.deciding import SlotDecisions, in_place
@@ -341,6 +342,21 @@ async def test_a_clock_that_is_set_back_doubles_no_slot(world: World) -> None:
 
     assert (await dispositions(store))["missed"] == 2
     assert len(await run_ids(store)) == len(set(await run_ids(store)))
+
+
+async def test_old_slots_are_removed_except_for_the_newest(world: World) -> None:
+    store = await world.store()
+    await LocalSchedules(store).create(a_schedule(catch_up="all", cap=1000))
+    world.clock.advance(150 * HOUR)
+    await decide(store)
+    world.clock.advance(SLOTS_KEPT)
+    await LocalSchedules(store).update("hourly", {"catch_up": "skip"})
+
+    await decide(store)
+
+    rows = await world.sql("SELECT at FROM onward_slot ORDER BY at DESC")
+    assert len(rows) == NEWEST_KEPT + 1  # a span of 90 days is one row
+    assert len(await run_ids(store)) >= 150
 
 
 async def test_a_deleted_schedule_leaves_its_runs(world: World) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.slot import Disposition
+from onward.core.slot import NEWEST_KEPT, SLOTS_KEPT, Disposition
 from onward.model.schedules import ScheduleRow, SeenSchedule, SlotRow
 from onward.store.hints import SCHEDULES, queue_subject
 from onward.store.writing.text_limits import check_run
@@ -81,6 +81,9 @@ async def _change(tx: Tx, change: ScheduleChange) -> tuple[bool, set[str]]:
     await tx.fetch("save_schedule", **row._asdict())
     for slot in change.slots:
         await _add_slot(tx, row.name, slot)
+    if change.slots:
+        given = {"schedule": row.name, "kept": SLOTS_KEPT, "newest": NEWEST_KEPT}
+        await tx.fetch("remove_old_slots", **given)
     subjects: set[str] = set()
     for start in change.starts:
         if await _start(tx, row.name, start):

@@ -70,6 +70,18 @@ UPDATE onward_slot SET disposition = :disposition, run = :run, decided_at = :now
 WHERE namespace = :namespace AND schedule = :schedule AND at = :at AND until = :at
 RETURNING at;
 
+-- name: remove_old_slots
+-- Those of long ago, except for the newest of the schedule.
+DELETE FROM onward_slot
+WHERE namespace = :namespace AND schedule = :schedule AND (until, at) IN (
+    SELECT o.until, o.at FROM onward_slot o
+    WHERE o.namespace = :namespace AND o.schedule = :schedule
+      AND o.until < :now - CAST(:kept AS BIGINT)
+      AND o.until < (SELECT n.until FROM onward_slot n
+                     WHERE n.namespace = :namespace AND n.schedule = :schedule
+                     ORDER BY n.until DESC, n.at DESC LIMIT 1 OFFSET :newest)
+    ORDER BY o.until, o.at LIMIT 1000);
+
 -- name: newest_slots
 SELECT at, until, slots, disposition, run, timing, decided_at FROM onward_slot
 WHERE namespace = :namespace AND schedule = :schedule
