@@ -39,7 +39,7 @@ def every(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], cli
 COMMANDS = dict(every(commands()))
 EACH = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 CREATING = {("dev",), ("migrate",), ("worker",)}
-OF_CODE = {("check",)}
+OF_CODE = {("check",), ("demo",)}
 SEEKING = [path for path in COMMANDS if path not in CREATING | OF_CODE]
 
 
@@ -51,11 +51,12 @@ def example(path: tuple[str, ...]) -> list[str]:
 
 def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "check", "clock", "dev", "migrate", "prune", "worker",
+        "check", "clock", "demo", "dev", "doctor", "migrate", "prune",
+        "start", "stats", "why", "worker",
         "dead list", "dead groups", "dead show", "dead replay", "dead discard",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
-        "runs discard", "runs fork", "runs signal",
+        "runs discard", "runs fork", "runs signal", "runs watch",
         "schedules list", "schedules show", "schedules create", "schedules update",
         "schedules pause", "schedules resume", "schedules trigger", "schedules backfill",
         "schedules preview", "schedules slots", "schedules delete",

@@ -22,6 +22,7 @@ from onward.cli.settings import DEFAULTS, is_debugging, load
 from onward.engine.abbreviation import Unclear
 from onward.engine.address import check_exists, masked
 from onward.errors import (
+    Conflict,
     InvariantBroken,
     NotFound,
     OnwardError,
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
 DONE, NO, NOT_ASKED = 0, 1, 2
 INTERRUPTED = 130
 
-_ANSWERS = (NotFound, RunOver, Undone, VerdictRefused, WouldResend, Unclear)
-_ADVICE = "Name the database by --db, ONWARD_DB or onward.toml; an App creates it when it is opened"
+_ANSWERS = (Conflict, NotFound, RunOver, Undone, VerdictRefused, WouldResend, Unclear)
+NO_DATABASE = (
+    "Name the database by --db, ONWARD_DB or onward.toml; an App creates it when it is opened"
+)
 
 
 class CommandContext(NamedTuple):
@@ -194,7 +197,7 @@ def explain(out: Output, error: Exception) -> OnwardError:
 async def _opened(given: Given, work: Callable[[CommandContext], Awaitable[int]]) -> int:
     settings = load(given.flags, os.environ, Path.cwd())
     app = App(settings.db, namespace=settings.namespace)
-    await check_exists(settings.db, _ADVICE)
+    await check_exists(settings.db, NO_DATABASE)
     async with app:
         return await work(CommandContext(app, app._engine, given.out, _again(given.flags)))
 

@@ -36,18 +36,36 @@ def commands() -> click.Group:
     from onward.cli.clock import add_clock
     from onward.cli.command import root
     from onward.cli.dead import dead
+    from onward.cli.demo import add_demo
     from onward.cli.dev import add_dev
+    from onward.cli.doctor import add_doctor
     from onward.cli.effects import effects
     from onward.cli.migrate import add_migrate
     from onward.cli.prune import add_prune
     from onward.cli.run_actions import runs
     from onward.cli.schedules import schedules
+    from onward.cli.start import add_start
+    from onward.cli.stats import add_stats, add_why
+    from onward.cli.watch import add_watch
     from onward.cli.worker import add_worker
     from onward.cli.workers import workers
 
     group = root()
     for each in (dead, effects, runs, schedules, workers):
         group.add_command(each)
-    for add in (add_check, add_clock, add_dev, add_migrate, add_prune, add_worker):
+    for add in (
+        add_check,
+        add_clock,
+        add_demo,
+        add_dev,
+        add_doctor,
+        add_migrate,
+        add_prune,
+        add_start,
+        add_stats,
+        add_why,
+        add_worker,
+    ):
         add(group)
+    add_watch(runs)
     return group

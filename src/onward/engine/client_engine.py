@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.retention import Retention
     from onward.engine.clock import Reading
+    from onward.engine.doctor import Finding
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
+    from onward.engine.stats import Stats
     from onward.engine.views import (
         Blocker,
         EffectChoice,
@@ -310,6 +312,16 @@ class ClientEngine(Protocol):
 
     async def drain_worker(self, worker: str) -> bool:
         """Let a worker take no more runs and leave; return False if it has left already."""
+        ...
+
+    # --- the store -------------------------------------------------------------------------------
+
+    async def stats(self) -> Stats:
+        """Return how much there is to do."""
+        ...
+
+    async def examine(self) -> list[Finding]:
+        """Return what is wrong with the store, its runs and its workers."""
         ...
 
     # --- checking a deploy -----------------------------------------------------------------------

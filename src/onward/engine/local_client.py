@@ -24,11 +24,13 @@ from onward.engine import (
 )
 from onward.engine.abbreviation import find_effect, find_run
 from onward.engine.client_engine import RunKey
+from onward.engine.doctor import examine
 from onward.engine.effect_info import effect_choices, effect_info, effect_infos
 from onward.engine.follow_errors import uid_of
 from onward.engine.local_worker import LocalWorker
 from onward.engine.results import Results
 from onward.engine.schedules.local import LocalSchedules
+from onward.engine.stats import stats
 from onward.engine.why import find_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, NoWorker
@@ -49,10 +51,12 @@ if TYPE_CHECKING:
     from onward.core.retention import Retention
     from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
+    from onward.engine.doctor import Finding
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
+    from onward.engine.stats import Stats
     from onward.engine.views import (
         Blocker,
         EffectChoice,
@@ -279,6 +283,14 @@ class LocalClient:
 
     async def drain_worker(self, worker: str) -> bool:
         return await workers.drain_worker(self.store, worker)
+
+    # --- the store -------------------------------------------------------------------------------
+
+    async def stats(self) -> Stats:
+        return await stats(self.store)
+
+    async def examine(self) -> list[Finding]:
+        return await examine(self.store)
 
     # --- checking a deploy -----------------------------------------------------------------------
 

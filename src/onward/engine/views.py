@@ -303,9 +303,10 @@ class Blocker:
     """What keeps a run from running.
 
     Attributes:
-        kind: paused, divergence, approval, verdict, limit, worker (no live worker takes it),
-            takeover (its worker is gone, and another continues it), or the kind of a call that it
-            waits for: signal, timer, child, step.
+        kind: paused, divergence, approval, verdict, effect (it is sent or asked about again by
+            itself), limit, slots (all workers are busy), delay (it has not started yet), worker (no
+            live worker takes it), takeover (its worker is gone, and another continues it), or the
+            kind of a call that it waits for: signal, timer, child, step.
         text: What it is, in a sentence.
         next: The next move: a command, or advice.
 

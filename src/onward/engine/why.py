@@ -41,6 +41,8 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
         if flows:
             now = await store.now()
             found += [Blocker(*each) for each in restrictions(row, flows, now)]
+    if not found and row.state == RunState.READY:
+        found += await _slots(store, row)
     awaited = [call.run for call in known.waits_for if call.run is not None]
     for uid in awaited[:MAX_AWAITED] if deep > 1 else ():
         try:
@@ -50,6 +52,22 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
         below = await find_blockers(store, other, deep - 1)
         found += [Blocker(each.kind, f"run {other.id}: {each.text}", each.next) for each in below]
     return found
+
+
+async def _slots(store: Store, row: RunRow) -> list[Blocker]:
+    """Return that the workers which could take a run have no free slots, if so."""
+    workers = [
+        worker
+        for worker in await store.workers()
+        if worker.is_alive
+        and not worker.draining
+        and row.queue in worker.queues.split("\n")
+        and row.name in worker.names.split("\n")
+    ]
+    if not workers or any(worker.running < worker.slots for worker in workers):
+        return []
+    text = f"all slots of the {len(workers)} workers that could take it are in use"
+    return [Blocker("slots", text, "Wait, start another worker, or raise --slots")]
 
 
 def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:
@@ -73,12 +91,18 @@ def _blockers(report: RunReport) -> list[Blocker]:
         return []
     if info.state == RunState.RUNNING:
         return [] if report.blocked is None else [_gone(report.blocked, report)]
-    effects = [each for each in report.open_effects if each.waits_for in _DECIDED_BY_HUMANS]
-    found = [*_pauses(info), *map(_effect, effects)]
+    found = [*_pauses(info), *map(_effect, report.open_effects)]
     if report.blocked is not None:
         found.append(Blocker("worker", report.blocked, "Start a worker that takes the run"))
     calls = (call for call in report.waits_for if call.kind != RecordKind.EFFECT)
-    return found + [_call(info, call) for call in calls]
+    found += [_call(info, call) for call in calls]
+    if not found and info.state == RunState.PAUSED:
+        text = f"it is paused ({info.reason})" + (f": {info.error}" if info.error else "")
+        found.append(Blocker("paused", text, f"onward runs resume {quote(info.id)}"))
+    if not found and info.state == RunState.WAITING and info.due is not None:
+        text = f"it starts at {_time(info.due)}"
+        found.append(Blocker("delay", text, f"Wait until {_time(info.due)}"))
+    return found
 
 
 def _gone(text: str, report: RunReport) -> Blocker:
@@ -99,8 +123,11 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
 
 
 def _effect(effect: EffectInfo) -> Blocker:
-    kind = str(effect.waits_for)
-    text = f"effect {effect.name} is {effect.state} and waits for {kind}"
+    waits_for = str(effect.waits_for)
+    text = f"effect {effect.name} is {effect.state} and waits for {waits_for}"
+    kind = waits_for if waits_for in _DECIDED_BY_HUMANS else "effect"
+    if kind == "effect" and effect.asked_at is not None:
+        text += f", at {_time(effect.asked_at)}"
     return Blocker(kind, text, f"onward effects show {effect.id}")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onward.errors import LeaseLost
     from onward.model.claims import Wanted
     from onward.model.commits import Commit
+    from onward.model.health import StoreHealth
     from onward.model.messages import NewMessage, SentMessage
     from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.caller_writes import CallerWrites
@@ -177,6 +178,10 @@ class Database(Protocol):
         ...
 
     async def drop_lease(self, worker: str) -> None: ...
+
+    async def measure(self) -> StoreHealth:
+        """Return settings and sizes, for operators."""
+        ...
 
     async def reset_clock(self) -> Duration:
         """Set the store's time to the machine's clock, and return by how much it was ahead."""

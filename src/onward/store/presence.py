@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from onward.store.address import PostgresAddress
 
 
+_VERSIONS_AT = 18
+"""Where the header of a SQLite file says which versions may write and read it."""
+_WAL = b"\x02\x02"
+
+
+def is_wal(path: Path) -> bool:
+    """Return whether a SQLite file is in WAL mode, as its header says."""
+    with path.open("rb") as file:
+        file.seek(_VERSIONS_AT)
+        return file.read(2) == _WAL
+
+
 async def is_there(address: SqliteAddress | PostgresAddress) -> bool:
     """Return whether there is an Onward database.
 

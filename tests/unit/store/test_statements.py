@@ -22,11 +22,13 @@ ONLY_SQLITE = {
     "add_event", "add_message", "add_record", "claim_run", "claimed_runs",
     "delivery_seen", "due_candidates", "hold_places", "keep_time", "lanes_of_level",
     "look", "messages_seen", "move_delivery", "move_run", "oldest_outbox",
+    "file_pages",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
     "runs_of_lane", "runs_seen", "save_state", "shift_leases", "spread_event", "suspect_candidates",
     "unexpected_runs", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
+    "durability_settings", "oldest_transaction", "table_health",
     "claim", "commit_attached", "commit_records", "commit_runs", "hint_send", "hint_start",
     "lanes_of_level", "lock_runs", "look", "oldest_outbox", "place", "runs_of_lanes",
     "runs_to_control", "send", "start",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import StoreUnusable, Unavailable
+from onward.model.health import StoreHealth, TableHealth
 from onward.store.caller_writes import CallerWrites
 from onward.store.database import Capabilities
 from onward.store.hints import HintBus
@@ -189,6 +190,16 @@ class PostgresDatabase:
         home = Home(self._address.schema, channel, look, lambda: self._place, self.locate)
         admit = PostgresAdmission(connection, self.where, home, waits=waits)
         return CallerWrites(admit, self._statements, self._namespace, self._clock)
+
+    async def measure(self) -> StoreHealth:
+        async def look(tx: Tx) -> StoreHealth:
+            settings = {row[0]: row[1] for row in await tx.fetch("durability_settings")}
+            tables = tuple(TableHealth._make(row) for row in await tx.fetch("table_health"))
+            [[oldest]] = await tx.fetch("oldest_transaction")
+            size = sum(table.size for table in tables)
+            return StoreHealth(settings, size, tables=tables, oldest_transaction=oldest)
+
+        return await self.read(look)
 
     async def reset_clock(self) -> Duration:
         """Refuse: the time is the server's.

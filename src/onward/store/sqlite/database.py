@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.core.lease import GAPS_A_LEASE
 from onward.errors import NotOpen
+from onward.model.health import StoreHealth
 from onward.store.caller_writes import CallerWrites
 from onward.store.database import Capabilities
 from onward.store.runs.stopping import subjects_of
@@ -174,6 +175,16 @@ class SqliteDatabase:
         file = self._opened()
         admit = SqliteAdmission(connection, self.where, file, waits=waits)
         return CallerWrites(admit, file.statements, self._namespace, file.time)
+
+    async def measure(self) -> StoreHealth:
+        [[pages, free, size]] = await self.read(lambda tx: tx.fetch("file_pages"))
+        return StoreHealth({}, pages * size, free * size, self._wal_size())
+
+    def _wal_size(self) -> int:
+        try:
+            return 0 if self._path is None else os.stat(f"{self._path}-wal").st_size
+        except FileNotFoundError:
+            return 0
 
     async def reset_clock(self) -> Duration:
         """Set the file's time to the machine's clock, and return by how much it was ahead.

@@ -1,0 +1,197 @@
+"""`onward start`: starts a run, by the name of its workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli.command import DONE, NO, command
+from onward.cli.user_code import import_module
+from onward.cli.value import from_json
+from onward.codec import Arguments, encode
+from onward.core.instant import duration
+from onward.core.run import RunState, in_words
+from onward.engine.starting import StartOptions, new_run
+from onward.errors import BadInput, NotFound
+from onward.model.runs import Started
+from onward.runtime.definition import check_name
+from onward.sdk.workflow import Workflow
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from onward.cli.command import CommandContext
+    from onward.model.runs import NewRun
+    from onward.sdk.app import App
+    from onward.sdk.run import Run
+
+
+def add_start(root: click.Group) -> None:
+    """Add the command, which is in no group."""
+
+    @command(root, "start", example="""onward start order '{"cents": 500}' --id order-7""")
+    @click.argument("name", metavar="WORKFLOW")
+    @click.argument("arguments", metavar="[JSON]", default="{}")
+    @click.option("--id", "run_id", metavar="ID", help="Your id; a second start returns the run.")
+    @click.option("--queue", metavar="NAME", help="Default: default, or that of the workflow.")
+    @click.option("--priority", type=int, metavar="N", help="Higher starts first. Default: 0.")
+    @click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated.")
+    @click.option("--delay", metavar="DURATION", help="How long to wait before it starts.")
+    @click.option("--module", metavar="MODULE", help="Your code, to check the arguments.")
+    @click.option("--wait", is_flag=True, help="Wait until it is over, and print its result.")
+    @click.option("--timeout", metavar="DURATION", help="Wait no longer than this, such as 30s.")
+    async def start(
+        context: CommandContext,
+        *,
+        name: str,
+        arguments: str,
+        module: str | None,
+        wait: bool,
+        timeout: str | None,
+        **options: Any,
+    ) -> int:
+        """Start a run.
+
+        JSON is an object with the arguments by name. The arguments are not checked unless --module
+        names your code: a worker pauses a run whose arguments do not fit. With --module, a JSON
+        list passes them in order.
+
+        Exits with 1 if the id belongs to a run with other arguments or, with --wait, if the run
+        has not succeeded.
+        """
+        if timeout is not None and not wait:
+            raise click.UsageError("--timeout requires --wait.")
+        given = from_json("JSON", arguments)
+        if not isinstance(given, dict | list):
+            raise click.BadParameter("expected an object or a list.", param_hint="JSON")
+        chosen = _options(**options)
+        if module:
+            started = await _start_checked(context.app, name, given, chosen, module)
+        else:
+            started = await start_by_name(context.app, name, given, chosen)
+        handle = await context.app.get(chosen.get("id", started.uid))
+        if wait:
+            return await _wait(context, handle, timeout)
+        text = "is started" if started.created else f"exists: it {in_words(started.state)}"
+        context.out.done(
+            {"id": handle.id, "uid": started.uid, "created": started.created},
+            f"run {handle.id} {text}",
+        )
+        return DONE
+
+
+async def start_by_name(app: App, name: str, arguments: Any, options: dict[str, Any]) -> Started:
+    """Start a run of a workflow whose code is not here.
+
+    Args:
+        app: The app, which is open.
+        name: The name of the workflow.
+        arguments: Its arguments by name.
+        options: `id`, `queue`, `priority`, `tags`, `delay`, as for `Workflow.options`.
+
+    Raises:
+        BadInput: the arguments have no names.
+        Conflict: the id belongs to a run with other arguments.
+    """
+    run = _unchecked(name, arguments, dict(options))
+    uid = app._engine.new_uid()
+    return await app._engine.start(run._replace(uid=uid, id=run.id or uid), "return")
+
+
+def _options(
+    run_id: str | None,
+    queue: str | None,
+    priority: int | None,
+    tags: tuple[str, ...],
+    delay: str | None,
+) -> dict[str, Any]:
+    given = {
+        "id": run_id,
+        "queue": queue,
+        "priority": priority,
+        "tags": tags or None,
+        "delay": delay,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def _start_checked(
+    app: App, name: str, given: Any, options: dict[str, Any], module: str
+) -> Started:
+    """Start a run as the code would."""
+    workflow = _find(name, module)
+    if isinstance(given, list):
+        given = dict(zip(inspect.signature(workflow.fn).parameters, given, strict=False))
+    args, kwargs = workflow.definition.shape.decode(encode(given))
+    before = await _uid_of(app, options.get("id"))
+    run = await app.start(workflow.options(**options), *args, **kwargs)
+    state = await run.state()
+    return Started(run.uid, run.uid != before, name, "", state)
+
+
+async def _uid_of(app: App, run_id: str | None) -> str | None:
+    """Return the uid of the newest run of an id, if there is one."""
+    with suppress(NotFound):
+        return None if run_id is None else (await app._engine.newest(run_id)).uid
+    return None
+
+
+def _find(name: str, module: str) -> Workflow[..., Any]:
+    """Return a workflow that a module defines or imports, with the options of its decorator."""
+    import_module(module)
+    defined = [value for loaded in list(sys.modules.values()) for value in _workflows(loaded)]
+    for workflow in defined:
+        if workflow.name == name:
+            return workflow
+    names = ", ".join(sorted({workflow.name for workflow in defined})) or "none"
+    raise BadInput(f"workflow {name!r}", f"is not defined by {module}", f"It has {names}")
+
+
+def _workflows(module: ModuleType) -> list[Workflow[..., Any]]:
+    return [each for each in list(vars(module).values()) if isinstance(each, Workflow)]
+
+
+def _unchecked(name: str, given: Any, options: dict[str, Any]) -> NewRun:
+    """Return a run by its name alone."""
+    if isinstance(given, list):
+        raise BadInput(
+            "a list of arguments",
+            "needs --module, as their names are not known",
+            """Name them: '{"cents": 500}'""",
+        )
+    delay = duration(options.pop("delay", 0))
+    chosen = StartOptions(**options, delay=delay)
+    return new_run(
+        "", check_name(name, "the workflow"), Arguments("JSON", given, {}, is_sorted=False), chosen
+    )
+
+
+async def _wait(context: CommandContext, run: Run[Any], timeout: str | None) -> int:
+    """Wait until a run is over, and print its result or how it stands."""
+    seconds = None if timeout is None else duration(timeout) / 1_000_000
+    result = asyncio.ensure_future(run.result(raise_paused=True))
+    await asyncio.wait([result], timeout=seconds)
+    result.cancel()
+    await asyncio.wait([result])
+    report = await context.engine.report((await context.engine.newest(run.id)).uid)
+    info = report.info
+    context.out.done(
+        {"id": info.id, "uid": info.uid, "state": info.state, "result": report.result,
+         "error": info.error},
+        f"run {info.id} {in_words(info.state)}"
+        + (f": {_json(report.result)}" if info.state == RunState.SUCCEEDED else "")
+        + (f": {info.error}" if info.error else ""),
+    )  # fmt: skip
+    if not result.cancelled():
+        result.exception()  # counts as seen: how the run ended is printed
+    return DONE if info.state == RunState.SUCCEEDED else NO
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,79 @@
+"""`onward stats` and `onward why`: how much there is to do, and what keeps one run from running."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from onward.cli.command import DONE, command
+from onward.cli.output import shown
+from onward.cli.run_report import state_text
+from onward.core.instant import SECOND, show
+from onward.core.run import TERMINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onward.cli.command import CommandContext
+
+
+def add_stats(root: click.Group) -> None:
+    """Add the command, which is in no group."""
+
+    @command(root, "stats", example="onward stats")
+    async def stats(context: CommandContext) -> int:
+        """Show how much there is to do.
+
+        Open runs by state, runs to claim by queue with the age of the oldest, unsettled effects,
+        live workers and their slots. Finished runs are not counted, so it is fast on any store.
+        """
+        found = await context.engine.stats()
+        facts = {
+            "runs": _counts(found.runs),
+            "effects": _counts(found.effects),
+            "workers": f"{found.workers} alive, {found.slots} slots",
+            "outbox": found.outbox or None,
+            "schedules": f"late by {_age(found.schedule_lag_seconds)}"
+            if found.schedule_lag_seconds >= 1
+            else None,
+        }
+        context.out.thing(asdict(found), facts)
+        if found.queues and not context.out.as_json:
+            context.out.say("")
+            rows = [(each.queue, each.ready, _age(each.age_seconds)) for each in found.queues]
+            context.out.things([], ("QUEUE", "READY", "OLDEST"), rows)
+        return DONE
+
+
+def add_why(root: click.Group) -> None:
+    """Add the command, which is in no group."""
+
+    @command(root, "why", example="onward why order-7")
+    @click.argument("run_id", metavar="ID")
+    async def why(context: CommandContext, *, run_id: str) -> int:
+        """Show what keeps a run from running, and the next move.
+
+        Includes what keeps the runs that it waits for.
+        """
+        key = await context.engine.find(run_id, changes=False)
+        blockers = await context.engine.why(key.id)
+        info = await context.engine.newest(key.id)
+        context.out.things([asdict(blocker) for blocker in blockers], (), ())
+        context.out.say(f"run {shown(key.id)}: {shown(state_text(info))}")
+        for blocker in blockers:
+            context.out.say(f"- {blocker.kind}: {shown(blocker.text)}")
+            context.out.say(f"  Next: {shown(blocker.next)}")
+        if not blockers:
+            over = info.state in TERMINAL
+            context.out.say("It has ended." if over else "Nothing keeps it from running.")
+        return DONE
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
+
+
+def _age(seconds: float) -> str:
+    return show(int(seconds) * SECOND) if seconds >= 1 else "0s"

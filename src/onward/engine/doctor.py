@@ -1,0 +1,274 @@
+"""What is wrong with a store, or weakens what Onward promises, and what to do about it.
+
+Nothing is changed, and all of it is read while workers run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
+
+from onward.core.instant import MINUTE, SECOND, show
+from onward.core.run import Reason
+from onward.engine.clock import read_clock
+from onward.engine.effect_info import effect_infos
+from onward.store.address import SqliteAddress, parse
+from onward.store.invariants import check
+from onward.store.presence import is_wal
+from onward.store.runs import ledger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from onward.core.instant import Duration
+    from onward.model.health import StoreHealth
+    from onward.model.workers import WorkerRow
+    from onward.store.store import Store
+
+MAX_NAMED = 5
+MAX_COUNTED = 1000
+_LIMBO = "check_limbo"
+
+_SETTINGS = {
+    "fsync": "A crash of the machine can damage the database and lose committed work",
+    "full_page_writes": "A crash of the machine can leave torn pages, which damage the database",
+    "synchronous_commit": "A crash of the server can lose the last commits: a step whose result "
+    "was recorded, or an effect whose outcome was, may be repeated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        kind: A word for it, such as `unserved`.
+        text: What was found.
+        meaning: What it means for runs.
+        next: The next move: a command, or advice.
+    """
+
+    kind: str
+    text: str
+    meaning: str
+    next: str
+
+
+class Thresholds(NamedTuple):
+    """From when on something counts as wrong."""
+
+    late: Duration = 5 * MINUTE
+    outbox: Duration = MINUTE
+    transaction: Duration = 10 * MINUTE
+    wal: int = 256 * 1024 * 1024
+    free: int = 256 * 1024 * 1024
+    dead: int = 100_000
+
+
+def examine_file(url: str) -> list[Finding]:
+    """Return what is wrong with a database file that opening it would change."""
+    address = parse(url)
+    if not isinstance(address, SqliteAddress) or address.path is None or is_wal(address.path):
+        return []
+    return [
+        Finding(
+            "journal_mode",
+            f"{address} is not in WAL mode",
+            "Another program changed it, or it is a restored copy. Each commit blocks all readers",
+            "Start a worker, or open it with any App: that turns WAL on. Then find the program",
+        )
+    ]
+
+
+async def examine(store: Store, thresholds: Thresholds | None = None) -> list[Finding]:
+    """Return what is wrong with a store and its runs, the worst first."""
+    limits = thresholds or Thresholds()
+    health = await store.database.measure()
+    return [
+        *await _invariants(store),
+        *examine_settings(health),
+        *[each async for each in _runs(store, limits)],
+        *await _clock(store),
+        *[each async for each in _workers(store)],
+        *examine_sizes(health, limits),
+    ]
+
+
+async def _invariants(store: Store) -> list[Finding]:
+    violations = sorted(await check(store), key=lambda each: each.name != _LIMBO)
+    return [
+        Finding(
+            "limbo" if each.name == _LIMBO else "invariant",
+            f"{each.name} is violated by {_some(each.subjects)}: {each.rule}",
+            "The rows were changed by hand or restored in part, or this is a bug of Onward",
+            f"onward runs show {each.subjects[0]}; please report it",
+        )
+        for each in violations
+    ]
+
+
+def examine_settings(health: StoreHealth) -> Iterator[Finding]:
+    """Return settings of a server that can lose commits."""
+    for name, meaning in _SETTINGS.items():
+        if health.settings.get(name) == "off":
+            advice = f"Set {name} = on in postgresql.conf, and reload the server"
+            if name == "synchronous_commit":
+                advice = f"Set {name} = on for the role or the database of your workers"
+            yield Finding(name, f"{name} is off", meaning, advice)
+
+
+async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
+    unserved = await store.unserved(MAX_COUNTED)
+    if unserved:
+        reasons = "; ".join(dict.fromkeys(each.why for each in unserved[:MAX_NAMED]))
+        yield Finding(
+            "unserved",
+            f"{_count(unserved, 'run')} that no live worker can take: "
+            f"{_some([each.run.id for each in unserved])}",
+            f"They stay as they are: {reasons}",
+            f"Start a worker that takes them; onward why {quote(unserved[0].run.id)}",
+        )
+    late = await store.read(lambda tx: tx.fetch("late_runs", age=limits.late, limit=MAX_COUNTED))
+    waiting = [row[0] for row in late if row[0] not in {each.run.id for each in unserved}]
+    if waiting:
+        yield Finding(
+            "late",
+            f"{_count(waiting, 'run')} ready for more than {show(limits.late)}: {_some(waiting)}",
+            "Live workers serve them, but have no free slots or are stuck",
+            "Start more workers, or raise --slots: onward workers list",
+        )
+    parked = await store.read(
+        lambda tx: tx.fetch("paused_runs", reason=Reason.DIVERGENCE, limit=MAX_COUNTED)
+    )
+    if parked:
+        names = [row[0] for row in parked]
+        yield Finding(
+            "divergence",
+            f"{_count(names, 'run')} paused because the code does not fit its history: "
+            f"{_some(names)}",
+            "They continue when code that fits is deployed",
+            f"onward runs show {quote(names[0])}",
+        )
+    crashing = await store.read(lambda tx: tx.fetch("crashing_runs", limit=MAX_COUNTED))
+    if crashing:
+        names = [row[0] for row in crashing]
+        yield Finding(
+            "crashes",
+            f"{_count(names, 'run')} whose last workers died: {_some(names)}",
+            "A run that kills 5 workers in a row ends as failed (crashed)",
+            f"Look for memory use and native code in it: onward runs show {quote(names[0])}",
+        )
+    effects = await effect_infos(store, await ledger.open_effects(store, limit=MAX_COUNTED))
+    uncertain = [effect.id for effect in effects if effect.waits_for == "verdict"]
+    if uncertain:
+        yield Finding(
+            "effects",
+            f"{_count(uncertain, 'effect')} whose outcome is unknown",
+            "Their runs wait until an operator decides",
+            "onward effects list",
+        )
+    [[stale]] = await store.read(lambda tx: tx.fetch("stale_outbox", age=limits.outbox))
+    if stale:
+        yield Finding(
+            "outbox",
+            f"{stale} messages or starts of your transactions were not delivered for "
+            f"{show(limits.outbox)}",
+            "A worker delivers them within a second",
+            "Start a worker: onward worker MODULE",
+        )
+
+
+async def _clock(store: Store) -> list[Finding]:
+    reading = await read_clock(store)
+    if reading.agrees:
+        return []
+    side = "ahead of" if reading.ahead > 0 else "behind"
+    apart = show(abs(reading.ahead) // SECOND * SECOND)
+    has_own_clock = store.database.capabilities.clock
+    return [
+        Finding(
+            "clock",
+            f"the store's time is {apart} {side} this machine's clock",
+            "Timers, deadlines and leases follow the store's time",
+            "Synchronise both machines (NTP)" if has_own_clock else "onward clock",
+        )
+    ]
+
+
+async def _workers(store: Store) -> AsyncIterator[Finding]:
+    now = await store.now()
+    leases = await store.read(lambda tx: tx.fetch("leases_with_runs"))
+    for worker, renewed_at, length, running in leases:
+        if running and renewed_at + 2 * length < now:
+            since = show((now - renewed_at) // SECOND * SECOND)
+            yield Finding(
+                "lease",
+                f"worker {worker} has not renewed its lease for {since}, and has {running} runs",
+                "No live worker has taken them over",
+                "Start a worker that takes them: onward worker MODULE",
+            )
+    alive = [row for row in await store.workers() if row.is_alive and not row.draining]
+    if len({row.version for row in alive}) > 1:
+        pinned = {row[0] for row in await store.read(lambda tx: tx.fetch("pinned_versions"))}
+        for row in _old(alive):
+            if row.version not in pinned:
+                yield Finding(
+                    "old_worker",
+                    f"worker {row.worker} has version {row.version!r}, others have "
+                    f"{alive[0].version!r}",
+                    "No open run is pinned to its version",
+                    f"Stop it: onward workers drain {row.worker}",
+                )
+
+
+def _old(alive: Sequence[WorkerRow]) -> Iterator[WorkerRow]:
+    """Return workers of another version than the one that was started last."""
+    return (row for row in alive if row.version != alive[0].version)
+
+
+def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
+    """Return what has grown too large."""
+    if health.wal > limits.wal:
+        yield Finding(
+            "wal",
+            f"the write-ahead log of the file has {_size(health.wal)}",
+            "A reader that stays open keeps it from shrinking, and reads become slower",
+            "Close programs that keep a transaction open on the file",
+        )
+    if health.free > limits.free and health.free * 2 > health.size:
+        yield Finding(
+            "free_space",
+            f"{_size(health.free)} of the file's {_size(health.size)} are unused",
+            "New runs use that space; the file does not shrink by itself",
+            "While no worker runs: sqlite3 FILE VACUUM",
+        )
+    for table in health.tables:
+        if table.dead > limits.dead and table.dead > table.rows:
+            yield Finding(
+                "dead_rows",
+                f"{table.name} has {table.dead} dead rows beside {table.rows} live ones",
+                "Autovacuum is off or too slow, and claims become slower",
+                f"Vacuum {table.name}, and let autovacuum visit it more often",
+            )
+    if health.oldest_transaction > limits.transaction:
+        since = show(health.oldest_transaction // SECOND * SECOND)
+        yield Finding(
+            "transaction",
+            f"a transaction has been open for {since}",
+            "Vacuum cannot remove rows that were deleted since, and tables grow",
+            "Find it in pg_stat_activity, and end it",
+        )
+
+
+def _count(found: Sequence[object], noun: str) -> str:
+    many = f"{len(found)} or more" if len(found) >= MAX_COUNTED else str(len(found))
+    return f"{many} {noun}" if len(found) == 1 else f"{many} {noun}s"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1024 / 1024:.0f} MiB"
