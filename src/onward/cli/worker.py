@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from onward.cli.command import DONE, NO, Given, bare_command, explain
 from onward.cli.logs import LEVELS, configure_logs
+from onward.cli.metrics import metrics_endpoint
 from onward.cli.user_code import load_app
 from onward.errors import BadInput, UserError
 
@@ -90,8 +91,19 @@ def add_worker(root: click.Group) -> None:
     @bare_command(root, "worker", example="onward worker shop.tasks --queue default --queue mail")
     @worker_options
     @click.option("--uvloop", is_flag=True, help="Use uvloop: pip install 'onward[fast]'.")
+    @click.option(
+        "--metrics",
+        metavar="[HOST]:PORT",
+        help="Serve Prometheus metrics: pip install 'onward[metrics]'.",
+    )
     def worker(
-        given: Given, target: str, log_level: str | None, *, uvloop: bool, **options: Any
+        given: Given,
+        target: str,
+        log_level: str | None,
+        *,
+        uvloop: bool,
+        metrics: str | None,
+        **options: Any,
     ) -> int:
         """Execute the runs of your App until SIGTERM or Ctrl-C.
 
@@ -114,7 +126,7 @@ def add_worker(root: click.Group) -> None:
         configure_logs(log_level, as_json=given.out.as_json)
         override_store(app, given)
         chosen = {name: value for name, value in options.items() if value not in (None, ())}
-        return serve(app, given, chosen, loop_factory)
+        return serve(app, given, chosen, loop_factory, metrics)
 
 
 def override_store(app: App, given: Given) -> None:
@@ -134,7 +146,11 @@ def override_store(app: App, given: Given) -> None:
 
 
 def serve(
-    app: App, given: Given, options: dict[str, Any], loop_factory: LoopFactory | None = None
+    app: App,
+    given: Given,
+    options: dict[str, Any],
+    loop_factory: LoopFactory | None = None,
+    metrics: str | None = None,
 ) -> int:
     """Run a worker until a signal, and return the exit status."""
     # Before the worker is ready; and a container's first process has no default for a signal.
@@ -143,7 +159,7 @@ def serve(
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # see above
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve(app, options))
+            runner.run(_serve(app, options, metrics))
     except UserError:
         raise  # a restart does not help
     except Exception as error:  # noqa: BLE001 - the caller is a supervisor, which restarts it
@@ -156,8 +172,12 @@ def _exit(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(DONE)
 
 
-async def _serve(app: App, options: dict[str, Any]) -> None:
-    async with app.worker(**options) as worker:
+async def _serve(app: App, options: dict[str, Any], metrics: str | None) -> None:
+    async with AsyncExitStack() as stack:
+        if metrics is not None:
+            await stack.enter_async_context(app)
+            await stack.enter_async_context(metrics_endpoint(app, metrics))
+        worker = await stack.enter_async_context(app.worker(**options))
         await worker.serve(exit_when_stuck=True)
 
 

@@ -193,6 +193,7 @@ EVENTS: dict[str, Event] = dict(
             "worker signal runs drain_seconds",
             "waits for steps that run; a second signal abandons them",
         ),
+        _event("worker.metrics", "worker", _INFO, "address"),
         _event("worker.left", "worker", _INFO, "worker"),
         _event("worker.failed", "worker", _ERROR, "worker error"),
         _event("lease.renewed", "worker", _DEBUG, "worker"),

@@ -84,6 +84,10 @@ class Metrics(Protocol):
         """Measure one group commit, and how many commits were in it."""
         return
 
+    def maintenance_took(self, *, worker: str, seconds: float) -> None:
+        """Measure one turn of maintenance, which a worker does about once a second."""
+        return
+
     def lease_renewed(self, *, worker: str, kept: bool, seconds: float) -> None:
         """Measure one renewal of a worker's lease; `kept` is False if it was lost."""
         return
@@ -126,3 +130,22 @@ def made_safe(metrics: Metrics, guard: Guard) -> Metrics:
             "Inherit from onward.telemetry.Metrics.",
         )
     return cast("Metrics", _Safe(metrics, guard))
+
+
+def both(first: Metrics, second: Metrics) -> Metrics:
+    """Return metrics that pass each call on to two others."""
+    return cast("Metrics", _Both(first, second))
+
+
+class _Both:
+    def __init__(self, first: Metrics, second: Metrics) -> None:
+        for name in METRICS:
+            setattr(self, name, _each(getattr(first, name), getattr(second, name)))
+
+
+def _each(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+    def measure(**facts: Any) -> None:
+        first(**facts)
+        second(**facts)
+
+    return measure

@@ -52,7 +52,7 @@ class Observer:
     While it is False, `step_begun` and `step_ended` need not be called, but for failures.
     """
     measures = False
-    """Whether `claim_took`, `commit_took` and `lease_renewed` are worth reading a clock for."""
+    """Whether `claim_took` and others like it are worth reading a clock for."""
 
     async def close(self) -> None:
         """Wait a while for reports under way."""
@@ -170,6 +170,9 @@ class Observer:
 
     def commit_took(self, worker: str, commits: int, length: Duration) -> None:
         """A group commit was answered."""
+
+    def maintenance_took(self, worker: str, length: Duration) -> None:
+        """A turn of maintenance is over."""
 
     def lease_renewed(self, worker: str, length: Duration, *, kept: bool) -> None:
         """A lease was renewed, or turned out to be lost. Called from any thread."""

@@ -11,7 +11,7 @@ from onward.telemetry.attention import AttentionLine, attention, calls_for_atten
 from onward.telemetry.error_text import describe
 from onward.telemetry.events import EVENTS, emit, error_text
 from onward.telemetry.guard import Guard
-from onward.telemetry.metrics import made_safe
+from onward.telemetry.metrics import both, made_safe
 from onward.telemetry.observer import Observer, Starting
 from onward.telemetry.scope import RunScope
 from onward.telemetry.tracing import Tracing
@@ -58,7 +58,7 @@ class Reporter(Observer):
         on_attention: OnAttention | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
-        guard = Guard()
+        guard = self._guard = Guard()
         self._clock = clock
         self._metrics = None if metrics is None else made_safe(metrics, guard)
         self._tracing = Tracing(guard, tracer_provider)
@@ -67,6 +67,13 @@ class Reporter(Observer):
         self._away: dict[str, tuple[int, int]] = {}
         self._blocking: set[tuple[str, str]] = set()
         self.measures = self._metrics is not None
+        self._look()
+
+    def add_metrics(self, metrics: Metrics) -> None:
+        """Count and measure with these metrics too."""
+        safe = made_safe(metrics, self._guard)
+        self._metrics = safe if self._metrics is None else both(self._metrics, safe)
+        self.measures = True
         self._look()
 
     async def close(self) -> None:
@@ -263,6 +270,11 @@ class Reporter(Observer):
         """A group commit was answered."""
         if self._metrics is not None:
             self._metrics.commit_took(worker=worker, commits=commits, seconds=length / SECOND)
+
+    def maintenance_took(self, worker: str, length: Duration) -> None:
+        """A turn of maintenance is over."""
+        if self._metrics is not None:
+            self._metrics.maintenance_took(worker=worker, seconds=length / SECOND)
 
     def lease_renewed(self, worker: str, length: Duration, *, kept: bool) -> None:
         """A lease was renewed, or turned out to be lost."""

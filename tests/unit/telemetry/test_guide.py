@@ -27,7 +27,7 @@ def test_the_guide_lists_every_event_with_its_logger_and_level() -> None:
 
 
 def test_the_guide_lists_every_metric() -> None:
-    section = GUIDE.partition("## Metrics")[2].partition("## Spans")[0]
+    section = GUIDE.partition("## Metrics")[2].partition("## Prometheus")[0]
     assert tuple(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == METRICS
 
 

@@ -42,6 +42,7 @@ TELLING: dict[str, Callable[[Observer], None]] = {
     "step_ended": lambda o: o.step_ended(a_step(), "failed", ValueError(), SECOND),
     "queue_lag": lambda o: o.run_claimed(a_run(), lag=3 * SECOND),
     "claim_took": lambda o: o.claim_took("worker-1", 20, SECOND // 4),
+    "maintenance_took": lambda o: o.maintenance_took("worker-1", SECOND // 2),
     "commit_took": lambda o: o.commit_took("worker-1", 7, SECOND // 2),
     "lease_renewed": lambda o: o.lease_renewed("worker-1", SECOND, kept=True),
 }
@@ -62,6 +63,7 @@ TOLD: dict[str, dict[str, object]] = {
     },
     "queue_lag": {"queue": "fast", "seconds": 3.0},
     "claim_took": {"worker": "worker-1", "runs": 20, "seconds": 0.25},
+    "maintenance_took": {"worker": "worker-1", "seconds": 0.5},
     "commit_took": {"worker": "worker-1", "commits": 7, "seconds": 0.5},
     "lease_renewed": {"worker": "worker-1", "kept": True, "seconds": 1.0},
 }  # fmt: skip

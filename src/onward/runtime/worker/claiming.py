@@ -96,6 +96,8 @@ class Claiming:
             had_limited_runs = self._has_limited_runs
             self._maintained_at = self._clock.monotonic()
             self._has_limited_runs = await self._engine.maintain()
+            took = self._clock.monotonic() - self._maintained_at
+            self._session.observer.maintenance_took(self._session.id, took)
             if self._has_limited_runs and not had_limited_runs:
                 claimed += await self._claim()
         if claimed:
