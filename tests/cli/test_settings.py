@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, cast
 
+import click
 import pytest
 
+from onward.cli.main import commands
 from onward.cli.settings import DEFAULTS, is_debugging, load, variable
 from onward.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onward.cli.worker_settings import WorkerCommand
     from tests.cli.conftest import Ask
 
+COMMAND = cast("WorkerCommand", commands().commands["worker"])
 EACH = pytest.mark.parametrize("name", sorted(DEFAULTS))
 
 URL = "postgresql://host/{}"  # stays as it is, wherever it stands
@@ -136,3 +141,68 @@ def test_the_database_is_found_by_flag_variable_and_file(
     assert ask("runs", "list", ONWARD_DB=shop).status == 0
     (tmp_path / "onward.toml").write_text('db = "onward.db"')
     assert ask("runs", "list").status == 0
+
+
+# --- options of workers ---------------------------------------------------------------------------
+
+WORKER_OPTIONS = COMMAND.settings()
+EACH_OPTION = pytest.mark.parametrize("key", sorted(WORKER_OPTIONS))
+
+
+def sample(key: str, number: int) -> object:
+    """Return one of three values that an option may have."""
+    option = WORKER_OPTIONS[key]
+    if option.is_flag:
+        return True
+    if isinstance(option.type, click.Choice):
+        return option.type.choices[number]
+    if isinstance(option.type, click.IntRange):
+        return number + 1
+    return [f"{number + 1}s"] if option.multiple else f"{number + 1}s"
+
+
+def given(key: str, *words: str) -> object:
+    """Return the value of an option of `onward worker`, given such words."""
+    context = COMMAND.make_context("worker", ["shop", *words])
+    value = context.params[str(WORKER_OPTIONS[key].name)]
+    return list(value) if isinstance(value, tuple) else value
+
+
+def text(value: object) -> str:
+    return str(value[0] if isinstance(value, list) else value)
+
+
+@EACH_OPTION
+def test_an_option_of_a_worker_stands_in_a_file(key: str, tmp_path: Path) -> None:
+    (tmp_path / "onward.toml").write_text(f"[worker]\n{key} = {json.dumps(sample(key, 0))}")
+    assert given(key) == sample(key, 0)
+    (tmp_path / "onward.toml").unlink()
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.onward.worker]\n{key} = {json.dumps(sample(key, 0))}"
+    )
+    assert given(key) == sample(key, 0)
+
+
+@EACH_OPTION
+def test_a_variable_is_before_the_file_and_a_flag_before_it(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onward.toml").write_text(f"[worker]\n{key} = {json.dumps(sample(key, 0))}")
+    monkeypatch.setenv(f"ONWARD_WORKER_{key.upper()}", text(sample(key, 1)))
+    assert given(key) == sample(key, 1)
+    flag = f"--{key.replace('_', '-')}"
+    words = [flag] if WORKER_OPTIONS[key].is_flag else [flag, text(sample(key, 2))]
+    assert given(key, *words) == sample(key, 2)
+
+
+def test_an_unknown_option_of_a_worker_is_refused(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "onward.toml").write_text("[worker]\nslot = 3")
+    answer = ask("worker", "shop")
+    assert answer.status == 2
+    assert "slot is not an option of [worker]" in answer.err
+    assert ask("runs", "list").status == 2  # there is no database, but the file is understood
+
+
+def test_a_file_may_have_options_of_workers_beside_settings(tmp_path: Path) -> None:
+    (tmp_path / "onward.toml").write_text('namespace = "n"\n[worker]\nslots = 3')
+    assert load({}, {}, tmp_path).namespace == "n"

@@ -131,12 +131,12 @@ def command(of: click.Group, name: str, *, example: str) -> Callable[[Work], cli
 
 
 def bare_command(
-    of: click.Group, name: str, *, example: str
+    of: click.Group, name: str, *, example: str, cls: type[click.Command] = click.Command
 ) -> Callable[[BareWork], click.Command]:
     """Make a function a command that has no database open, and returns the exit status."""
 
     def made(work: BareWork) -> click.Command:
-        @of.command(name, epilog=f"\b\nExample:\n  {example}")
+        @of.command(name, cls=cls, epilog=f"\b\nExample:\n  {example}")
         @_flags
         @wraps(work)
         def run(**asked: Any) -> None:

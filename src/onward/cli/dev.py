@@ -17,6 +17,7 @@ from onward.cli.logs import TextFormatter, configure_logs
 from onward.cli.source_watch import SourceWatch, folders_of
 from onward.cli.user_code import load_app
 from onward.cli.worker import override_store, serve, worker_options
+from onward.cli.worker_settings import WorkerCommand
 from onward.system.clock import spawn_thread
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ DRAIN_SECONDS, LEAVE_SECONDS = 4.0, 5.0
 def add_dev(root: click.Group) -> None:
     """Add the command, which is in no group."""
 
-    @bare_command(root, "dev", example="onward dev shop.tasks")
+    @bare_command(root, "dev", example="onward dev shop.tasks", cls=WorkerCommand)
     @worker_options
     @click.option("--no-reload", is_flag=True, help="Ignore changes, for example in a debugger.")
     @click.option("--parent", type=int, hidden=True)

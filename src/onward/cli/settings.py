@@ -25,6 +25,9 @@ DEFAULTS = {"db": "onward.db", "namespace": "default"}
 RETENTION = "retention"
 """A setting of the environment and of files: how long `onward prune` keeps runs."""
 
+WORKER = "worker"
+"""The table of a file with the options of `onward worker`."""
+
 
 class Settings(NamedTuple):
     """What a command works with."""
@@ -76,12 +79,35 @@ def is_debugging(environment: Mapping[str, str]) -> bool:
 
 def _from_file(folder: Path) -> dict[str, str]:
     """Return the settings of the nearest file."""
+    found, path = _nearest(folder)
+    return _checked({name: value for name, value in found.items() if name != WORKER}, path)
+
+
+def worker_table(folder: Path) -> dict[str, Any]:
+    """Return the table `worker` of the nearest file: options of `onward worker`, as written there.
+
+    Raises:
+        BadInput: the file cannot be understood.
+    """
+    found, path = _nearest(folder)
+    table = found.get(WORKER, {})
+    if not isinstance(table, dict):
+        raise BadInput(f"{WORKER} in {path}", "is not a table", f"Write [{WORKER}]")
+    return table
+
+
+def _nearest(folder: Path) -> tuple[dict[str, Any], Path]:
+    """Return the settings of the nearest file as they stand there, and its path."""
     for place in (folder, *folder.parents):
         for path, table in ((place / "onward.toml", ()), (place / "pyproject.toml", _TABLE)):
             found = _table(path, table)
+            if isinstance(found, dict):
+                return found, path
             if found is not None:
-                return _checked(found, path)
-    return {}
+                raise BadInput(
+                    str(path), "has a tool.onward that is not a table", "Write [tool.onward]"
+                )
+    return {}, folder
 
 
 _TABLE = ("tool", "onward")
@@ -100,12 +126,10 @@ def _table(path: Path, table: tuple[str, ...]) -> Any:
     return found
 
 
-def _checked(found: Any, path: Path) -> dict[str, str]:
-    if not isinstance(found, dict):
-        raise BadInput(str(path), "has a tool.onward that is not a table", "Write [tool.onward]")
+def _checked(found: dict[str, Any], path: Path) -> dict[str, str]:
     for name, value in found.items():
         if name not in (*DEFAULTS, RETENTION):
-            known = ", ".join((*DEFAULTS, RETENTION))
+            known = ", ".join((*DEFAULTS, RETENTION, f"[{WORKER}]"))
             raise BadInput(f"{name} in {path}", "is not a known setting", f"Use {known}")
         if not isinstance(value, str):
             raise BadInput(f"{name} in {path}", "is not a string", f'Write {name} = "..."')

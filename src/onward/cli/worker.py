@@ -14,6 +14,7 @@ from onward.cli.command import DONE, NO, Given, bare_command, explain
 from onward.cli.logs import LEVELS, configure_logs
 from onward.cli.metrics import metrics_endpoint
 from onward.cli.user_code import load_app
+from onward.cli.worker_settings import WorkerCommand
 from onward.errors import BadInput, UserError
 
 if TYPE_CHECKING:
@@ -88,7 +89,12 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
 def add_worker(root: click.Group) -> None:
     """Add the command, which is in no group."""
 
-    @bare_command(root, "worker", example="onward worker shop.tasks --queue default --queue mail")
+    @bare_command(
+        root,
+        "worker",
+        example="onward worker shop.tasks --queue default --queue mail",
+        cls=WorkerCommand,
+    )
     @worker_options
     @click.option("--uvloop", is_flag=True, help="Use uvloop: pip install 'onward[fast]'.")
     @click.option(
