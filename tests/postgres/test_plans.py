@@ -17,7 +17,11 @@ from tests.postgres.hand import STATEMENTS, Hand
 
 # Statements of both databases that a busy worker or client sends all the time.
 SHARED = {
-    "all_notes", "be_followed", "bound_below", "bound_children", "maintenance_due", "copy_messages",
+    "all_notes", "count_ended", "count_open", "ended_runs", "list_ended", "list_named", "list_open",
+    "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
+    "retention_facts", "runs_in_need", "marked_runs", "mark_runs", "lock_ended", "lock_marked",
+    "runs_gone", "free_id", "tombstone",
+    "be_followed", "bound_below", "bound_children", "maintenance_due", "copy_messages",
     "copy_records", "disown", "diverged_runs", "drop_lease", "drop_outbox_rows", "edit_record",
     "end_followed", "failed_children", "follow_data", "follow_run", "free_runs", "history",
     "hold_runs", "insert_outbox", "insert_run", "insert_run_data", "is_dropped", "keep_aside",
@@ -36,6 +40,10 @@ HOT = sorted(own_statements("postgres") | SHARED)
 
 # What may be read by the namespace alone, and why that stays cheap.
 SHORT = {
+    (
+        "marked_runs",
+        "onward_tombstone_marked",
+    ): "they are about to be deleted, and the first go now",
     ("claim", "onward_run_suspect"): "it holds suspects alone, and there are few",
     ("claim", "onward_run_running"): "only its first row is read, to find the first worker in it",
     ("claim", "onward_lease_pkey"): "there are as many leases as workers",

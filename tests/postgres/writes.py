@@ -100,7 +100,7 @@ def _commit(commit: Commit) -> Write:
 
 async def _closure(tx: Tx) -> int:
     await tx.fetch("subscribe", topic="mail", handler="copies")
-    return len(await tx.fetch("counts"))
+    return len(await tx.fetch("live_queues"))
 
 
 async def _moved_lease(store: Store) -> bool:

@@ -277,7 +277,7 @@ class ClientEngine(Protocol):
         ...
 
     async def counts(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
+        """Return how many runs are in each state, counting up to 10,000."""
         ...
 
     async def unserved(self) -> list[UnservedRun]:

@@ -89,7 +89,10 @@ class RunOperations:
         )
 
     async def counts(self) -> dict[str, int]:
-        """Return how many runs are in each state, without runs that others have replaced."""
+        """Return how many runs are in each state, without runs that others have replaced.
+
+        Each state is counted up to 10,000: that number means that there are as many, or more.
+        """
         return await self._engine.counts()
 
     async def signal(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # What operators ask for now and then may look at everything there is.
 FOR_PEOPLE = {
-    "count_started_by_runs", "counts", "hold_begun", "kinds_to_claim", "list_effects", "list_runs",
+    "count_started_by_runs", "hold_begun", "kinds_to_claim", "list_effects", "list_runs",
     "runs_beginning", "runs_to_claim", "timers_set_after",
 }  # fmt: skip
 STATEMENTS = {
@@ -33,12 +33,12 @@ STATEMENTS |= {
 # These tables keep what is over; the rest only hold what is alive.
 GROWING = {
     "onward_run", "onward_run_data", "onward_record", "onward_inbox", "onward_effect",
-    "onward_event", "onward_delivery",
+    "onward_event", "onward_delivery", "onward_tombstone",
 }  # fmt: skip
 # A whole pass over one of these indexes meets open runs alone.
 OPEN_ONLY = {
     "onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready",
-    "onward_run_flow", "onward_run_holding", "onward_run_paused",
+    "onward_run_flow", "onward_run_holding", "onward_tombstone_marked", "onward_run_paused",
 }  # fmt: skip
 
 CHOSEN = {

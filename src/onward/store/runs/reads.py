@@ -17,7 +17,7 @@ from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
 from onward.model.workers import WorkerRow
 from onward.store.abbreviation import UID, bounds
 from onward.store.runs.flows import all_flows, flows_of
-from onward.store.runs.listing import count_runs, count_started_by_runs, listed
+from onward.store.runs.listing import count_runs, count_started_by_runs, counts, listed
 from onward.store.runs.maintenance import maintenance_due
 from onward.store.runs.worker_offer import last_renewal, unserved, why_unserved
 from onward.store.writing.text_limits import is_storable
@@ -40,6 +40,9 @@ MAX_PAYLOAD_BYTES = 2**62
 
 UNCOMMITTED = HOUR
 """A run that is not there, and is older, was deleted: no caller's transaction is as long."""
+
+MAX_COUNT = 10_000
+"""Up to how many runs of a state are counted."""
 
 _as_json = msgspec.json.Encoder().encode
 
@@ -136,10 +139,9 @@ class Reads:
                 found[uid] = NotesRow(payload, found[uid].notes)
         return found
 
-    async def counts(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
-        rows = await self.read(lambda tx: tx.fetch("counts"))
-        return {row[0]: row[1] for row in rows}
+    async def counts(self, limit: int = MAX_COUNT) -> dict[str, int]:
+        """Return how many runs are in each state that has any, counting up to a limit."""
+        return await self.view(lambda tx: counts(tx, limit))
 
     async def list_runs(
         self, sought: RunQuery = ANY_RUN, *, limit: int = 100, before: str | None = None

@@ -7,6 +7,7 @@ tombstone, by which a repeated start is recognised.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onward.core.chain import Link
@@ -75,11 +76,14 @@ async def prune(
 
 async def drop_expired(store: Store) -> int:
     """Forget the ids of deleted runs whose time is over; return how many."""
-    expired = await store.read(lambda tx: tx.fetch("expired_tombstones", limit=MAX_ROWS))
+    expired = await store.read(lambda tx: tx.fetch("expired_tombstones", limit=MAX_RUNS))
     if not expired:
         return 0
-    uids = [row[0] for row in expired]
-    return len(await store.write(lambda tx: tx.fetch("drop_expired", uids=tx.array(uids))))
+
+    async def work(tx: Tx) -> int:
+        return sum([len(await tx.fetch("drop_expired", uid=row[0])) for row in expired])
+
+    return await store.write(work)
 
 
 async def _ended(tx: Tx, keep: Retention, position: Position) -> tuple[list[str], Position | None]:
@@ -149,7 +153,7 @@ async def _deletable(
 async def _mark(tx: Tx, uids: Collection[str], keep: Retention) -> int:
     """Mark families, if what made them deletable still holds; return how many runs."""
     # A family may have grown, by a retry or a fork, until its runs were locked.
-    locked = {row[0] for row in await tx.fetch("lock_ended", uids=tx.array(uids))}
+    locked = {uid for uid in sorted(uids) if await tx.fetch("lock_ended", uid=uid)}
     still = await _deletable(tx, locked, keep, locked)
     if not still:
         return 0
@@ -170,13 +174,14 @@ async def _delete(store: Store) -> dict[str, int]:
 
 
 async def _delete_runs(tx: Tx, uids: Iterable[str]) -> dict[str, int]:
-    locked = tx.array([row[0] for row in await tx.fetch("lock_marked", uids=tx.array(uids))])
-    rows = {
-        table: len(await tx.fetch(delete, uids=locked)) for table, (delete, _) in TABLES.items()
-    }
-    await tx.fetch("keep_tombstones", uids=locked)
-    await tx.fetch("drop_tombstones", uids=locked)
-    return {table: count for table, count in rows.items() if count}
+    rows: Counter[str] = Counter()
+    for uid in sorted(uids):
+        if await tx.fetch("lock_marked", uid=uid):
+            for table, (delete, _) in TABLES.items():
+                rows[table] += len(await tx.fetch(delete, uid=uid))
+            await tx.fetch("keep_tombstones", uid=uid)
+            await tx.fetch("drop_tombstones", uid=uid)
+    return dict(+rows)
 
 
 async def family_facts(tx: Tx, uids: Iterable[str]) -> dict[str, RunFacts]:

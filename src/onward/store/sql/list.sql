@@ -25,6 +25,36 @@ FROM onward_run
 WHERE {listed}
 ORDER BY uid DESC LIMIT :limit;
 
+-- name: list_ended
+-- Runs that have ended in one state: what is read does not grow with those that ended otherwise.
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
+FROM onward_run INDEXED BY onward_run_ended
+WHERE finished_at IS NOT NULL AND state = CAST(:state AS TEXT) AND {listed}
+ORDER BY uid DESC LIMIT :limit;
+
+-- name: list_open
+-- Runs in one open state, by the index that has those alone.
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
+FROM onward_run INDEXED BY onward_run_open
+WHERE finished_at IS NULL AND state = CAST(:state AS TEXT) AND {listed}
+ORDER BY uid DESC LIMIT :limit;
+
+-- name: list_named
+-- Runs of one workflow in one state.
+SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
+FROM onward_run INDEXED BY onward_run_name
+WHERE name = CAST(:name AS TEXT) AND created_at > 0 AND state = CAST(:in_state AS TEXT) AND {listed}
+ORDER BY uid DESC LIMIT :limit;
+
 -- name: count_runs
 SELECT count(*) FROM (SELECT 1 FROM onward_run WHERE {listed} LIMIT :limit) c;
 
@@ -124,10 +154,10 @@ state = 'running' AND NOT EXISTS (
 
 -- name: kinds_to_claim
 -- What ready runs, and runs of workers that are gone, require of a worker.
-SELECT queue, name, version, tags FROM onward_run
+SELECT queue, name, version, tags FROM onward_run INDEXED BY onward_run_ready
 WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL
 UNION
-SELECT queue, name, version, tags FROM onward_run
+SELECT queue, name, version, tags FROM onward_run INDEXED BY onward_run_flow
 WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL
 UNION
 SELECT queue, name, version, tags FROM onward_run

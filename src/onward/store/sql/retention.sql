@@ -7,21 +7,20 @@ r.finished_at + (SELECT CAST(coalesce(sum(s.step), 0) AS BIGINT) FROM onward_clo
                  WHERE s.namespace = :namespace AND s.began_by >= r.finished_at)
 
 -- name: ended_runs
--- Runs in one final state, oldest first, that are not marked.
+-- Runs in one final state, oldest first, that are not marked. Here and below a lookup is a scalar subquery:
+-- a plan for NOT EXISTS that is made while tables are empty may read a whole namespace.
 SELECT r.uid, r.parent, {ended_at} FROM onward_run r INDEXED BY onward_run_ended
 WHERE r.namespace = :namespace AND r.state = :state AND r.finished_at IS NOT NULL AND r.uid > :after AND r.uid < :below
-  AND NOT EXISTS (SELECT 1 FROM onward_tombstone t
-                  WHERE t.namespace = r.namespace AND t.uid = r.uid)
+  AND (SELECT 1 FROM onward_tombstone t WHERE t.namespace = r.namespace AND t.uid = r.uid) IS NULL
 ORDER BY r.uid LIMIT :limit;
 
 -- name: retention_facts
 SELECT r.uid, r.id, r.state, {ended_at}, r.parent, r.cancel_with_parent, r.follows, r.link,
-       CASE WHEN EXISTS (SELECT 1 FROM onward_effect e INDEXED BY onward_effect_run
-                         WHERE e.namespace = r.namespace AND e.run = r.uid AND e.run IS NOT NULL
-                           AND e.state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate'))
-                 OR EXISTS (SELECT 1 FROM onward_delivery d INDEXED BY onward_delivery_reserved
-                            WHERE d.namespace = r.namespace AND d.run = r.uid AND d.state = 'reserved')
-            THEN 1 ELSE 0 END,
+       coalesce((SELECT 1 FROM onward_effect e INDEXED BY onward_effect_run
+                 WHERE e.namespace = r.namespace AND e.run = r.uid AND e.run IS NOT NULL
+                   AND e.state NOT IN ('applied', 'failed', 'skipped', 'withdrawn') LIMIT 1),
+                (SELECT 1 FROM onward_delivery d INDEXED BY onward_delivery_reserved
+                 WHERE d.namespace = r.namespace AND d.run = r.uid AND d.state = 'reserved' LIMIT 1), 0),
        (SELECT max(CASE WHEN e.known_until > e.settle_until THEN e.known_until
                         ELSE coalesce(e.settle_until, e.known_until) END + {added})
         FROM onward_effect e INDEXED BY onward_effect_run
@@ -41,10 +40,10 @@ CROSS JOIN onward_run f INDEXED BY onward_run_follows
 WHERE f.link IN ('retry_of', 'forked_from');
 
 -- name: lock_ended
+-- By one uid, as all that writes here: a plan for many that is made while tables are empty may read all.
 -- A run that is being retried or forked at this moment is left out, with its family.
 SELECT uid FROM onward_run
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
-ORDER BY uid
+WHERE namespace = :namespace AND uid = :uid
 FOR UPDATE SKIP LOCKED;
 
 -- name: mark_runs
@@ -67,72 +66,71 @@ RETURNING uid;
 SELECT t.uid, r.seq + r.inbox FROM onward_tombstone t INDEXED BY onward_tombstone_marked
 CROSS JOIN onward_run r ON r.namespace = t.namespace AND r.uid = t.uid
 WHERE t.namespace = :namespace AND t.is_deleted = 0
-  AND NOT EXISTS (SELECT 1 FROM onward_run c INDEXED BY onward_run_parent
-                  WHERE c.namespace = t.namespace AND c.parent = t.uid AND c.parent IS NOT NULL)
-  AND NOT EXISTS (SELECT 1 FROM onward_run o
-                  WHERE o.namespace = r.namespace AND o.uid = r.follows AND o.id = r.id)
+  AND (SELECT 1 FROM onward_run c INDEXED BY onward_run_parent
+       WHERE c.namespace = t.namespace AND c.parent = t.uid AND c.parent IS NOT NULL LIMIT 1) IS NULL
+  AND (SELECT 1 FROM onward_run o
+       WHERE o.namespace = r.namespace AND o.uid = r.follows AND o.id = r.id) IS NULL
 ORDER BY t.uid LIMIT :limit;
 
 -- name: lock_marked
 SELECT uid FROM onward_tombstone
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids)) AND is_deleted = 0
-ORDER BY uid
+WHERE namespace = :namespace AND uid = :uid AND is_deleted = 0
 FOR UPDATE SKIP LOCKED;
 
 -- name: delete_records
 DELETE FROM onward_record
-WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids))
+WHERE namespace = :namespace AND run = :uid
 RETURNING 1;
 
 -- name: delete_messages
 DELETE FROM onward_inbox
-WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids))
+WHERE namespace = :namespace AND run = :uid
 RETURNING 1;
 
 -- name: delete_effects
 DELETE FROM onward_effect INDEXED BY onward_effect_run
-WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids)) AND run IS NOT NULL
+WHERE namespace = :namespace AND run = :uid AND run IS NOT NULL
 RETURNING 1;
 
 -- name: delete_run_data
 DELETE FROM onward_run_data
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
+WHERE namespace = :namespace AND uid = :uid
 RETURNING 1;
 
 -- name: delete_runs
 DELETE FROM onward_run
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
+WHERE namespace = :namespace AND uid = :uid
 RETURNING 1;
 
 -- name: count_records
-SELECT count(*) FROM onward_record
-WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids));
+SELECT count(*) FROM json_each(:uids) j
+CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value;
 
 -- name: count_messages
-SELECT count(*) FROM onward_inbox
-WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids));
+SELECT count(*) FROM json_each(:uids) j
+CROSS JOIN onward_inbox h ON h.namespace = :namespace AND h.run = j.value;
 
 -- name: count_effects
-SELECT count(*) FROM onward_effect INDEXED BY onward_effect_run
-WHERE namespace = :namespace AND run IN (SELECT value FROM json_each(:uids)) AND run IS NOT NULL;
+SELECT count(*) FROM json_each(:uids) j
+CROSS JOIN onward_effect h INDEXED BY onward_effect_run ON h.namespace = :namespace AND h.run = j.value AND h.run IS NOT NULL;
 
 -- name: count_run_data
-SELECT count(*) FROM onward_run_data
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
+SELECT count(*) FROM json_each(:uids) j
+CROSS JOIN onward_run_data h ON h.namespace = :namespace AND h.uid = j.value;
 
 -- name: count_run_rows
-SELECT count(*) FROM onward_run
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
+SELECT count(*) FROM json_each(:uids) j
+CROSS JOIN onward_run h ON h.namespace = :namespace AND h.uid = j.value;
 
 -- name: keep_tombstones
 UPDATE onward_tombstone SET is_deleted = 1
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids))
+WHERE namespace = :namespace AND uid = :uid
   AND id IS NOT NULL AND until > :now;
 
 -- name: drop_tombstones
 -- Those that reserve no id.
 DELETE FROM onward_tombstone
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids)) AND is_deleted = 0;
+WHERE namespace = :namespace AND uid = :uid AND is_deleted = 0;
 
 -- name: expired_tombstones
 SELECT uid FROM onward_tombstone INDEXED BY onward_tombstone_until
@@ -141,7 +139,7 @@ ORDER BY until LIMIT :limit;
 
 -- name: drop_expired
 DELETE FROM onward_tombstone
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids)) AND is_deleted = 1
+WHERE namespace = :namespace AND uid = :uid AND is_deleted = 1
   AND until <= :now
 RETURNING 1;
 

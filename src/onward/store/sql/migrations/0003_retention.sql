@@ -23,3 +23,8 @@ CREATE INDEX onward_tombstone_until ON onward_tombstone (namespace, until) WHERE
 -- Runs that have ended, by state: for retention and for lists. Partial, so that no plan for a lookup by
 -- uid can use it to read a whole namespace.
 CREATE INDEX onward_run_ended ON onward_run (namespace, state, uid) WHERE finished_at IS NOT NULL;
+-- Open runs by state, for lists.
+CREATE INDEX onward_run_open ON onward_run (namespace, state, uid) WHERE finished_at IS NULL;
+-- Runs by workflow and state, for lists. The condition holds for every run; only statements that repeat it
+-- can use the index, and claims do not.
+CREATE INDEX onward_run_name ON onward_run (namespace, name, state, uid) WHERE created_at > 0;
