@@ -104,7 +104,7 @@ async def test_the_ledger_has_what_the_author_states_today(world: World) -> None
     first = an_effect(run, 1, "in_flight")._replace(tries=3, reach=55 * SECOND)
     await worker.commit(run, attached=Attachments(effects=(first,)))
     later = an_effect(run, 2, "needs_reconcile")._replace(
-        reconciler="find_charge", tries=None, reach=SECOND
+        reconciler="find_charge", tries=None, reach=SECOND, attempts=b'[["send",1,5]]'
     )
 
     await worker.commit(run, attached=Attachments(effects=(later,)))
@@ -112,6 +112,7 @@ async def test_the_ledger_has_what_the_author_states_today(world: World) -> None
     row = await effect(worker.store, "key-a")
     assert row is not None
     assert (row.reconciler, row.tries, row.reach) == ("find_charge", None, SECOND)
+    assert row.attempts == b'[["send",1,5]]'
 
 
 async def test_a_verdict_leaves_what_the_author_stated_and_what_the_receiver_knows(
@@ -129,7 +130,15 @@ async def test_a_verdict_leaves_what_the_author_stated_and_what_the_receiver_kno
 
     assert after is not None
     assert (after.version, after.state) == (2, "needs_reconcile")
-    for field in ("reconciler", "tries", "reach", "start_by", "settle_until", "known_until"):
+    for field in (
+        "reconciler",
+        "attempts",
+        "tries",
+        "reach",
+        "start_by",
+        "settle_until",
+        "known_until",
+    ):
         assert getattr(after, field) == getattr(before, field)
 
 
