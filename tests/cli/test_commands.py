@@ -55,6 +55,7 @@ def test_these_are_the_commands() -> None:
         "start", "stats", "why", "worker",
         "dead list", "dead groups", "dead show", "dead replay", "dead discard",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
+        "queues list", "queues limit", "queues clear", "queues pause", "queues resume",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
         "runs discard", "runs fork", "runs signal", "runs watch",
         "schedules list", "schedules show", "schedules create", "schedules update",

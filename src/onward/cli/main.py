@@ -42,6 +42,7 @@ def commands() -> click.Group:
     from onward.cli.effects import effects
     from onward.cli.migrate import add_migrate
     from onward.cli.prune import add_prune
+    from onward.cli.queues import queues
     from onward.cli.run_actions import runs
     from onward.cli.schedules import schedules
     from onward.cli.start import add_start
@@ -51,7 +52,7 @@ def commands() -> click.Group:
     from onward.cli.workers import workers
 
     group = root()
-    for each in (dead, effects, runs, schedules, workers):
+    for each in (dead, effects, queues, runs, schedules, workers):
         group.add_command(each)
     for add in (
         add_check,

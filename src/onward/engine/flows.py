@@ -24,6 +24,9 @@ MAX_COUNTED: Final = 10_000
 """How many ready runs of a queue are counted."""
 
 
+_ORDER: Final = (FlowKind.QUEUE, FlowKind.WORKFLOW, FlowKind.KEY)
+
+
 class FlowChange(NamedTuple):
     """What an operator changes: what is None stays as it is.
 
@@ -112,7 +115,8 @@ async def _list_flows(tx: Tx, now: int) -> list[FlowInfo]:
         flow = FlowId(FlowKind.QUEUE, queue)
         rows.setdefault(flow, FlowRow("queue", "", queue))
     counts = await _count(tx, "count_running"), await _count(tx, "count_holding")
-    return [await _info(tx, rows[flow], counts, now) for flow in sorted(rows)]
+    order = sorted(rows, key=lambda flow: (_ORDER.index(flow.kind), flow.scope, flow.name))
+    return [await _info(tx, rows[flow], counts, now) for flow in order]
 
 
 async def _count(tx: Tx, statement: str) -> Counter[FlowId]:

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 MAX_DUE: Final = 500
 """How many due runs under flow control are made ready at a time."""
 
+MIN_LANES: Final = 20
+MAX_LANES: Final = 200
+"""How many lanes are read at a time, depending on how many runs are wanted."""
+
 MAX_TURNS: Final = 16
 """For how many priorities a queue remembers whose turn it is."""
 
@@ -133,7 +137,8 @@ class FlowClaim:
 
     async def _choose_level(self, queue: str, priority: int, limit: int) -> None:
         turn = self._turns(queue).get(str(priority), Turn())
-        async for lanes, is_all in walk(self.tx, queue, priority, turn.key):
+        most = max(MIN_LANES, min(MAX_LANES, limit))
+        async for lanes, is_all in walk(self.tx, queue, priority, turn.key, most):
             lines = await self._lines(queue, priority, lanes, limit)
             self.chosen += choose(lines, self.rooms, limit, turn, is_all=is_all)
             limit = self.wanted.limit - len(self.chosen)

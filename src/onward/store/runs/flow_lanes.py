@@ -6,15 +6,12 @@ few of them however many keys wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from onward.store.database import Tx
-
-MAX_LANES: Final = 200
-"""How many lanes are read at a time."""
 
 
 class FlowLane(NamedTuple):
@@ -25,11 +22,11 @@ class FlowLane(NamedTuple):
 
 
 async def walk(
-    tx: Tx, queue: str, priority: int, key: str
+    tx: Tx, queue: str, priority: int, key: str, most: int
 ) -> AsyncIterator[tuple[list[FlowLane], bool]]:
     """Walk once around the lanes of a queue with one priority, beginning with a key.
 
-    Yields lanes, and whether these are all there are.
+    Yields `most` lanes or fewer at a time, and whether these are all there are.
     """
     at, is_wrapped, is_first = FlowLane(key, ""), key == "", True
     pending: list[FlowLane] = []
@@ -41,11 +38,11 @@ async def walk(
             priority=priority,
             key=at.key,
             name=at.name,
-            limit=MAX_LANES,
+            limit=most,
             until=until,
         )
         lanes = [FlowLane(row[0], row[1]) for row in rows if until is None or row[2]]
-        if len(lanes) == MAX_LANES:
+        if len(lanes) == most:
             yield pending + lanes, False
             pending, is_first, at = [], False, lanes[-1]
         elif is_wrapped:
