@@ -138,7 +138,7 @@ ACTORS = {
     ),
     "Wait and try again": (
         errors.Unavailable,
-        "The store is away or busy. You can make the same call again.",
+        "The store is unreachable or busy. You can make the same call again.",
     ),
     "Let it propagate": (errors.LeaseLost, "The worker has lost the run and must stop."),
     "Report it to us": (

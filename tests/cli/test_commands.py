@@ -89,15 +89,15 @@ def test_a_summary_fits_the_list_of_commands(path: tuple[str, ...]) -> None:
 def test_looking_for_a_database_makes_none(path: tuple[str, ...], ask: Ask, tmp_path: Path) -> None:
     answer = ask(*example(path)[1:], "--db", "missing.db")
     assert (answer.status, answer.out) == (2, "")
-    assert "missing.db holds no runs of Onward, or is not there" in answer.err
-    assert "Name the database by --db" in answer.err
+    assert "missing.db does not exist, or is not an Onward database" in answer.err
+    assert "Set the database with --db" in answer.err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("url", "fact"),
     [
-        (":memory:", "ends with its process"),
+        (":memory:", "exists only in its own process"),
         ("no/such/folder.db", "is in a folder that does not exist"),
         ("mysql://host/db", "which Onward does not know"),
     ],
@@ -115,7 +115,7 @@ def test_a_file_of_something_else_is_left_as_it_is(ask: Ask, tmp_path: Path) -> 
     (tmp_path / "notes.txt").write_text("no database at all, but a text that is long enough")
     answer = ask("runs", "list", "--db", "notes.txt")
     assert answer.status == 2
-    assert "no SQLite database" in answer.err
+    assert "is not a SQLite database" in answer.err
     assert {path.name for path in tmp_path.iterdir()} == {"empty.db", "notes.txt"}
 
 
@@ -123,7 +123,7 @@ def test_a_postgres_of_something_else_is_left_as_it_is(postgres_url: str, ask: A
     for _ in range(2):  # the first one did not make it
         answer = ask("runs", "list", "--db", postgres_url)
         assert answer.status == 2
-        assert "holds no runs of Onward" in answer.err
+        assert "is not an Onward database" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_module_that_cannot_be_imported_is_tried_again_after_a_change(folder: 
     with WorkerProcess(folder, "orders", command="dev") as dev:
         dev.until("orders.py")
         dev.until("raised ZeroDivisionError when it was imported")
-        dev.until("The worker has ended with status 2. It starts again when a file changes")
+        dev.until("The worker exited with status 2. It restarts when a file changes")
         (folder / "orders.py").write_text(MODULE)
         dev.until("worker.ready")
 

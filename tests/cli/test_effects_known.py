@@ -80,7 +80,7 @@ def test_show_says_how_often_it_was_sent_and_when_it_is_again(ask: Ask) -> None:
     told = facts(ask, "repeating")
     assert told["sent"].startswith("once no later than 2")
     assert told["sent"].endswith("(limit: 20)")
-    assert told["receiver"].startswith("knows the key until 2")
+    assert told["receiver"].startswith("remembers the key until 2")
     assert told["next"].startswith("sent again at 2")
     assert told["why"] == "ConnectionError: no answer"
     assert "reconciler" not in told

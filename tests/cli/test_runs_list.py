@@ -45,7 +45,7 @@ def ids(ask: Ask, db: str, *words: str) -> set[str]:
 def test_only_what_somebody_started_is_listed_and_the_rest_is_hinted_at(db: str, ask: Ask) -> None:
     answer = ask("runs", "list", "--db", db, "--json")
     assert [one["id"] for one in answer.things] == ["order-2", "order-1"]
-    assert "Left out: 2 runs that other runs started (--all" in answer.err
+    assert "Not shown: 2 runs that other runs started (use --all" in answer.err
 
 
 def test_all_are_listed_when_asked_for_without_a_hint(db: str, ask: Ask) -> None:
@@ -57,8 +57,8 @@ def test_all_are_listed_when_asked_for_without_a_hint(db: str, ask: Ask) -> None
 def test_the_hint_is_about_those_that_were_asked_for(db: str, ask: Ask) -> None:
     answer = ask("runs", "list", "--db", db, "--name", "pack")
     assert (answer.status, answer.out) == (0, "No runs match.\n")
-    assert "Left out: 2 runs" in answer.err
-    assert "Left out" not in ask("runs", "list", "--db", db, "--state", "failed").err
+    assert "Not shown: 2 runs" in answer.err
+    assert "Not shown" not in ask("runs", "list", "--db", db, "--state", "failed").err
 
 
 @pytest.mark.parametrize(

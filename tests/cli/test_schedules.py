@@ -65,7 +65,7 @@ def test_a_dry_run_creates_nothing(db: str, ask: Ask) -> None:
         (("--cron", "0 2 * *"), "not a cron expression"),
         (("--cron", "0 2 * * *", "--zone", "Mars"), "not a time zone"),
         (("--every", "10ms"), "shorter than a second"),
-        (("--every", "soon"), "is not understood"),
+        (("--every", "soon"), "is not a valid duration"),
         ((), "neither cron= nor every="),
         (("--every", "1h", "--cron", "@daily"), "both cron= and every="),
         (("--every", "1h", "--jitter", "2d"), "longer than a day"),

@@ -74,7 +74,7 @@ def test_a_package_is_imported_from_the_current_folder(tmp_path: Path) -> None:
         ("m.app", "app = App('a.db')", "'m.app' is not a module.", "Use m:app"),
         ("m", "a = App('a.db')\nb = App('b.db')", "has several Apps: a, b.", "such as m:a"),
         ("m", "", "has no App at its top level", 'app = App("onward.db")'),
-        ("m", "app = App('a.db').sync()", "has no App at its top level", "A SyncApp runs no"),
+        ("m", "app = App('a.db').sync()", "has no App at its top level", "A SyncApp cannot run"),
         ("m:shop", "app = App('a.db')", "m:shop does not exist.", "Apps in this module: app"),
         ("m:hello", "app = App('a.db')", "m:hello is of type Workflow", "this module: app"),
         ("m", "import nosuch", "raised ModuleNotFoundError", "No module named 'nosuch'"),
@@ -105,7 +105,7 @@ def test_a_module_without_workflows_is_refused(process: Ask, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("url", "status", "fact"),
     [
-        (":memory:", 2, "is in memory, so that no other process could start a run"),
+        (":memory:", 2, "is in memory, so no other process can start a run"),
         ("postgresql://shop@127.0.0.1:1/shop", 1, "cannot be reached"),
         ("mysql://host/db", 2, "which Onward does not know"),
         ("no/such/folder.db", 2, "is in a folder that does not exist"),
@@ -133,7 +133,7 @@ def test_uvloop_that_is_not_installed_is_named(
 
 @pytest.mark.parametrize(
     ("option", "fact"),
-    [("--lease=soon", "'soon' is not understood"), ("--stall=1ms", "is less than 1s")],
+    [("--lease=soon", "'soon' is not a valid duration"), ("--stall=1ms", "is less than 1s")],
 )
 def test_a_duration_that_cannot_be_taken_is_named(
     option: str, fact: str, process: Ask, tmp_path: Path

@@ -48,7 +48,7 @@ async def test_a_wrong_password_is_told_at_once(postgres_server: PostgresServer)
     user, _, place = url.rpartition("@")
     error = await refusal(f"{user.rpartition(':')[0]}:{SECRET}@{place}")
     assert isinstance(error, StoreUnusable)
-    assert "refused the password. Check user and password in the address" in str(error)
+    assert "refused the password. Check the user and the password in the address" in str(error)
 
 
 async def test_a_user_that_is_not_there_is_told_at_once(postgres_server: PostgresServer) -> None:

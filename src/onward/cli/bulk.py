@@ -38,8 +38,14 @@ def in_bulk(*, failures: bool) -> Callable[[Command], Command]:
         click.option("--all", "every", is_flag=True, help="All runs that match, without a filter."),
         choosing(failures=failures),
         click.option("--dry-run", is_flag=True, help="Only show how many runs match."),
-        click.option("--bulk-id", metavar="ID", help="Id of the bulk action; repeated, it is one."),
-        click.option("--no-wait", is_flag=True, help="Start the bulk action, and do not wait."),
+        click.option(
+            "--bulk-id",
+            metavar="ID",
+            help="Id of the bulk action; repeating it starts no second one.",
+        ),
+        click.option(
+            "--no-wait", is_flag=True, help="Start the bulk action without waiting for it."
+        ),
     ]
 
     def given(work: Command) -> Command:

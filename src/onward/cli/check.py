@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onward.sdk.app import App
     from onward.sdk.deploy_check import CheckedRun
 
-_NO_DATABASE = "Name the database of the deploy in the code, or by --db"
+_NO_DATABASE = "Set the database of the deploy in the code, or with --db"
 _NEXT = (
     "Change the code so that it fits, mark the change with onward.patched, or fork or cancel these "
     "runs. With this code, a worker pauses them."

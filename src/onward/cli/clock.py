@@ -43,7 +43,8 @@ def add_clock(root: click.Group) -> None:
         moment, the file's time stays ahead and runs at half speed until the clock catches up. Make
         sure that this machine's clock is right, then use --reset. It is safe while workers run.
 
-        Timers keep their due times: one that was set while the time was ahead fires late. When the
+        Timers keep their due times: a timer that was set while the time was ahead fires late. When
+        the
         time is right again, --retime restarts such timers and delayed starts: each waits its full
         duration from now. Fixed times (sleep_until, at) and deadlines do not change.
 

@@ -47,7 +47,7 @@ INTERRUPTED = 130
 
 _ANSWERS = (Conflict, NotFound, RunOver, Undone, VerdictRefused, WouldResend, Unclear)
 NO_DATABASE = (
-    "Name the database by --db, ONWARD_DB or onward.toml; an App creates it when it is opened"
+    "Set the database with --db, ONWARD_DB or onward.toml; an App creates it when it is opened"
 )
 
 
@@ -75,9 +75,9 @@ def root() -> click.Group:
     def onward() -> None:
         """Inspect and control durable runs and their effects.
 
-        The database is --db, else ONWARD_DB, else `db` in onward.toml or in [tool.onward] of
-        pyproject.toml, else onward.db. The namespace is found in the same way. Put these flags
-        before or after the command.
+        The database is --db, or ONWARD_DB, or `db` in onward.toml or in [tool.onward] of
+        pyproject.toml, or onward.db, in this order. The namespace is found in the same way. You can
+        put these flags before or after the command.
         """
 
     return group(onward)

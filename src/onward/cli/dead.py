@@ -41,9 +41,13 @@ def dead() -> None:
 
 @command(dead, "list", example="onward dead list --error ValueError --since 1h")
 @choosing(failures=True)
-@click.option("--state", type=click.Choice(["failed", "timed_out"]), help="Those in one state.")
+@click.option(
+    "--state", type=click.Choice(["failed", "timed_out"]), help="Only runs in this state."
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--before", metavar="ID", help="Continue after the last one of a page.")
+@click.option(
+    "--before", metavar="ID", help="Continue after this id, the last of the previous page."
+)
 async def list_dead(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
     *,
@@ -77,8 +81,8 @@ async def list_dead(  # noqa: PLR0913 - each is an option of the command
 
 
 @command(dead, "groups", example="onward dead groups --since 7d")
-@click.option("--name", "--workflow", "name", metavar="NAME", help="Those of one workflow.")
-@click.option("--since", metavar="TIME", help="Those that ended within this, such as 1h.")
+@click.option("--name", "--workflow", "name", metavar="NAME", help="Only runs of this workflow.")
+@click.option("--since", metavar="TIME", help="Only runs that ended within this time, such as 1h.")
 @click.option("--parts", type=click.IntRange(1, 1000), default=24, show_default=True)
 async def groups(
     context: CommandContext, *, name: str | None, since: str | None, parts: int
@@ -101,7 +105,7 @@ async def groups(
 @command(dead, "show", example="onward dead show order-7")
 @click.argument("run_id", metavar="ID")
 async def show(context: CommandContext, *, run_id: str) -> int:
-    """Show a dead letter: its error, what it did.
+    """Show a dead letter: its error and its history.
 
     Exits with 1 if the run has not failed, or was retried or discarded.
     """
@@ -117,7 +121,7 @@ async def show(context: CommandContext, *, run_id: str) -> int:
 async def replay(context: CommandContext, *, ids: tuple[str, ...], force: bool) -> int:
     """Retry dead letters from the call that failed.
 
-    The same as `onward runs retry`. Exits with 1 if a run cannot be retried.
+    This is the same as `onward runs retry`. Exits with 1 if a run cannot be retried.
     """
 
     async def act(given: str) -> bool:
@@ -132,8 +136,8 @@ async def replay(context: CommandContext, *, ids: tuple[str, ...], force: bool) 
 
 @command(dead, "discard", example="onward dead discard order-7 --reason 'paid in cash'")
 @_ids
-@click.option("--reason", metavar="TEXT", default="", help="Why; recorded with the run.")
-@click.option("--by", metavar="NAME", help="Who you are; by default the user.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason; recorded with the run.")
+@click.option("--by", metavar="NAME", help="Author of the decision; by default the current user.")
 async def discard(
     context: CommandContext, *, ids: tuple[str, ...], reason: str, by: str | None
 ) -> int:

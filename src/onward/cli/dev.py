@@ -48,11 +48,11 @@ def add_dev(root: click.Group) -> None:
     ) -> int:
         """Execute the runs of your App while you edit its code.
 
-        This is `onward worker` for development. When a Python file below the current folder, or
-        of the module's package, changes, the worker is replaced by one with the new code. Runs in
-        progress continue there, after their completed steps. Steps have 2 s to finish (--drain),
-        else they run again. If the module cannot be imported, fix it: the next change starts the
-        worker. Logs are in colour on a terminal, unless NO_COLOR is set.
+        This is `onward worker` for development. When a Python file below the current folder or in
+        the module's package changes, a new worker with the changed code replaces the old one. Runs
+        in progress continue there, after their completed steps. Steps have 2 s to finish (--drain);
+        otherwise they run again. If the module cannot be imported, the worker starts after the next
+        change. Logs are in colour on a terminal, unless NO_COLOR is set.
         """
         if parent is not None:
             spawn_thread(lambda: _end_with(parent), name="onward-parent")
@@ -109,8 +109,8 @@ class Reloader:
                 return changed
             if child.poll() is not None and not is_told:
                 self._out.note(
-                    f"The worker has ended with status {child.returncode}. It starts again when a"
-                    " file changes; Ctrl-C ends this command."
+                    f"The worker exited with status {child.returncode}. It restarts when a file "
+                    f"changes; press Ctrl-C to stop."
                 )
                 is_told = True
         return []

@@ -42,7 +42,7 @@ def _took(attempt: EffectAttemptInfo) -> str | None:
 def _outcome(info: EffectInfo, attempt: EffectAttemptInfo) -> str:
     if attempt.outcome is not None:
         return _OUTCOMES.get(attempt.outcome, attempt.outcome)
-    return "under way" if info.state == "in_flight" else "no answer before the verdict"
+    return "in progress" if info.state == "in_flight" else "no answer before the verdict"
 
 
 def effect_facts(info: EffectInfo) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def effect_facts(info: EffectInfo) -> dict[str, Any]:
     return {
         "effect": info.name,
         "state": info.state + (", waits for approval" if info.needs_approval else ""),
-        "id": f"{info.id} (the receiver is given it as the key)",
+        "id": f"{info.id} (also the key that the receiver gets)",
         "arguments": info.arguments,
         "returns": info.returns.rpartition(": ")[0],
         "run": f"{info.run} ({info.run_state})",
@@ -76,7 +76,7 @@ def _sent(info: EffectInfo) -> str:
     last = ", the last time" if info.attempt > 1 else ""
     if info.state == "in_flight":
         since = time_text(info.updated_at)
-        return f"{_times(info.attempt)}{limit}; the call is under way since {since}"
+        return f"{_times(info.attempt)}{limit}; the call has been in progress since {since}"
     # The end of the time in which it may be sent lies ahead, if an answer came before that.
     by = min(info.sent_at, info.updated_at)
     return f"{_times(info.attempt)}{last} no later than {time_text(by)}{limit}"
@@ -101,7 +101,7 @@ def _settled_by(info: EffectInfo) -> str | None:
 def _receiver(info: EffectInfo) -> str | None:
     if info.known_until is None or info.waits_for is None:
         return None
-    return f"knows the key until {time_text(info.known_until)}"
+    return f"remembers the key until {time_text(info.known_until)}"
 
 
 def _not_applied(info: EffectInfo) -> str | None:

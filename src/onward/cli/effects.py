@@ -64,16 +64,23 @@ _by = click.option(
 
 
 @command(effects, "list", example="onward effects list --all --limit 20")
-@click.option("--all", "settled_too", is_flag=True, help="Settled ones too, newest runs first.")
-@click.option("--run", metavar="ID", help="Those of one run, settled ones too.")
+@click.option(
+    "--all", "settled_too", is_flag=True, help="Include settled effects; newest runs first."
+)
+@click.option("--run", metavar="ID", help="Only effects of this run, including settled ones.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--after", default="", metavar="ID", help="Continue after the last one of a page.")
+@click.option(
+    "--after",
+    default="",
+    metavar="ID",
+    help="Continue after this id, the last of the previous page.",
+)
 async def list_effects(
     context: CommandContext, *, settled_too: bool, run: str | None, limit: int, after: str
 ) -> int:
     """List effects that are not settled.
 
-    They await a decision, their time, or a worker that may be gone.
+    These effects wait for a decision, for their next send, or for the reply to a call.
     """
     ledger = context.app.effects
     if after:
@@ -97,8 +104,8 @@ async def list_effects(
 async def show(context: CommandContext, *, effect_id: str) -> int:
     """Show an effect, and the verdicts that are possible.
 
-    What was or will be sent, why its outcome is unknown, every send and every answer of the
-    reconciler so far, when it is sent or reconciled again, and the command for each verdict.
+    Prints the arguments, why the outcome is unknown, every send and every answer of the reconciler,
+    when the effect is sent or reconciled again, and the command for each verdict.
     """
     info = await context.engine.find_effect(effect_id)
     choices = await context.app.effects.choices(info.id)
@@ -126,7 +133,9 @@ async def show(context: CommandContext, *, effect_id: str) -> int:
 @click.argument("effect_id", metavar="ID")
 @click.argument("verdict", callback=_word, metavar="|".join(Verdict))
 @_reason
-@click.option("--result", metavar="JSON", help="What the applied call returned, or null.")
+@click.option(
+    "--result", metavar="JSON", help="Return value of the call, or null if it returns nothing."
+)
 @click.option("--module", metavar="NAME", help="Check --result against the effect in this module.")
 @_version
 @_by
@@ -144,7 +153,8 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     """Decide on an uncertain effect.
 
     Its run continues with your verdict. applied: the effect happened and returned --result.
-    not_applied: it did not, and is sent again. skip: the run continues without it. ask_again:
+    not_applied: it did not happen, and is sent again. skip: the run continues without it.
+        ask_again:
     Onward calls the reconciler or, without one, resends the effect if its key is still valid.
     """
     if result is not None and verdict != Verdict.APPLIED:
@@ -158,7 +168,10 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
     if module is not None:
         import_module(module)
     if verdict == Verdict.APPLIED and info.name not in effect_module.registered:
-        context.out.note("Only the kind of the result is checked; --module checks it by your code.")
+        context.out.note(
+            "Only the JSON type of the result was checked. Use --module to check it against your "
+            "code."
+        )
     after = await context.app.effects.resolve(
         info.id, verdict, result=value, reason=reason, version=version, by=by
     )

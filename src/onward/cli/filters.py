@@ -17,9 +17,11 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 def choosing(*, failures: bool) -> Callable[[Command], Command]:
     """Give a command the options that choose runs; with `failures`, also by what has failed."""
     options = [
-        click.option("--name", "--workflow", "name", metavar="NAME", help="Those of one workflow."),
-        click.option("--queue", metavar="NAME", help="Those of one queue."),
-        click.option("--tag", metavar="TAG", help="Those with a tag."),
+        click.option(
+            "--name", "--workflow", "name", metavar="NAME", help="Only runs of this workflow."
+        ),
+        click.option("--queue", metavar="NAME", help="Only runs of this queue."),
+        click.option("--tag", metavar="TAG", help="Only runs with this tag."),
         click.option(
             "--attribute",
             "attributes",
@@ -31,9 +33,13 @@ def choosing(*, failures: bool) -> Callable[[Command], Command]:
     ]
     if failures:
         options[1:1] = [
-            click.option("--error", metavar="TYPE", help="Those with this type of error."),
-            click.option("--failed-step", metavar="NAME", help="Those that failed in this call."),
-            click.option("--since", metavar="TIME", help="Those that ended within this, as in 1h."),
+            click.option("--error", metavar="TYPE", help="Only runs with this type of error."),
+            click.option(
+                "--failed-step", metavar="NAME", help="Only runs that failed in this call."
+            ),
+            click.option(
+                "--since", metavar="TIME", help="Only runs that ended within this time, such as 1h."
+            ),
         ]
 
     def given(work: Command) -> Command:

@@ -21,11 +21,12 @@ def add_migrate(root: click.Group) -> None:
     """Add the command, which is in no group."""
 
     @bare_command(root, "migrate", example="onward migrate --db postgresql://owner@host/shop")
-    @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+    @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
     def migrate(given: Given, *, dry_run: bool) -> int:
         """Create the schema of a database, or bring it up to date.
 
-        An App does this whenever it is opened, if its role is allowed to. Use this command if your
+        An App does this when it is opened, if its database role is allowed to. Use this command if
+        your
         web app and workers connect as a role that may not create tables: run it with an address
         whose role owns the schema, before you start the new version. It is safe while workers of
         the previous version run.

@@ -27,10 +27,10 @@ _ENDED = ["failed", "timed_out", "cancelled", "paused"]
 @command(runs, "cancel", example="onward runs cancel order-7 order-8 --wait --timeout 1m")
 @bulk.ids
 @bulk.in_bulk(failures=False)
-@click.option("--state", type=click.Choice(_OPEN), help="Those in one state.")
-@click.option("--force", is_flag=True, help="End it at once, without cleanup.")
+@click.option("--state", type=click.Choice(_OPEN), help="Only runs in this state.")
+@click.option("--force", is_flag=True, help="End the run at once, without cleanup.")
 @click.option("--grace", metavar="TIME", help="How long cleanup may take; a minute by default.")
-@click.option("--wait", is_flag=True, help="Wait until it is over.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended.")
 @click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 30s.")
 async def cancel(
     context: CommandContext,
@@ -44,8 +44,8 @@ async def cancel(
 ) -> int:
     """Cancel runs, given by their ids or by filters.
 
-    Filters start a bulk action. Exits with 1 if one had already ended or, with --wait, has not
-    ended as cancelled.
+    Filters start a bulk action. Exits with 1 if a run had already ended or, with --wait, did not
+    end as cancelled.
     """
     choice = bulk.BulkChoice(ids, asked)
     if choice.is_bulk:
@@ -79,12 +79,12 @@ async def cancel(
 @command(runs, "pause", example="onward runs pause order-7")
 @bulk.ids
 @bulk.in_bulk(failures=False)
-@click.option("--state", type=click.Choice(_OPEN), help="Those in one state.")
+@click.option("--state", type=click.Choice(_OPEN), help="Only runs in this state.")
 async def pause(context: CommandContext, *, ids: tuple[str, ...], **asked: Any) -> int:
-    """Pause runs: steps that run finish, nothing new begins.
+    """Pause runs: running steps finish, and nothing new starts.
 
-    Filters start a bulk action. Maps, steps on other workers and children that work for a run pause
-    with it. Exits with 1 if a run has ended or is being cancelled.
+    Filters start a bulk action. Map chunks, routed steps and children that are cancelled with a run
+    are paused with it. Exits with 1 if a run has ended or is being cancelled.
     """
     choice = bulk.BulkChoice(ids, asked)
     if choice.is_bulk:
@@ -106,8 +106,8 @@ async def pause(context: CommandContext, *, ids: tuple[str, ...], **asked: Any) 
 async def resume(context: CommandContext, *, ids: tuple[str, ...], **asked: Any) -> int:
     """Resume paused runs and the runs they held.
 
-    Filters start a bulk action. A run that another paused run holds continues when that one is
-    resumed. Exits with 1 if a run has already ended.
+    Filters start a bulk action. If another paused run holds a run, resume that run too. Exits with
+    1 if a run has already ended.
     """
     choice = bulk.BulkChoice(ids, asked)
     if choice.is_bulk:
@@ -135,7 +135,7 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...], **asked: Any)
 @command(runs, "retry", example="onward runs retry --name charge --error ValueError --dry-run")
 @bulk.ids
 @bulk.in_bulk(failures=True)
-@click.option("--state", type=click.Choice(_ENDED), help="Those in one state.")
+@click.option("--state", type=click.Choice(_ENDED), help="Only runs in this state.")
 @click.option("--force", is_flag=True, help="Retry even if effects may have undone work.")
 async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool, **asked: Any) -> int:
     """Retry failed runs, given by their ids or by filters.
@@ -160,8 +160,8 @@ async def retry(context: CommandContext, *, ids: tuple[str, ...], force: bool, *
 @command(runs, "discard", example="onward runs discard --name charge --reason 'paid in cash'")
 @bulk.ids
 @bulk.in_bulk(failures=True)
-@click.option("--reason", metavar="TEXT", default="", help="Why; recorded with each run.")
-@click.option("--by", metavar="NAME", help="Who you are; by default the user.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason; recorded with each run.")
+@click.option("--by", metavar="NAME", help="Author of the decision; by default the current user.")
 async def discard(
     context: CommandContext, *, ids: tuple[str, ...], reason: str, by: str | None, **asked: Any
 ) -> int:

@@ -40,8 +40,8 @@ HEAD = ("ID", "NAME", "TRY", "STATE", "ERROR", "QUEUE", "CREATED", "DUE")
 def runs() -> None:
     """List, show and control runs.
 
-    You can abbreviate generated ids. To change a run, give your own ids in full, so that
-    `cancel order-1` never reaches order-10.
+    You can abbreviate generated ids. To change a run, pass your own ids in full, so that `cancel
+    order-1` never affects order-10.
     """
 
 
@@ -52,13 +52,15 @@ _id = click.argument("run_id", metavar="ID")
 
 
 @command(runs, "list", example="onward runs list --state paused --attribute customer=42")
-@click.option("--all", "every", is_flag=True, help="Also those that other runs have started.")
-@click.option("--name", metavar="NAME", help="Those of one workflow.")
+@click.option("--all", "every", is_flag=True, help="Include runs that other runs started.")
+@click.option("--name", metavar="NAME", help="Only runs of this workflow.")
 @click.option(
-    "--state", type=click.Choice([state.value for state in RunState]), help="Those in one state."
+    "--state",
+    type=click.Choice([state.value for state in RunState]),
+    help="Only runs in this state.",
 )
-@click.option("--queue", metavar="NAME", help="Those of one queue.")
-@click.option("--tag", metavar="TAG", help="Those with a tag.")
+@click.option("--queue", metavar="NAME", help="Only runs of this queue.")
+@click.option("--tag", metavar="TAG", help="Only runs with this tag.")
 @click.option(
     "--attribute",
     "attributes",
@@ -67,10 +69,12 @@ _id = click.argument("run_id", metavar="ID")
     callback=named,
     help="Filter by attribute (scans; slow on large stores).",
 )
-@click.option("--root", metavar="ID", help="This run and all below it.")
+@click.option("--root", metavar="ID", help="Only this run and its descendants.")
 @click.option("--parent", metavar="ID", help="Only runs that this run started directly.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--before", metavar="ID", help="Continue after the last one of a page.")
+@click.option(
+    "--before", metavar="ID", help="Continue after this id, the last of the previous page."
+)
 async def list_runs(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
     *,
@@ -89,7 +93,7 @@ async def list_runs(  # noqa: PLR0913 - each is an option of the command
 
     Newest first. --all, --root and --parent also list children, routed steps and map chunks. If no
     live worker can take a run, the reason is beside its state. A run that was retried, forked or
-    continued under its id names its successor; --state omits it.
+    continued under the same id shows the uid of the new run; --state leaves it out.
     """
     query = RunQuery(name, state, queue, tag=tag, children=every)
     found = await context.engine.list_runs(
@@ -125,15 +129,15 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
     if count:
         many = f"{count} or more" if count == MAX_LEFT_OUT else str(count)
         were = "run that another run" if count == 1 else "runs that other runs"
-        context.out.note(f"Left out: {many} {were} started (--all, or --root ID for one family).")
+        context.out.note(f"Not shown: {many} {were} started (use --all, or --root ID).")
 
 
 @command(runs, "show", example="onward runs show order-7")
 @_id
 async def show(context: CommandContext, *, run_id: str) -> int:
-    """Show a run: its state, what it waits for, what it did.
+    """Show a run: its state, what it waits for, and its history.
 
-    With the traceback of its error, and the signals that it has received and not asked for.
+    Includes the traceback of its error, and the signals that it has received and not read.
     """
     await print_run(context, (await context.engine.find(run_id, changes=False)).uid)
     return DONE
@@ -183,8 +187,8 @@ async def fork(
 ) -> int:
     """Run again from a given step.
 
-    A new run begins with the history before that step. The old one must be over or paused, unless
-    --new-id is given. Effects after that step are sent again, under new keys: --resend is
+    A new run begins with the history before that step. The old run must have ended or be paused,
+    unless you pass --new-id. Effects after that step are sent again, under new keys: --resend is
     required if one of them may have happened. Filters start a bulk action on dead letters. Exits
     with 1 if a fork is refused.
     """
@@ -207,9 +211,9 @@ async def fork(
 @_id
 @click.argument("name")
 @click.argument("value", required=False)
-@click.option("--text", metavar="TEXT", help="A value that is text, though it looks like JSON.")
-@click.option("--json-value", metavar="JSON", help="A value that must be JSON.")
-@click.option("--message-id", metavar="ID", help="Repeated sends with one id are delivered once.")
+@click.option("--text", metavar="TEXT", help="Send this text, even if it looks like JSON.")
+@click.option("--json-value", metavar="JSON", help="Send this JSON; fail if it is not valid.")
+@click.option("--message-id", metavar="ID", help="Signals with the same id are delivered once.")
 async def signal(  # noqa: PLR0913 - each is an option of the command
     context: CommandContext,
     *,
@@ -222,8 +226,9 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Send a signal, with a value.
 
-    VALUE is JSON (true, 42, '{"a": 1}') or, if it is none, text: yes is text, 42 is a number, and
-    --text 42 is text again. The run must wait for a value of that type. Exits with 1 if it is over.
+    VALUE is JSON (true, 42, '{"a": 1}') or, if it is not valid JSON, text: yes is text, 42 is a
+    number, and --text 42 is text again. The value must have the type that the workflow expects.
+    Exits with 1 if the run has ended.
     """
     if sum(given is not None for given in (value, text, json_value)) > 1:
         raise click.UsageError("Give one of VALUE, --text and --json-value.")

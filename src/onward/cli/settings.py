@@ -120,7 +120,9 @@ def _table(path: Path, table: tuple[str, ...]) -> Any:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(str(path), f"cannot be read ({error})", "Fix it, or use --db") from error
+        raise BadInput(
+            str(path), f"cannot be read ({error})", "Fix the file, or use --db"
+        ) from error
     for name in table:
         found = found.get(name) if isinstance(found, dict) else None
     return found

@@ -35,7 +35,7 @@ def load_app(target: str) -> App:
         raise BadInput(
             f"module {name!r}",
             "defines no workflow and imports none",
-            "Import the modules of your workflows in it, so that a worker knows them",
+            "Import the modules that define your workflows in it",
         )
     return app
 
@@ -109,9 +109,11 @@ def _broken(name: str, error: BaseException) -> BadInput:
     kind = type(error).__name__
     if isinstance(error, SystemExit):
         fact = f"exits when it is imported (status {error.code})"
-        advice = 'Put what runs it as a script under if __name__ == "__main__":'
+        advice = 'Put the code of the script under if __name__ == "__main__":'
         return BadInput(f"module {name!r}", fact, advice)
-    return BadInput(f"module {name!r}", f"raised {kind} when it was imported", "Fix it; see above")
+    return BadInput(
+        f"module {name!r}", f"raised {kind} when it was imported", "Fix the error shown above"
+    )
 
 
 def _is_machinery(trace: TracebackType) -> bool:
@@ -152,5 +154,5 @@ def apps_of(module: ModuleType) -> dict[str, App]:
 
 def _advice(found: object) -> str:
     if isinstance(found, SyncApp):
-        return "A SyncApp runs no worker for a process: add an App of its own, app = App(...)"
-    return 'Define one outside of all functions: app = App("onward.db")'
+        return "A SyncApp cannot run this worker. Define an App beside it: app = App(...)"
+    return 'Define one at the top level of the module: app = App("onward.db")'

@@ -39,7 +39,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         "queues",
         multiple=True,
         metavar="NAME",
-        help="A queue whose runs to take; may be repeated. Default: default.",
+        help="Queue to take runs from; may be repeated. Default: default.",
     ),
     click.option(
         "--slots",
@@ -63,7 +63,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--lease",
         metavar="DURATION",
-        help="How long after its last lease renewal others take over its runs. Default: 15s.",
+        help="How long after the last lease renewal others take over its runs. Default: 15s.",
     ),
     click.option(
         "--drain",
@@ -73,12 +73,12 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--stall",
         metavar="DURATION",
-        help="How long a run may block it before others continue its other runs. Default: 10s.",
+        help="How long code may block the worker before others continue its runs. Default: 10s.",
     ),
     click.option(
         "--stall-limit",
         metavar="DURATION",
-        help="How long a run may block it before it exits. Default: 5m.",
+        help="How long code may block the worker before it exits. Default: 5m.",
     ),
     click.option(
         "--log-level", type=click.Choice(LEVELS), help="The lowest level to log. Default: info."
@@ -118,12 +118,13 @@ def add_worker(root: click.Group) -> None:
         or imports. The store is the one that the App names; only --db and --namespace override
         it, not the environment and not a settings file.
 
-        After the first SIGTERM or Ctrl-C, it takes no more runs and waits up to --drain for running
-        steps. A second one abandons these steps. Either way another worker continues its runs.
+        After the first SIGTERM or Ctrl-C, the worker takes no more runs and waits up to --drain for
+        running steps. After the second, it abandons these steps. In both cases, another worker
+        continues its runs.
         Logs go to stderr, with --json as lines of JSON.
 
         Exit status: 0 after a signal or `onward workers drain`; 1 if the store is unavailable at
-        the start, or the worker failed; 2 if the module, an option or the store is wrong; 70 if
+        the start, or the worker failed; 2 if the module, an option or the store is wrong; 70 if the
         code of a run has blocked the worker for --stall-limit; 143 or 130 after a second SIGTERM
         or Ctrl-C.
         """
@@ -146,8 +147,8 @@ def override_store(app: App, given: Given) -> None:
     if app._opened.is_private:
         raise BadInput(
             "the store of this App",
-            "is in memory, so that no other process could start a run for this worker",
-            "Name a file or a Postgres database in the code, or by --db",
+            "is in memory, so no other process can start a run for this worker",
+            "Set a file or a Postgres database in the code, or with --db",
         )
 
 

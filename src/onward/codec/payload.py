@@ -52,5 +52,5 @@ def unknown_tag(tag: str, annotation: str) -> UnknownTag:
     if extras:
         move = f"install onward[{','.join(extras)}]"
     else:
-        move = "it was written by a newer Onward; upgrade this one"
+        move = "it was written by a newer version of Onward; upgrade this one"
     return UnknownTag(annotation, f"its codec tag is {tag[:80]!r}; {move}")

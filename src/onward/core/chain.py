@@ -76,11 +76,11 @@ def follow(
         return Refused("another run already follows it")
     if link is Link.CONTINUE:
         if unsettled:
-            return Refused("it has open branches or effects; await them before it continues")
+            return Refused("it has open branches or effects; await them before continue_as_new")
         return advance(run, Returned(continued=True), now=now)
     if run.state not in TERMINAL:
         if link is Link.REPLACE:
-            return Refused(f"it is {run.state}; it is replaced when it has ended")
+            return Refused(f"it is {run.state}; it can be replaced only when it has ended")
         return advance(run, Superseded(forked=link is Link.FORK), now=now)
     if link is Link.RETRY and run.state is RunState.SUCCEEDED:
         return Refused("it succeeded; fork it to run a part of it again")

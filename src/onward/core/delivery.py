@@ -277,7 +277,7 @@ def retry_start(effect: EffectState | None) -> RetryStart | Refused:
     Where nothing was changed outside, preparing again is safe, even if `next` was what failed.
     """
     if effect in UNCERTAIN:
-        return Refused("its effect is uncertain; resolve that first")
+        return Refused("its effect is uncertain; resolve the effect first")
     if effect in (EffectState.APPLIED, EffectState.SKIPPED):
         return RetryStart.AT_NEXT
     return RetryStart.FRESH

@@ -88,7 +88,7 @@ def _parsed(value: DurationLike) -> Duration:
             return value * SECOND
         case float():
             if not math.isfinite(value * SECOND):
-                raise _bad(value, "is not a number of seconds that can be waited")
+                raise _bad(value, "is not a finite number of seconds")
             return round(value * SECOND)
         case _:
             return _from_parts(value)
@@ -114,7 +114,7 @@ def _from_text(text: str) -> Duration:
         length += (int(whole + fraction) * unit * 2 + scale) // (2 * scale)
         position = part.end()
     if not text or position != len(text):
-        raise _bad(text, "is not understood")
+        raise _bad(text, "is not a valid duration")
     return length
 
 

@@ -19,7 +19,7 @@ class Clock(Protocol):
     """Where time is read."""
 
     def wall(self) -> Instant:
-        """Return the instant now, in microseconds UTC. It may jump in either direction."""
+        """Return the current instant, in microseconds UTC. It may jump in either direction."""
         ...
 
     def monotonic(self) -> int:

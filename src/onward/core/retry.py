@@ -24,15 +24,15 @@ ErrorName: TypeAlias = type[BaseException] | str
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often to try, and how long to wait in between.
+    """A retry policy: how often to try, and how long to wait in between.
 
     Args:
-        attempts: How many attempts to make, with the first one; None means no limit.
+        attempts: The maximum number of attempts, including the first; None means no limit.
         delay: How long to wait after the first attempt.
-        factor: By how much each wait is longer than the one before.
+        factor: The factor by which each wait is longer than the previous one.
         max_delay: The longest wait.
-        jitter: How much longer, at most and at random, a wait may be than calculated, as a part of
-            its length. A wait is never shorter.
+        jitter: The maximum random extension of a wait, as a fraction of its length. Waits are never
+            shortened.
         only: The errors to retry, as types or names; by default all of them.
         never: The errors not to retry.
         within: How long all attempts together may take.
@@ -123,7 +123,7 @@ def _names(what: str, given: object) -> tuple[str, ...]:
         is_type = isinstance(kind, type) and issubclass(kind, BaseException)
         if not (is_type or (isinstance(kind, str) and kind)):
             shown = kind.__name__ if isinstance(kind, type) else f"a {type(kind).__name__}"
-            raise BadInput(f"retry {what}", f"has {shown} in it", "List types of exceptions.")
+            raise BadInput(f"retry {what}", f"contains {shown}", "List exception types.")
         names.add(error_name(kind))
     return tuple(sorted(names))
 
@@ -133,7 +133,9 @@ def _check_attempts(attempts: object) -> None:
         return
     if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
         raise BadInput(
-            f"retry attempts={attempts!r}", "is not a whole number from 1", "1 means: try once."
+            f"retry attempts={attempts!r}",
+            "is not a whole number of 1 or more",
+            "Use 1 to try once.",
         )
 
 
@@ -142,7 +144,7 @@ def _within(given: DurationLike | None) -> Duration | None:
         return None
     within = duration(given)
     if within == 0:
-        raise BadInput("retry within=0", "leaves no time for even one attempt", "Allow some.")
+        raise BadInput("retry within=0", "leaves no time for an attempt", "Allow more time.")
     return within
 
 

@@ -23,9 +23,11 @@ async def check_exists(url: str, advice: str) -> None:
     """
     address = parse(url)
     if isinstance(address, SqliteAddress) and address.path is None:
-        raise StoreUnusable(":memory:", "ends with its process, so it is empty here", advice)
+        raise StoreUnusable(
+            ":memory:", "exists only in its own process, so it is empty here", advice
+        )
     if not await is_there(address):
-        raise StoreUnusable(str(address), "holds no runs of Onward, or is not there", advice)
+        raise StoreUnusable(str(address), "does not exist, or is not an Onward database", advice)
 
 
 def resolved(url: str, folder: Path) -> str:

@@ -75,7 +75,7 @@ async def effect_info(store: Store, row: EffectRow) -> EffectInfo:
 
 
 async def effect_choices(store: Store, row: EffectRow) -> list[EffectChoice]:
-    """Return the verdicts that are possible for an effect: now, or from when."""
+    """Return the verdicts that are possible for an effect, and from what time."""
     now, is_dropped = await store.now(), await ledger.is_dropped(store, row)
     return [
         EffectChoice(choice.verdict, shown_time_or_none(choice.since))

@@ -136,11 +136,13 @@ async def _rule(
     """Write a verdict; `fact` is given whether the run of the effect drops it."""
     reason, by, version = said
     if not (reason and reason.strip()):
-        raise BadInput("the reason of a verdict", "is empty", "Say why: others will read it")
+        raise BadInput(
+            "the reason of a verdict", "is empty", "Give a reason; it is stored with the verdict"
+        )
 
     def rule(row: EffectRow, now: Instant, is_dropped: bool) -> Ruling:  # noqa: FBT001 - a callback
         if version is not None and version != row.version:
-            why = f"it has changed since: it has version {row.version} now{_decision(row)}"
+            why = f"it has changed: its version is {row.version} now{_decision(row)}"
             raise VerdictRefused(key, why)
         match advance(as_effect(row), fact(is_dropped), _terms(row), now=now):
             case Moved(to):
@@ -170,7 +172,7 @@ def _check_undecided(row: EffectRow) -> None:
         VerdictRefused: there is such a verdict.
     """
     if decision := _decision(row):
-        fact = f"it is already decided{decision}; give version {row.version} to overrule that"
+        fact = f"it is already decided{decision}; pass version {row.version} to overrule that"
         raise VerdictRefused(row.key, fact)
 
 

@@ -13,8 +13,8 @@ from onward.telemetry.error_text import describe
 
 _BAD_ENDS = (RunState.FAILED, RunState.CANCELLED, RunState.TIMED_OUT)
 _WHY = {
-    Reason.CRASHED: "its workers crashed again and again while they ran it",
-    Reason.REPLACED: "it was cancelled: a new run took its id",
+    Reason.CRASHED: "its workers crashed repeatedly while they executed it",
+    Reason.REPLACED: "it was cancelled: a new run with its id replaced it",
     Reason.PARENT: "it was cancelled together with the run that started it",
     Reason.FORCED: "it was cancelled by force, without cleanup",
     Reason.DEADLINE: "it passed its deadline",

@@ -230,7 +230,7 @@ def _found(history: Iterable[RecordRow], step: str) -> RecordRow | None:
 def _edited(row: RecordRow, run: str, result: bytes) -> NewRecord:
     if row.kind not in _WITH_RESULT:
         raise BadInput(
-            f"{row.kind} {row.name!r}", "has no result", "Fork from a step, or edit none"
+            f"{row.kind} {row.name!r}", "has no result", "Fork from a step, or leave out the result"
         )
     return NewRecord(
         run,

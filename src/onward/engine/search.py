@@ -88,7 +88,9 @@ async def _family(store: Store, parent: str | None, root: str | None) -> Family 
     """
     if parent is not None and root is not None:
         raise BadInput(
-            "parent and root", "are both given", "Use parent for children, or root for all below"
+            "parent and root",
+            "are both given",
+            "Use parent for direct children, or root for all below it",
         )
     top = parent or root
     if top is None:

@@ -158,7 +158,7 @@ def check_run_id(given: Any) -> str:
         raise BadInput(
             f"run id {run_id!r}",
             "is a UUID of version 7, which is the format of run uids",
-            'Put something before it, such as "order-"',
+            'Add a prefix, such as "order-"',
         )
     return run_id
 

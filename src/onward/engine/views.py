@@ -47,8 +47,8 @@ class RunInfo:
         deadline: When it is cancelled if it has not ended.
         held_by: The ids of the paused runs that hold it: itself, or runs that it works for.
         worker: The id of the worker that has it.
-        crashes: How many workers in a row have died while they executed it. It is 0 again once
-            the run has made progress.
+        crashes: How many workers in a row have died while they executed it. Progress of the run
+            resets it to 0.
         parent_id: The id of the run that started it.
         follows_id: The id of the run that it follows.
         followed_by: The uid of the run that follows it under the same id.
@@ -155,13 +155,13 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """An error that user code raised, as it was recorded; `str()` is its type and message.
+    """A recorded error that user code raised; `str()` returns its type and message.
 
     Attributes:
         type: The name of its type, with the module unless it is built in.
         message: Its message.
         traceback: Its frames, innermost last.
-        text: Its type and message; of an exception group, those of its first causes.
+        text: Its type and message; for an exception group, those of its first errors.
         where: The file, line number and function that raised it.
         source: The text of that line.
         notes: The texts that were added with `add_note`.
@@ -187,16 +187,17 @@ class HistoryEvent:
 
     Attributes:
         seq: Its position; None while it is open, and for notes.
-        identity: Which call it is: the branch, the name and the how-manieth.
-        kind: step, effect, timer, signal, child, cancel, note and so on.
+        identity: Identifies the call by its branch, its name and its number among calls of that
+            name.
+        kind: The kind: step, effect, timer, signal, child, cancel, note and others.
         name: The name of the step, signal or workflow.
         state: open, succeeded, failed or cancelled.
-        attempt: Which attempt of the call it is; of an effect, how often it was sent.
+        attempt: The number of the attempt; for an effect, how often it was sent.
         version: The version of the code that made it.
-        value: The result, or what the record stores besides.
+        value: The result, or other data of the record.
         error: The error that it raised.
-        due: When a timer fires, or a failed attempt is followed by the next.
-        message: The number of the message that it took from the inbox.
+        due: When a timer fires, or when the attempt after a failed one starts.
+        message: The number of the inbox message that ended the wait.
         args_hash: The fingerprint of the arguments.
         opened_at: When the attempt began.
         closed_at: When it ended.
@@ -300,15 +301,16 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """What keeps a run from running.
+    """A reason why a run does not proceed.
 
     Attributes:
-        kind: paused, divergence, approval, verdict, effect (it is sent or asked about again by
-            itself), limit, slots (all workers are busy), delay (it has not started yet), worker (no
-            live worker takes it), takeover (its worker is gone, and another continues it), or the
-            kind of a call that it waits for: signal, timer, child, step.
-        text: What it is, in a sentence.
-        next: The next move: a command, or advice.
+        kind: paused, divergence, approval, verdict, effect (Onward sends it, or asks its
+            reconciler, again), limit, slots (all workers are busy), delay (it has not started yet),
+            worker (no live worker can take it), takeover (its worker is gone, and another worker
+            will continue it), or the kind of the call that it waits for: signal, timer, child,
+            step.
+        text: The reason as text.
+        next: What to do next: a command, or advice.
 
     Example:
         >>> import asyncio
@@ -363,34 +365,37 @@ class EffectAttemptInfo:
 
 @dataclass(frozen=True, slots=True)
 class EffectInfo:
-    """An effect as the ledger has it.
+    """An effect as recorded in the ledger.
 
     Attributes:
-        id: Its key: what `resolve` is given, and what the receiver was given.
+        id: The key of the effect, which identifies it in `resolve` and which the receiver gets.
         run: The id of its run.
         state: planned, in_flight, applied, failed, needs_reconcile, indeterminate, skipped or
             withdrawn (its run was cancelled, or ended, before it was sent).
-        arguments: What was or will be sent, as plain data.
-        attempt: How often it was sent, by the run that has it.
-        tries: How often it is sent at most; None means that there is no limit.
-        asks: How often the reconciler has answered since the last send, without answers of
-            `NotApplied` that came too early to count.
-        why: Why it is uncertain or did not happen, or why its result could not be kept.
-        sent_at: When it was last sent, at the latest.
-        judged_from: From when "not applied" counts: until then a frozen worker may still send.
-        known_until: Until when the receiver knows the key, if it keeps keys: what is uncertain is
-            sent again only if that arrives before.
-        asked_at: When it is sent or asked about again by itself.
+        arguments: The arguments that were or will be sent, as plain data.
+        attempt: How often the current run has sent it.
+        tries: The maximum number of sends; None means that there is no limit.
+        asks: How often the reconciler has answered since the last send, except `NotApplied` answers
+            that came too early to count.
+        why: Why it is uncertain or did not happen, or why its result could not be stored.
+        sent_at: The latest time at which the last send can have happened.
+        judged_from: The time from which "not applied" counts. Before it, a frozen worker may still
+            send.
+        known_until: Until when the receiver remembers the key, if it deduplicates by key. An
+            uncertain effect is sent again only if it arrives before this time.
+        asked_at: When Onward sends it again, or asks the reconciler again.
         can_be_asked: Whether it has a reconciler.
-        version: Rises with every change; give it back with a verdict to be sure.
-        waits_for: What it waits for (approval, verdict, reconciler, its answer, its turn, its next
-            send), if it does.
-        returns: The annotation of its result, and what that is in JSON: `Charge: object`.
-        settled_by: Who settled it: handler, reconciler, or operator, whose name is `decided_by`;
-            None if it is not settled, or was withdrawn.
+        version: Increases with every change. Pass it with a verdict to be sure that nothing has
+            changed.
+        waits_for: What it waits for, if anything: approval, verdict, reconciler, its answer, its
+            turn, or its next send.
+        returns: The annotation of its result and the kind of JSON that it is stored as: `Charge:
+            object`.
+        settled_by: How it was settled: by the handler, the reconciler, or an operator, whose name
+            is in `decided_by`. None if it is not settled, or was withdrawn.
         reconciler: The name of its reconciler, if it has one.
-        attempts: All sends and all answers of the reconciler, oldest first; of more than 50 the
-            latest.
+        attempts: All sends and all answers of the reconciler, oldest first; if there are more than
+            50, the latest 50.
     """
 
     id: str
@@ -431,7 +436,7 @@ class EffectChoice:
 
     Attributes:
         verdict: approve, reject, applied, not_applied, skip or ask_again.
-        since: From when it counts, if that is not now.
+        since: The time from which the verdict is possible, if that is in the future.
     """
 
     verdict: str

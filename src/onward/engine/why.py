@@ -108,7 +108,7 @@ def _blockers(report: RunReport) -> list[Blocker]:
 def _gone(text: str, report: RunReport) -> Blocker:
     """Return that the worker of a running run does not execute it any more."""
     if report.is_taken_over:
-        return Blocker("takeover", text, "Wait: it does so within a lease length")
+        return Blocker("takeover", text, "Wait; another worker takes it over within one lease")
     return Blocker("worker", text, "Start a worker: onward worker MODULE")
 
 

@@ -2,37 +2,37 @@
 
     OnwardError
     ├── UserError              you: the call, the value or the setup is wrong
-    │   ├── BadInput           an id, a duration or an option that cannot be taken
-    │   ├── Unencodable        a value that would not come back as it went in
-    │   ├── Undecodable        stored bytes that do not fit the annotation
+    │   ├── BadInput           an id, a duration or an option that is not valid
+    │   ├── Unencodable        a value that cannot be stored without being changed
+    │   ├── Undecodable        a stored value that does not fit the annotation
     │   │   └── NewerRow       a stored row with a value that this version does not know
     │   ├── UnreadableRow      a stored row that is damaged
-    │   ├── PayloadTooLarge    a value beyond the size limit
-    │   ├── Conflict           the id is taken by a run with other arguments
-    │   ├── NotFound           nothing has that id here
-    │   ├── BadStoreUrl        the address of the store cannot be understood
-    │   ├── StoreUnusable      the store is there, but cannot be used as it is
-    │   ├── NotOpen            a call outside of the block that opens the app
+    │   ├── PayloadTooLarge    a value that is larger than the limit
+    │   ├── Conflict           the id belongs to a run with different arguments
+    │   ├── NotFound           no object in the namespace has that id
+    │   ├── BadStoreUrl        the address of the store is not valid
+    │   ├── StoreUnusable      the store exists, but cannot be used
+    │   ├── NotOpen            a call outside the block that opens the app
     │   ├── SchemaTooNew       the database was migrated by a newer Onward
-    │   ├── NotInBody          a call where it cannot be: in a workflow body, or outside of one
-    │   ├── WouldBlock         a call that waits was made where an event loop runs
+    │   ├── NotInBody          a call that is not allowed in a workflow body, or only there
+    │   ├── WouldBlock         a blocking call in a thread with a running event loop
     │   ├── NoWorker           no worker serves the queue of a run
     │   ├── NoThread           code that was cancelled but still runs holds all threads
     │   ├── WorkerBlocked      code of a run blocked the event loop of its worker
-    │   ├── TimedOut           a step, or what a run waited for, took too long
-    │   ├── RunOver            the run has ended
+    │   ├── TimedOut           a step attempt or a wait took too long
+    │   ├── RunOver            the state of the run does not allow the call
     │   ├── Undone             a retry would rely on effects that may have been undone
     │   ├── WouldResend        a fork or a retry would send effects again
-    │   ├── VerdictRefused     a verdict that an effect cannot have, or not yet
+    │   ├── VerdictRefused     a verdict that is not possible for an effect, or not yet
     │   ├── EffectSkipped      an operator skipped an effect
     │   ├── TooLate            the send window of an effect has closed
     │   ├── RunFailed          the awaited run raised an exception
     │   ├── RunCancelled       the awaited run was cancelled or timed out
     │   └── RunPaused          the awaited run is paused and needs an operator
-    ├── Unavailable            wait: the store is away or busy, try again
+    ├── Unavailable            wait: the store is unreachable or busy, try again
     ├── LeaseLost              stop: another worker owns the run
     └── InvariantBroken        us: a bug in Onward, please report it
-        └── Rejected           the database refuses a write that we let through
+        └── Rejected           the database refused a write that Onward should have refused
 
 Each error has a stable `code`, and a message that says what failed, why, and what to do next.
 

@@ -10,7 +10,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class BadInput(UserError, ValueError):
-    """An argument that cannot be taken: an id, a name, a duration, an option."""
+    """An argument is not valid: an id, a name, a duration or an option."""
 
     code: ClassVar[str] = "bad_input"
     what: str
@@ -23,7 +23,7 @@ class BadInput(UserError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class Unencodable(UserError, TypeError):
-    """A value that would be lost or changed on its way through the store."""
+    """A value cannot be stored without being lost or changed."""
 
     code: ClassVar[str] = "unencodable"
     path: str
@@ -36,7 +36,7 @@ class Unencodable(UserError, TypeError):
 
 @dataclass(eq=False, repr=False)
 class Undecodable(UserError, ValueError):
-    """Stored bytes that do not fit the annotation they are read back with."""
+    """A stored value does not fit the annotation with which it is read back."""
 
     code: ClassVar[str] = "undecodable"
     annotation: str
@@ -51,7 +51,7 @@ class Undecodable(UserError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class PayloadTooLarge(UserError):
-    """A value whose encoded form is beyond the limit; nothing was stored."""
+    """The encoded form of a value is larger than the limit; nothing was stored."""
 
     code: ClassVar[str] = "payload_too_large"
     what: str
@@ -67,7 +67,7 @@ class PayloadTooLarge(UserError):
 
 @dataclass(eq=False, repr=False)
 class NotInBody(UserError, RuntimeError):
-    """A call in a workflow body that a replay would not repeat, or one that belongs only there."""
+    """A call is not allowed in a workflow body, or is allowed only there."""
 
     code: ClassVar[str] = "not_in_body"
     what: str
@@ -80,7 +80,7 @@ class NotInBody(UserError, RuntimeError):
 
 @dataclass(eq=False, repr=False)
 class WouldBlock(UserError, RuntimeError):
-    """A call that waits was made in a thread whose event loop would stand still meanwhile."""
+    """A blocking call was made in a thread with a running event loop, which it would block."""
 
     code: ClassVar[str] = "would_block"
     what: str

@@ -10,7 +10,7 @@ from onward.errors.root import UserError, closed
 
 @dataclass(eq=False, repr=False)
 class VerdictRefused(UserError):
-    """A verdict that is refused: the effect is settled, has changed, or it is too early."""
+    """A verdict was refused: the effect is settled or has changed, or it is too early."""
 
     code: ClassVar[str] = "verdict_refused"
     effect: str
@@ -37,7 +37,7 @@ class EffectSkipped(UserError):
 
 @dataclass(eq=False, repr=False)
 class TooLate(UserError):
-    """The send window of an effect has closed: an operator may have decided on it by now."""
+    """The send window of an effect has closed, so it must not be sent any more."""
 
     code: ClassVar[str] = "too_late"
     effect: str

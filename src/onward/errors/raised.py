@@ -6,11 +6,12 @@ from typing import Any
 
 
 class Retryable(Exception):
-    """Raise it in a step that should be tried again, as far as its policy has attempts left.
+    """Raise this in a step that should be tried again, if its retry policy has attempts left.
 
     Args:
         message: What happened.
-        after: How long to wait ("30s", seconds, or a timedelta); by default what the policy says.
+        after: How long to wait ("30s", seconds, or a timedelta); by default the delay of the retry
+            policy.
 
     Example:
         >>> from onward import Retryable, step
@@ -25,7 +26,7 @@ class Retryable(Exception):
 
 
 class Fatal(Exception):
-    """Raise it in a step that must not be tried again, whatever its policy says.
+    """Raise this in a step that must not be tried again, regardless of its retry policy.
 
     Example:
         >>> from onward import Fatal, step
@@ -38,11 +39,11 @@ class Fatal(Exception):
 
 
 class NotApplied(Exception):
-    """An effect that did not happen, for sure.
+    """An effect certainly did not happen.
 
-    A handler raises it when it knows that nothing was changed outside; it is then tried again as
-    far as its policy goes. A reconciler returns or raises it. A body gets it when an effect did not
-    happen and is not tried again, or was rejected.
+    A handler raises it when it knows that the call changed nothing; the effect is then retried
+    according to its policy. A reconciler returns or raises it. A body gets it when an effect did
+    not happen and is not retried, or was rejected.
 
     Args:
         message: What happened.

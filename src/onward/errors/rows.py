@@ -26,7 +26,7 @@ class UnreadableRow(UserError):
 
 @dataclass(eq=False, repr=False)
 class NewerRow(Undecodable):
-    """A row says something that this version of Onward does not know."""
+    """A stored row has a value that this version of Onward does not know."""
 
     code: ClassVar[str] = "newer_row"
     advice: str = "Upgrade Onward on this worker; the run then continues"

@@ -89,19 +89,19 @@ class WorkerBlocked(UserError):
 
 @dataclass(eq=False, repr=False)
 class TimedOut(UserError, TimeoutError):
-    """An attempt of a step took too long, or what a run waited for did not come in time."""
+    """A step attempt or a wait of a run took longer than its timeout."""
 
     code: ClassVar[str] = "timed_out"
     what: str
     limit: str
 
     def __str__(self) -> str:
-        return f"{self.what} took longer than {self.limit}. Catch it, or allow more time."
+        return f"{self.what} took longer than {self.limit}. Catch TimeoutError, or allow more time."
 
 
 @dataclass(eq=False, repr=False)
 class RunOver(UserError):
-    """The state of the run does not allow this, in most cases because it has ended."""
+    """The state of the run does not allow this call, in most cases because the run has ended."""
 
     code: ClassVar[str] = "run_over"
     run: str
@@ -114,7 +114,7 @@ class RunOver(UserError):
 
 @dataclass(eq=False, repr=False)
 class Undone(UserError):
-    """A run sent effects because of the error that ended it; they may have undone its work."""
+    """A run sent effects because of the error that ended it, and they may have undone its work."""
 
     code: ClassVar[str] = "undone"
     run: str
@@ -130,9 +130,9 @@ class Undone(UserError):
 
 @dataclass(eq=False, repr=False)
 class WouldResend(UserError):
-    """A fork would send effects again that have happened, or may have.
+    """A fork or a retry would send effects again that have happened, or may have happened.
 
-    So would a retry (`by`) of a run with a child that was forked and sent them.
+    A retry (`by` is "retry") does so if the run has a child that was forked and sent effects.
     """
 
     code: ClassVar[str] = "would_resend"
@@ -156,9 +156,9 @@ class WouldResend(UserError):
 
 @dataclass(eq=False, repr=False)
 class RunFailed(UserError):
-    """The run has no result: it failed. `__cause__` is what it raised, if that is known.
+    """The run has no result, because it failed. `__cause__` is the error that it raised, if known.
 
-    `happened` is the message without the advice, for people who cannot run commands.
+    `happened` is the message without the advice, which you can show to end users.
     """
 
     code: ClassVar[str] = "run_failed"
@@ -179,7 +179,7 @@ class RunFailed(UserError):
 
 @dataclass(eq=False, repr=False)
 class RunCancelled(UserError):
-    """The run has no result: it was stopped."""
+    """The run has no result, because it was cancelled or missed its deadline."""
 
     code: ClassVar[str] = "run_cancelled"
     run: str
@@ -200,7 +200,7 @@ class RunCancelled(UserError):
 
 @dataclass(eq=False, repr=False)
 class RunPaused(UserError):
-    """The run has no result yet: it is paused and needs an operator."""
+    """The run has no result yet, because it is paused and needs an operator."""
 
     code: ClassVar[str] = "run_paused"
     run: str

@@ -10,7 +10,7 @@ from onward.errors.root import FieldError, UserError, closed
 
 @dataclass(eq=False, repr=False)
 class BadStoreUrl(UserError, ValueError):
-    """The address of the store cannot be understood."""
+    """The address of the store is not valid."""
 
     code: ClassVar[str] = "bad_store_url"
     url: str
@@ -25,7 +25,7 @@ class BadStoreUrl(UserError, ValueError):
 
 @dataclass(eq=False, repr=False)
 class StoreUnusable(UserError):
-    """The store was found, but cannot be used as it is."""
+    """The store exists, but cannot be used in its current state or with this setup."""
 
     code: ClassVar[str] = "store_unusable"
     where: str
@@ -54,11 +54,11 @@ class SchemaTooNew(UserError):
 
 @dataclass(eq=False, repr=False)
 class NotOpen(UserError, RuntimeError):
-    """A call outside of the block that opens the app."""
+    """A call was made outside the block that opens the app."""
 
     code: ClassVar[str] = "not_open"
     where: str
-    advice: str = "Use the app inside of `async with app`"
+    advice: str = "Use the app inside `async with app`"
 
     def __str__(self) -> str:
         return f"{self.where} is not open here. {closed(self.advice)}"
@@ -66,7 +66,7 @@ class NotOpen(UserError, RuntimeError):
 
 @dataclass(eq=False, repr=False)
 class Unavailable(FieldError):
-    """The store is away, full or too busy. Nothing was lost; the same call may be made again."""
+    """The store is unreachable, full or too busy. Nothing was lost; you can repeat the call."""
 
     code: ClassVar[str] = "unavailable"
     where: str
@@ -79,7 +79,7 @@ class Unavailable(FieldError):
 
 @dataclass(eq=False, repr=False)
 class LeaseLost(FieldError):
-    """Another worker owns the run now; this one wrote nothing and must abandon it."""
+    """Another worker owns the run now; this worker wrote nothing and must abandon the run."""
 
     code: ClassVar[str] = "lease_lost"
     run: str
@@ -94,7 +94,7 @@ class LeaseLost(FieldError):
 
 @dataclass(eq=False, repr=False)
 class InvariantBroken(FieldError):
-    """Something that cannot happen did: a bug in Onward."""
+    """An internal check failed, because of a bug in Onward."""
 
     code: ClassVar[str] = "invariant_broken"
     fact: str
@@ -105,7 +105,7 @@ class InvariantBroken(FieldError):
 
 @dataclass(eq=False, repr=False)
 class Rejected(InvariantBroken):
-    """The database refused a value that Onward should have refused at the call."""
+    """The database refused a value that Onward should have refused earlier, when it was passed."""
 
     code: ClassVar[str] = "rejected"
 

@@ -123,7 +123,7 @@ def check_name(name: str, what: str) -> str:
         BadInput: it looks like the name of something else.
     """
     if name == "<lambda>":
-        raise BadInput(what, "is '<lambda>', which every lambda has", "Use def, or give name=")
+        raise BadInput(what, "is '<lambda>', which all lambdas share", "Use def, or pass name=")
     if name.startswith(("step ", "map ")):
         raise BadInput(f"{what} {name!r}", 'begins with "step " or "map "', "Use another word")
     if name.startswith("onward."):

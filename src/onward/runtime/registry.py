@@ -222,7 +222,7 @@ def _taken(kind: str, name: str, fn: Callable[..., Any], other: Callable[..., An
     return BadInput(
         f"the {kind} name {name!r}",
         f"is used by {place_of(fn)} and by {place_of(other)}",
-        f"Give one of them another: @{kind}(name=...)",
+        f"Give one of them another name: @{kind}(name=...)",
     )
 
 

@@ -66,20 +66,20 @@ class App(RunOperations):
 
     Args:
         url: The database: a file name, `":memory:"` or `postgresql://user@host/database`.
-        namespace: The tenant. An app sees and changes nothing outside its namespace.
+        namespace: The tenant. An app sees and changes only the runs of its namespace.
         version: The version of your code, to pin runs to it.
         key: API key for an onward:// server.
         hints: A Redis (`redis://host:6379/0`) through which processes notify each other of changes.
-            It stores nothing and may be down at any time; then changes are found by polling.
+            It stores no data and may be down at any time; Onward then finds changes by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
         on_attention: Called with an `onward.telemetry.Attention` when a run needs a human.
-        retention: How long the workers of this app keep runs after their end: a duration for all,
-            or durations by final state, such as `{"succeeded": "1d", "failed": None}`. None keeps
-            them. By default runs that succeeded or were cancelled are deleted after 7 days, others
-            after 30 days.
-        debug: Raise an error when a workflow body calls what a replay would not repeat, such as
+        retention: How long the workers of this app keep runs after they end: one duration for all
+            runs, or a duration for each final state, such as `{"succeeded": "1d", "failed": None}`.
+            None keeps them. By default, runs that succeeded or were cancelled are deleted after 7
+            days, and others after 30 days.
+        debug: Raise an error when a workflow body makes a call that is not deterministic, such as
             `random`, `time` or `open()`. This slows bodies down; use it in development and tests.
-        debug_allow: Modules in which, and in whose calls, `debug` allows everything.
+        debug_allow: Modules that `debug` does not check, including the calls they make.
 
     Example:
         >>> import asyncio
@@ -228,7 +228,8 @@ class App(RunOperations):
         """Start a run, wait for it and return its result.
 
         Raises:
-            NoWorker: no worker serves the run's queue. The run stays, and starts when one does.
+            NoWorker: no worker serves the run's queue. The run is kept, and starts when a worker
+                does.
             RunFailed: the run failed; see `Run.result`.
         """
         run = await self.start(workflow, *args, **kwargs)
@@ -246,7 +247,7 @@ class App(RunOperations):
     def within(self, connection: object) -> Within:
         """Return a view of this app that starts runs and sends signals in your own transaction.
 
-        They take effect when you commit, together with your rows.
+        The runs and signals take effect when you commit, together with your rows.
 
         Args:
             connection: For Postgres, a connection of asyncpg, psycopg (async) or SQLAlchemy (async
@@ -300,8 +301,8 @@ class App(RunOperations):
     ) -> AsyncIterator[Worker]:
         """Run a worker while the body of `async with` runs.
 
-        An error of the worker ends the body and is raised here. Once the app is open, an
-        unavailable database is no error: the worker waits, and continues when it is back.
+        If the worker fails, the body is cancelled and the error is raised here. Once the app is
+        open, an unavailable database is not an error: the worker waits until the database is back.
 
         Args:
             queues: The queues whose runs the worker takes.
@@ -309,19 +310,20 @@ class App(RunOperations):
             threads: How many sync steps may run at the same time.
             tags: The worker takes runs and steps that have one of these tags, or no tags.
             warm: How many waiting runs to keep in memory; others are replayed when they continue.
-            workflows: The workflows to execute; by default all workflows of this process, also
+            workflows: The workflows to execute; by default all workflows of this process, including
                 those that are defined later.
             schedules: The schedules to create when the worker starts; by default those that
                 `@schedule` declares for its workflows. Every worker starts runs of all schedules.
             retry: The retry policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
-            lease: How long other workers wait, after this one was last heard of, before they
-                take over its runs. On SQLite, they notice at once that a process has ended.
-            drain: How long a worker that stops waits for the steps that run.
+            lease: How long after the last lease renewal other workers take over its runs. On
+                SQLite, they notice at once that a process has ended.
+            drain: How long a worker that stops waits for running steps.
             stall: When code has blocked the event loop for this long, other workers can continue
                 the runs of this one, except the run that blocks it.
             stall_limit: When code has blocked the event loop for this long, the worker gives up
-                that run as well. This counts as a crash of the run, which fails with the fifth.
+                that run as well. This counts as a crash of the run; a run fails after five crashes
+                in a row.
         """
         declared = declared_schedules(schedules, workflows)
         registry = registry_of(workflows, BulkWorkflow(self._opened).definition)

@@ -99,7 +99,7 @@ class Background:
         if failure is not None:
             raise failure
         if self._loop is None:
-            raise NotOpen(self._what, "Use the app inside of `with app.sync()`")
+            raise NotOpen(self._what, "Use the app inside `with app.sync()`")
         check_process(self._pid, self._what)
         return self._loop
 
@@ -143,7 +143,7 @@ class Background:
             call.cancel()
 
     def _closed(self) -> Unavailable:
-        return Unavailable(self._what, "was closed while a call waited")
+        return Unavailable(self._what, "was closed while a call was waiting")
 
 
 class _Call(Generic[T]):

@@ -169,7 +169,7 @@ class Bulk:
         Args:
             dry_run: Whether to only look which runs match.
             reason: Why; it is recorded with each run.
-            by: Who you are; by default the user of this process.
+            by: The name of the operator; by default the user of this process.
             id: An id for the bulk action.
             **runs: Which runs; see `BulkRuns`.
         """

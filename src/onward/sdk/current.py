@@ -53,7 +53,7 @@ class Attributes(MutableMapping[str, Any]):
 
 
 class Counters(Mapping[str, int | float]):
-    """Counters of a run: exact, however often steps are retried and the body is replayed."""
+    """Counters of a run, which stay exact when steps are retried and the body is replayed."""
 
     def __init__(self, seen: dict[str, int | float], note: Callable[[Noted], None]) -> None:
         self._seen = seen
@@ -183,7 +183,7 @@ def current() -> Current:
     """Return the run that the calling code belongs to.
 
     Raises:
-        NotInBody: it belongs to none.
+        NotInBody: the calling code does not belong to a run.
 
     Example:
         >>> import asyncio, onward
@@ -208,6 +208,6 @@ def current() -> Current:
         return Current(attempt.run, attempt, None)
     if body is None:
         raise NotInBody(
-            "onward.current()", "was called outside of any run", "Call it in a workflow or a step"
+            "onward.current()", "was called outside a run", "Call it in a workflow or a step"
         )
     return Current(body.run, None, body)

@@ -190,7 +190,7 @@ class Dead:
         Args:
             id: The id of the run.
             reason: Why; it is recorded with the run.
-            by: Who you are; by default the user of this process.
+            by: The name of the operator; by default the user of this process.
 
         Returns:
             False if the newest run with the id is not a dead letter.

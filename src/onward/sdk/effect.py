@@ -87,7 +87,8 @@ class Effect(Generic[P, R]):
             timeout: How long one call may take.
 
         Raises:
-            BadInput: with this timeout a call could arrive after its receiver forgot the key.
+            BadInput: with this timeout, a call could arrive after its receiver has forgotten the
+                key.
         """
         old = self.definition
         definition = replace(
@@ -195,11 +196,12 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     approve: bool = False,
     rate: str | None = None,
 ) -> Any:
-    """Make a function an effect: a change of the outside world that is never blindly repeated.
+    """Make a function an effect: a call to the outside world that is never blindly repeated.
 
     If the function returns, the effect happened. If it raises `NotApplied`, it did not happen and
     is retried by the policy. Any other error leaves the outcome uncertain: then Onward calls
-    `reconcile`, or sends again within the `idempotency_window` of the receiver. If neither settles
+    `reconcile`, or sends it again within the `idempotency_window` of the receiver. If neither
+    settles
     the effect, it waits for the verdict of an operator.
 
     Args:
@@ -209,16 +211,17 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         reconcile: Looks up the outcome of a call. It gets the same arguments and `key=`, and
             returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
             function, without `self`.
-        retry: How often to send it at most; by default three times. The delays apply after a
-            `NotApplied` that the function raised. After other proof it is sent again at once.
-        timeout: How long one call may take; by default 30 s. A function that is not async must
-            state it, and enforce it itself.
+        retry: How often to send the effect at most; by default three times. The delays apply after
+            the function raised `NotApplied`. After other proof, the effect is sent again at once.
+        timeout: How long one call may take; by default 30 s. For a function that is not async,
+            `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.
-        start_within: How long after the ledger has recorded it a call may begin; by default 15 s. A
-            worker that is slower does not send.
+        start_within: How long after it was recorded in the ledger a call may begin; by default 15
+            s. A worker that is slower does not send it.
         idempotency_window: How long the receiver remembers a key, from the first send on. Set it
-            only for a receiver that gets `effect_key()` and applies nothing twice under one key.
-            Then an uncertain call is sent again by the policy while the key is remembered. It
+            only if you pass `effect_key()` to the receiver and the receiver applies each key once.
+            Then Onward sends an uncertain call again, as `retry` allows, while the key is
+            remembered. It
             cannot be combined with `reconcile`.
         approve: Whether an operator must approve each call, with its exact arguments, before it is
             sent.
@@ -246,7 +249,7 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         raise BadInput(
             f"effect {own_name!r}",
             "is not async, so Onward cannot stop it after a timeout",
-            "State the timeout that its client library enforces: @effect(timeout=...)",
+            "Set the time limit that its client library enforces: @effect(timeout=...)",
         )
     definition = EffectDefinition(
         own_name,
@@ -293,7 +296,7 @@ def _check_memory(definition: EffectDefinition) -> None:
     if definition.reconcile is not None:
         raise BadInput(
             what,
-            "has both reconcile= and idempotency_window=, which exclude each other",
+            "has both reconcile= and idempotency_window=, which cannot be combined",
             "Keep idempotency_window= if the receiver deduplicates by key, otherwise reconcile=",
         )
     if idempotency_window <= reach:
@@ -314,8 +317,8 @@ def effect_key() -> str:
     """Return the idempotency key of the effect that is being sent.
 
     The key is the same in every attempt and retry, so a receiver that remembers keys applies the
-    effect once. Call this right before you send: it is the last check that sending is still
-    allowed. Outside a run it returns a new key each time.
+    effect once. Call this right before you send, because it makes the last check that sending is
+    still allowed. Outside a run it returns a new key each time.
 
     Raises:
         TooLate: the send window has closed. Let this exception propagate.
@@ -331,6 +334,8 @@ def effect_key() -> str:
         return check_key(sending)
     if body_now.get() is not None or step_now.get() is not None:
         raise NotInBody(
-            "effect_key()", "was called where no effect is sent", "Call it in an @effect"
+            "effect_key()",
+            "was called outside an effect handler",
+            "Call it in a function that is decorated with @effect",
         )
     return uuid4().hex

@@ -23,7 +23,7 @@ VerdictWord = Literal["applied", "not_applied", "skip", "ask_again"]
 
 
 class Effects:
-    """The effect ledger of an app, as `app.effects`: lists effects, and takes verdicts."""
+    """The effect ledger of an app, as `app.effects`: lists effects and accepts verdicts."""
 
     def __init__(self, engine: ClientEngine) -> None:
         self._opened = engine
@@ -34,13 +34,13 @@ class Effects:
         return self._opened
 
     async def pending(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
-        """Return effects that are not settled; `after` is the id of the last one of a page."""
+        """Return unsettled effects; `after` is the id of the last effect of the previous page."""
         return await self._engine.pending_effects(limit=limit, after=after)
 
     async def all(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:
-        """Return effects, settled ones too, those of the newest runs first.
+        """Return all effects, including settled ones; those of the newest runs come first.
 
-        `after` is the id of the last one of a page.
+        `after` is the id of the last effect of the previous page.
         """
         return await self._engine.all_effects(limit=limit, after=after)
 
@@ -49,10 +49,10 @@ class Effects:
         return await self._engine.effects_beginning(beginning, limit=limit)
 
     async def choices(self, effect_id: str) -> list[EffectChoice]:
-        """Return the verdicts that are possible for an effect: now, or from when.
+        """Return the verdicts that are possible for an effect, and from what time.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: no effect has that id.
         """
         return await self._engine.effect_choices(effect_id)
 
@@ -84,18 +84,19 @@ class Effects:
             effect_id: The effect.
             verdict: "applied" (it happened), "not_applied" (it did not, and is sent again), "skip"
                 (continue without it: the run gets `EffectSkipped`), or "ask_again": the reconciler
-                is asked, or, where there is none and the receiver knows the key, it is sent again.
-            result: What the call would have returned, for "applied".
-            reason: Why; it is recorded with the verdict.
-            version: The version of the effect that you saw; if it has changed since, the verdict is
-                refused.
-            by: Who you are; by default the user of this process.
+                is asked again, or, with an idempotency window, the effect is sent again while the
+                receiver remembers the key.
+            result: The return value of the call, for "applied".
+            reason: The reason, which is recorded with the verdict.
+            version: The version of the effect that you saw; if the effect has changed since, the
+                verdict is refused.
+            by: The name of the operator; by default the user of this process.
 
         Raises:
             NotFound: there is no such effect.
-            VerdictRefused: it is settled, has changed, it is too early to say "not applied",
-                there is nothing that could be asked again, or the result is another kind of JSON
-                than the effect returns.
+            VerdictRefused: the effect is settled or has changed, it is too early for "not applied",
+                nothing can be asked again, or the result is a different kind of JSON than the
+                effect returns.
             Unencodable: the result does not fit the annotation of the effect.
         """
         try:
@@ -116,8 +117,8 @@ class Effects:
 
         Raises:
             NotFound: there is no such effect.
-            VerdictRefused: it does not wait for approval, has changed, or its run is being
-                cancelled and withdraws it.
+            VerdictRefused: the effect does not wait for approval, has changed, or is being
+                withdrawn because its run is cancelled.
         """
         return await self._engine.approve(
             effect_id, Decision(reason, by or this_user(), version), yes=True

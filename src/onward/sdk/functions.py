@@ -30,8 +30,8 @@ def stored_name(fn: object, name: str | None, kind: str) -> str:
     if own is None:
         raise BadInput(
             f"{a_kind} made of a {type(fn).__name__}",
-            "has no name of its own",
-            f"Give it one: {kind}(name=...)",
+            "has no name",
+            f"Pass one: {kind}(name=...)",
         )
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadInput(
@@ -54,8 +54,8 @@ def refuse_method(fn: Callable[..., Any], name: str) -> None:
     if next(iter(inspect.signature(fn).parameters), "") in ("self", "cls"):
         raise BadInput(
             f"workflow {name!r}",
-            f"is a method of {place.rpartition('.')[2]}, and a run has no object",
-            "Make it a function; its steps may be methods",
+            f"is a method of {place.rpartition('.')[2]}, but a run has no object to call it on",
+            "Make it a function; steps may be methods",
         )
 
 

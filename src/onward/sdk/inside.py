@@ -37,8 +37,8 @@ def body_for(what: str, advice: str = "Call it from a workflow") -> Body:
     """
     body = body_now.get()
     if body is None:
-        where = "in a step" if step_now.get() is not None else "outside of any run"
-        raise NotInBody(what, f"was called {where}, and works only in a workflow", advice)
+        where = "in a step" if step_now.get() is not None else "outside a run"
+        raise NotInBody(what, f"was called {where}, but works only in a workflow", advice)
     return body
 
 
@@ -51,7 +51,7 @@ def refuse_in_body(what: str) -> None:
     if body_now.get() is not None:
         raise NotInBody(
             f"{what} in a workflow body",
-            "would be done again in every replay",
+            "would be repeated in every replay",
             "Use onward.start in a body, or put the call in a step",
         )
 
@@ -144,7 +144,7 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 class ChildRun(Generic[R]):
-    """A run that a workflow started with `onward.start`. It continues on its own.
+    """A run that a workflow started with `onward.start`. It runs independently.
 
     Attributes:
         id: The id of the run.
@@ -184,7 +184,7 @@ class ChildRun(Generic[R]):
         Raises:
             RunFailed: the run failed; its error is the cause. A registered error is raised itself.
             RunCancelled: the run was cancelled.
-            BadInput: another run started it, so it does not report its end to this one.
+            BadInput: another run started it, so this run cannot wait for it.
         """
         body = body_for(f"a wait for run {self.id!r}")
         if self._parent is None:

@@ -94,17 +94,17 @@ class Mappable(Generic[P, R]):
     ) -> Mapped[Any]:
         """Call it once for each item, at most `limit` at a time.
 
-        Await it for a list in the order of the items, or go through it with `async for`, which
-        holds only a part of the results in memory, unless there are keys. In a run, finished chunks
-        of up to 500 items are never repeated.
+        Await the result to get a list in the order of the items, or iterate over it with `async
+        for`, which keeps only part of the results in memory, unless you pass `key`. In a run,
+        finished chunks of up to 500 items are never repeated.
 
         Args:
-            items: What to call it with; each is the only argument of a call.
-            limit: How many calls may be under way at a time.
-            key: Returns what an item is about (an order id). With it, results are found again
-                even if the list is reordered or filtered when the code is changed.
-            return_exceptions: Give back errors among the results. By default the first one is
-                raised as soon as its chunk is done, and the rest is cancelled.
+            items: The items; each is the only argument of one call.
+            limit: How many calls may be in progress at a time.
+            key: Returns a key for an item, such as an order id. Results are stored under these
+                keys, so changed code may reorder or filter the list.
+            return_exceptions: Whether to return errors among the results. By default, the first
+                error is raised as soon as its chunk is done, and the remaining calls are cancelled.
 
         Example:
             >>> import asyncio
@@ -146,13 +146,13 @@ class Mappable(Generic[P, R]):
         key: Callable[[Any], str] | None = None,
         return_exceptions: bool = False,
     ) -> Mapped[Any]:
-        """Call it once for each item, which holds all arguments of a call; see `map`."""
+        """Call it once for each item, which contains all arguments of a call; see `map`."""
         calls = [(tuple(item), item) for item in items]
         return Mapped(self, calls, limit, key, return_exceptions=return_exceptions)
 
 
 class Mapped(Generic[R_co]):
-    """Many calls of one function: await them for a list, or go through them one by one."""
+    """Many calls of one function: await them for a list, or iterate over them with `async for`."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class Mapped(Generic[R_co]):
             return None
         keys = [check_id(self._key(item), "the key of an item") for _, item in self._calls]
         if len(set(keys)) < len(keys):
-            raise BadInput("the keys of a map", "are not unique", "Give each item its own")
+            raise BadInput("the keys of a map", "are not unique", "Give each item its own key")
         return keys
 
     def _item(self, number: int, args: tuple[Any, ...]) -> Item:

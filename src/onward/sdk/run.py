@@ -38,7 +38,7 @@ UNCHANGED: Any = object()
 
 
 class Run(Generic[R]):
-    """A handle on a run; it stays valid whatever happens to workers and processes.
+    """A handle on a run; it stays valid when workers and processes end.
 
     The handle refers to the id: when the run is retried, continued or replaced, it refers to the
     newest run with the id.
@@ -87,8 +87,8 @@ class Run(Generic[R]):
             raise_paused: Whether to raise if the run is paused, instead of waiting.
 
         Raises:
-            TimeoutError: the run has not ended in time; it continues. The message has its state and
-                what it waits for.
+            TimeoutError: the run has not ended in time; it continues. The message contains its
+                state and what it waits for.
             RunFailed: the run failed; its error is the cause. A registered error is raised itself.
             RunCancelled: the run was cancelled, or missed its deadline.
             RunPaused: the run is paused, and `raise_paused` is set.
@@ -179,12 +179,12 @@ class Run(Generic[R]):
         await send_signal(self._engine, self.id, signal, value, message_id)
 
     async def cancel(self, *, force: bool = False, grace: DurationLike | None = None) -> Cancelling:
-        """Cancel the run; the answer is true if it was still open.
+        """Cancel the run; the returned value is true if it was still open.
 
-        Its code gets `CancelledError` where it waits, and may clean up, also with steps.
+        Its code gets `CancelledError` where it waits, and may clean up. Cleanup may call steps.
 
         Args:
-            force: Whether to end it at once, without cleanup.
+            force: Whether to end the run at once, without cleanup.
             grace: How long the cleanup may take; by default a minute.
         """
         allowed = None if grace is None else duration(grace)

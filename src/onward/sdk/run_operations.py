@@ -64,7 +64,7 @@ class RunOperations:
         Args:
             name: The name of the workflow.
             state: The state, such as "failed". A run that was retried, forked or continued under
-                its id is left out, because the new run took its place.
+                its id is left out, because the new run replaces it.
             queue: The queue.
             kind: The kind: "workflow", "step" (a routed step) or "map" (a map chunk).
             tag: A tag of the run.
@@ -151,13 +151,13 @@ class RunOperations:
 
         Args:
             id: The id of the run.
-            force: Whether to retry a run that sent effects because of its error. These are not sent
-                again, and work from before the error counts as done, even if they have undone it.
-                Also whether to send the effects of a forked child again.
+            force: Whether to retry a run that sent effects because of its error. These effects are
+                not sent again, and work from before the error counts as done, even if the effects
+                have undone it. Also allows sending the effects of a forked child again.
 
         Raises:
             RunOver: the run is open or succeeded, it is paused and can be resumed, or another run
-                has taken its place.
+                has replaced it.
             Undone: the run sent effects because of its error, as a saga does to undo its work.
             WouldResend: the retry would start a child again that was forked and has sent effects.
         """
@@ -180,16 +180,16 @@ class RunOperations:
             id: The id of the run. It must have ended or be paused, unless you pass `new_id`.
             step: The name or the identity of the step; None keeps the whole history.
             result: The result of the step; by default the step runs again.
-            new_id: An id for the new run; by default it takes the place of the old run.
+            new_id: An id for the new run; by default it replaces the old run under the same id.
             resend: Whether effects may be sent again that happened, or may have happened. An effect
-                that you pass as `step` is sent again in any case, unless you pass a result.
+                that you pass as `step` is always sent again, unless you pass a result.
 
         Raises:
             NotFound: the history has no such step.
             BadInput: the `new_id` is not a valid id.
             Conflict: another run has the `new_id`.
             WouldResend: the fork would send effects again, of the run or of its children.
-            RunOver: another run has taken its place, or it is still running.
+            RunOver: another run has replaced it, or it is still running.
         """
         edited = None
         if step is not None and result is not UNCHANGED:

@@ -155,7 +155,7 @@ class Schedules:
         changes: dict[str, Any] = {}
         if any(field in fields for field in _CALL):
             if "workflow" not in fields:
-                fact = "cannot be changed alone, because the workflow says what they mean"
+                fact = "cannot be changed alone, because they depend on the workflow"
                 raise BadInput("args= and kwargs=", fact, "Pass workflow= too.")
             call = call_of(name, fields["workflow"], fields.get("args", ()), fields.get("kwargs"))
             changes |= dict(zip(("workflow", "input", "args_hash", "options"), call, strict=True))

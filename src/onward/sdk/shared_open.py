@@ -84,5 +84,5 @@ class Opening:
 
 def _elsewhere() -> BadInput:
     return BadInput(
-        "the App", "is open in another event loop", "Create a separate App for this one"
+        "the App", "is open in another event loop", "Create a separate App for this event loop"
     )

@@ -48,8 +48,8 @@ registered: dict[str, list[StepDefinition]] = {}
 class Step(Mappable[P, R], Generic[P, R]):
     """A function whose result is recorded in the history of a run; `@step` creates it.
 
-    A call always returns an awaitable. Outside a run it just calls the function, so a unit test
-    needs no engine. `fn` is the plain function.
+    A call always returns an awaitable. Outside a run, it just calls the function, so unit tests
+    need neither an App nor a worker. `fn` is the plain function.
 
     Example:
         >>> import asyncio
@@ -207,10 +207,10 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         retry: The retry policy; by default three attempts.
         timeout: How long one attempt may take; by default ten minutes.
         compare: Whether a replay compares the arguments with those on record.
-        record_args: Whether the arguments are stored, for people: `onward runs show` and
-            `Run.history` have them, if they are no longer than 4 KiB as JSON. A call that is
-            executed in a run of its own always stores them.
-        queue: The queue whose workers may execute the step, in a run of its own.
+        record_args: Whether to store the arguments for display: `onward runs show` and
+            `Run.history` show them if they are at most 4 KiB as JSON. A call that is executed in a
+            separate run always stores them.
+        queue: The queue whose workers may execute the step, in a separate run.
         tags: Only a worker with one of these tags executes the step.
         limit: How many calls of the step may run at the same time, across all workers.
 
@@ -255,7 +255,7 @@ def _route(
     if queue is None and tags is None and limit is None:
         return old
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise BadInput(f"limit={limit!r}", "is not a number of steps", "Use 1 or more")
+        raise BadInput(f"limit={limit!r}", "is not a positive whole number", "Use 1 or more")
     old = old or Route()
     return Route(
         old.queue if queue is None else check_id(queue, "the queue"),
@@ -267,7 +267,7 @@ def _route(
 def _no_method(name: str) -> BadInput:
     return BadInput(
         f"step {name!r}",
-        "is a method, and the object it belongs to cannot be sent elsewhere",
+        "is a method, and its object cannot be sent to another worker",
         "Make it a function, or leave out queue, tags and limit",
     )
 

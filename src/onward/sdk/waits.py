@@ -41,8 +41,8 @@ async def sleep(time: DurationLike) -> None:
     if body_now.get() is None and step_now.get() is not None:
         raise NotInBody(
             "onward.sleep",
-            "was called in a step, and only a workflow can sleep durably",
-            "Use asyncio.sleep for a moment, or raise Retryable(after=...)",
+            "was called in a step, but only a workflow can sleep durably",
+            "Use asyncio.sleep for short delays, or raise Retryable(after=...)",
         )
     await asyncio.sleep(duration(time) / 1_000_000)
 

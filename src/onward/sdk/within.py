@@ -28,8 +28,8 @@ R = TypeVar("R")
 class Within:
     """Starts runs and sends signals in your own transaction; `App.within` returns it.
 
-    It only inserts rows, so it waits for no lock of Onward and blocks nothing. If you roll back,
-    nothing was started or sent. Workers see the run or signal after your commit.
+    It only inserts rows, so it neither waits for locks of Onward nor blocks other writers. If you
+    roll back, nothing is started or sent. Workers see the run or signal after your commit.
 
     On SQLite, a transaction that has written blocks every other writer of the file: commit soon.
     """
@@ -57,7 +57,7 @@ class Within:
             Conflict: the id belongs to a run with a different workflow or arguments. Your
                 transaction stays usable.
             Unencodable: an argument cannot be stored.
-            StoreUnusable: the connection is to another database, or in no transaction.
+            StoreUnusable: the connection is to another database, or is not in a transaction.
         """
         check_workflow(workflow)
         if workflow.flow(args, kwargs).declares:

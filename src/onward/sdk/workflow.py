@@ -42,8 +42,8 @@ registered: dict[str, list[WorkflowDefinition]] = {}
 class Workflow(Mappable[P, R], Generic[P, R]):
     """An async function whose runs are durable; `@workflow` creates it.
 
-    A call in the body of another workflow is a child run. Elsewhere a call just calls the function,
-    so a unit test needs no engine. `fn` is the plain function.
+    A call in the body of another workflow is a child run. Elsewhere, a call just calls the
+    function, so unit tests need neither an App nor a worker. `fn` is the plain function.
 
     Example:
         >>> import asyncio
@@ -112,12 +112,13 @@ class Workflow(Mappable[P, R], Generic[P, R]):
             on_conflict: What to do if a run has the id: "return" that run, "reject" the start, or
                 "replace" the run.
             retry: The retry policy of the run as a whole; by default it is not retried.
-            cancel_with_parent: Whether a child run is cancelled when its parent ends. By default a
-                child that is awaited is, and one that `onward.start` started is not.
+            cancel_with_parent: Whether a child run is cancelled when its parent ends. By default,
+                this applies to awaited children, but not to children that `onward.start` started.
             key: The flow key of the run, such as a customer. Keys of a queue take turns, and each
-                has limits of its own.
-            limit: How many runs of the key, or without a key of the workflow, may run at a time.
-            rate: How many of them may start: "10/m", "1/5s", "100/h".
+                key has its own limits.
+            limit: How many runs of the key may run at a time; without a key, how many runs of the
+                workflow.
+            rate: How many of these runs may start per unit of time: "10/m", "1/5s", "100/h".
         """
         check_retry(retry)
         changes: dict[str, Any] = {
@@ -191,7 +192,7 @@ class Workflow(Mappable[P, R], Generic[P, R]):
         if step_now.get() is not None:
             raise NotInBody(
                 f"workflow {self.name!r}",
-                "was called in a step, and only a workflow can have children",
+                "was called in a step, but only a workflow can have children",
                 "Call it from the workflow, or call .fn for the plain function",
             )
         plain: R = await self.fn(*args, **kwargs)
@@ -242,15 +243,15 @@ def workflow(  # noqa: PLR0913 - each is a thing of its own that one may want
             open.
         queue: The queue of its runs, unless `options(queue=...)` sets another.
         retry: The retry policy of its steps that have none of their own.
-        strict: Whether any change of the calls parks open runs, even an inserted or removed step.
-        limit: How many of its runs may run at the same time, on all workers together. With `key`
-            it applies to each key.
-        rate: How many of its runs may start: "10/m", "1/5s", "100/h". With `key` it applies to
-            each key.
+        strict: Whether any change of the calls pauses open runs, even an inserted or removed step.
+        limit: How many of its runs may run at the same time, across all workers. With `key`, the
+            limit applies to each key separately.
+        rate: How many of its runs may start per unit of time: "10/m", "1/5s", "100/h". With `key`,
+            the rate applies to each key separately.
         key: Returns the flow key of a run, such as the customer, from the arguments. Keys of a
             queue take turns, so many runs of one key do not delay the others.
-        hold: Which runs `limit` counts: those that are "running" (the default), or with "open" all
-            between their first claim and their end, also while they wait.
+        hold: Which runs `limit` counts: "running" (the default) counts runs that execute; "open"
+            counts all runs between their first claim and their end, including those that wait.
         priority: Runs with a higher priority start first within a queue.
         tags: Only a worker with one of these tags takes its runs.
 
@@ -321,7 +322,9 @@ def check_workflow(given: object) -> None:
     if isinstance(given, Workflow):
         return
     if not inspect.iscoroutine(given):
-        raise BadInput(f"{given!r}", "is not a workflow", "Put @workflow above an async def")
+        raise BadInput(
+            f"{given!r}", "is not a workflow", "Decorate an async function with @workflow"
+        )
     called = given.cr_frame.f_locals.get("self") if given.cr_frame is not None else None
     given.close()  # or Python would warn that it was never awaited
     name = called.fn.__name__ if isinstance(called, Workflow) else given.__name__

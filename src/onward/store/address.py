@@ -69,7 +69,7 @@ def parse(url: str) -> SqliteAddress | PostgresAddress:
     if not isinstance(url, str):
         raise BadStoreUrl("…", f"is of type {type(url).__name__}, not str")
     if not url.strip() or "\0" in url:
-        raise BadStoreUrl("", "is empty or holds a NUL")
+        raise BadStoreUrl("", "is empty or contains a NUL character")
     if _KEYWORDS.search(url.partition("://")[0]):
         raise BadStoreUrl(
             "…=…", "is a list of libpq keywords. Write it as postgresql://user@host:5432/database"
@@ -145,7 +145,7 @@ def _file(text: str) -> SqliteAddress:
     if text == ":memory:":
         return SqliteAddress(None)
     if text.startswith("file:"):
-        raise BadStoreUrl("file:…", "is a SQLite URI, which Onward does not take")
+        raise BadStoreUrl("file:…", "is a SQLite URI, which Onward does not support")
     if _MISSING_SLASH.match(text):
         raise BadStoreUrl("…:/…", "is a URL without '://' after its scheme")
     if _USER.match(text):
@@ -163,7 +163,7 @@ def _sqlite(rest: str) -> SqliteAddress:
         )
     path = unquote(rest[1:])
     if "\0" in path:
-        raise BadStoreUrl("sqlite:///…", "is empty or holds a NUL")
+        raise BadStoreUrl("sqlite:///…", "is empty or contains a NUL character")
     return _file(path or ":memory:")
 
 

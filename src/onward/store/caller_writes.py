@@ -51,7 +51,7 @@ class CallerWrites:
         """Start a run with the caller's commit, unless one of that id exists.
 
         Raises:
-            StoreUnusable: the connection cannot carry writes to this store.
+            StoreUnusable: the connection cannot write to this store.
             Unavailable: the run of that id was removed just now; try again.
         """
         check_run(run)
@@ -70,7 +70,7 @@ class CallerWrites:
         """Ensure that the caller's transaction can write after it has read.
 
         Raises:
-            StoreUnusable: the connection cannot carry writes to this store, or has read too early.
+            StoreUnusable: the connection cannot write to this store, or has read too early.
             Unavailable: another connection has the SQLite file locked.
         """
         caller = await self._admit(writes=False)
@@ -80,7 +80,7 @@ class CallerWrites:
         """Return id and state of the run of this id or else uid, if the transaction sees one.
 
         Raises:
-            StoreUnusable: the connection cannot carry writes to this store.
+            StoreUnusable: the connection cannot write to this store.
         """
         if not is_storable(target):
             return None
@@ -94,7 +94,7 @@ class CallerWrites:
         It is delivered after that by a worker, or together with the next message to that run.
 
         Raises:
-            StoreUnusable: the connection cannot carry writes to this store.
+            StoreUnusable: the connection cannot write to this store.
         """
         check_message(message)
         caller = await self._admit()

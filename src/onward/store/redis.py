@@ -142,7 +142,7 @@ def _client(url: str) -> Any:
             retry=Retry(NoBackoff(), 0),  # this module retries by itself
         )
     except ValueError as error:
-        fact = str(error) if isinstance(error, BadServerUrl) else "is not that of a Redis server"
+        fact = str(error) if isinstance(error, BadServerUrl) else "is not a Redis address"
     # Raised here, so that the client's error is not in its context: it may quote the address.
     advice = "Use redis://host:6379/0, rediss://host:6379/0 or unix:///path"
     raise BadInput("the address in hints=", fact, advice)

@@ -23,7 +23,7 @@ class SystemClock:
     """The machine's clock."""
 
     def wall(self) -> Instant:
-        """Return the instant now, in microseconds UTC."""
+        """Return the current instant, in microseconds UTC."""
         return time.time_ns() // 1000
 
     def monotonic(self) -> int:

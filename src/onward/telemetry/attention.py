@@ -51,7 +51,7 @@ class Attention:
     """A run that needs a human.
 
     Attributes:
-        run_id: The user's id of the run.
+        run_id: The id of the run.
         uid: Its key.
         workflow: The name of its workflow.
         why: The reason: `approval` or `reconciliation` if one of its effects needs an operator,

@@ -60,8 +60,8 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} count unread",
-            "the current code did not make these recorded calls in their order; "
-            "give a renamed step its old name with name=",
+            "the current code makes these recorded calls in a different order, or not at all; if "
+            "you renamed a step, keep its old name with name=",
         ),
         _event(
             "run.unread_signals",
@@ -121,15 +121,16 @@ EVENTS: dict[str, Event] = dict(
             "step",
             _WARNING,
             f"{_STEP} seconds",
-            "it was cancelled but still runs; its result is ignored; let CancelledError propagate",
+            "this code was cancelled but is still running; its result is ignored; let "
+            "CancelledError propagate",
         ),
         _event(
             "step.left_thread",
             "step",
             _WARNING,
             f"{_STEP} seconds count",
-            "it was cancelled but still runs; its result is ignored; a new thread replaces"
-            " the one it holds",
+            "this code was cancelled but is still running; its result is ignored; a new thread "
+            "replaces its thread",
         ),
         _event(
             "step.waits_for_thread",
@@ -162,15 +163,15 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _WARNING,
             "worker workflow places",
-            "two workflows share this name; rename one; no run of it is taken until this"
-            " process starts one",
+            "two workflows share this name, so no run of it is taken until this process starts "
+            "one of them; rename one",
         ),
         _event(
             "worker.stalled",
             "worker",
             _WARNING,
             "worker seconds run where released",
-            "this code blocks the event loop; other workers can continue the runs released",
+            "this code blocks the event loop; other workers can continue the released runs",
         ),
         _event(
             "worker.stuck",
@@ -184,14 +185,14 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _ERROR,
             "worker seconds run where",
-            "this code blocks the event loop; the process exits; move it into a sync step",
+            "this code blocks the event loop, so the process exits; move the code into a sync step",
         ),
         _event(
             "worker.stopping",
             "worker",
             _INFO,
             "worker signal runs drain_seconds",
-            "waits for steps that run; a second signal abandons them",
+            "waiting for running steps; a second signal abandons them",
         ),
         _event("worker.metrics", "worker", _INFO, "address"),
         _event("worker.left", "worker", _INFO, "worker"),
@@ -216,8 +217,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "worker seconds",
-            "timers fire that much later; to restart those set while the database's clock was"
-            " ahead, run: onward clock --retime",
+            "timers fire later by this amount; to restart those set while the database's clock "
+            "was ahead, run: onward clock --retime",
         ),
         _event("retention.deleted", "store", _INFO, "worker runs records messages effects"),
         _event("store.locked", "store", _WARNING, "file holder seconds own"),

@@ -12,14 +12,15 @@ _STANDARD = {*vars(logging.makeLogRecord({})), "asctime", "message", "taskName"}
 
 
 class RunFilter(logging.Filter):
-    """Gives every record the run it was logged in, and drops what a replay would log again.
+    """Adds the current run to every record, and drops records that a replay logs again.
 
     Each record gets `run`, `uid`, `workflow`, `worker`, and in a step `step`, `identity` and
-    `attempt`; outside they are empty. Add it to handlers: a filter of a logger does not see what
-    other loggers hand on to it. With a `QueueHandler`, add it to that one.
+    `attempt`; outside a run they are empty. Add the filter to handlers, because a filter of a
+    logger does not see records that other loggers propagate. If you use a `QueueHandler`, add it to
+    that handler.
 
     Args:
-        replayed: Whether to keep what a workflow body logs while it is replayed.
+        replayed: Whether to keep records that a workflow body logs while it is replayed.
 
     Example:
         >>> import logging, sys
@@ -47,7 +48,7 @@ class RunFilter(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON: time, level, logger, message, and what else it has.
+    """Writes a record as one line of JSON: time, level, logger, message and all extra fields.
 
     Fields that are empty are left out. A line break in a message is escaped.
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 class Metrics(Protocol):
-    """What Onward counts and measures.
+    """The counts and durations that Onward reports.
 
-    Inherit from it and write the methods you want: the others do nothing, nor do those of later
-    releases. A call must be quick, as it is made on the worker's event loop; `lease_renewed` comes
-    from a thread. What a call raises is logged once and does no harm.
+    Subclass it and override the methods you need. The other methods, and those that later releases
+    add, do nothing. Methods must be fast, because Onward calls them on the worker's event loop; it
+    calls `lease_renewed` from a thread. An exception in a method is logged once and does not affect
+    runs.
 
     Example:
         >>> class Failures(Metrics):
@@ -37,7 +38,7 @@ class Metrics(Protocol):
     """
 
     def run_started(self, *, workflow: str, queue: str) -> None:
-        """Count a run that was started through the app; one that was there does not count."""
+        """Count a run that the app started, unless a run with its id already existed."""
         return
 
     def run_claimed(self, *, workflow: str, queue: str) -> None:
@@ -49,7 +50,7 @@ class Metrics(Protocol):
     ) -> None:
         """Count a run that left the worker but has not ended, and how long the worker had it.
 
-        `state` is `waiting`, `paused`, or `ready` if the worker gave it back.
+        `state` is `waiting`, `paused`, or `ready` if the worker released the run.
         """
         return
 
@@ -60,24 +61,24 @@ class Metrics(Protocol):
         return
 
     def run_lost(self, *, workflow: str, queue: str) -> None:
-        """Count a run that turned out to be another worker's."""
+        """Count a run that this worker lost to another worker."""
         return
 
     def step_ended(
         self, *, workflow: str, step: str, outcome: str, retrying: bool, seconds: float
     ) -> None:
-        """Count an attempt of a step that is over, and how long it took.
+        """Count an attempt of a step that has ended, and how long it took.
 
         `outcome` is `succeeded`, `failed`, `timed_out` or `cancelled`.
         """
         return
 
     def queue_lag(self, *, queue: str, seconds: float) -> None:
-        """Measure how long a run that was claimed for the first time had been there for it."""
+        """Measure how long a run was claimable before a worker claimed it for the first time."""
         return
 
     def claim_took(self, *, worker: str, runs: int, seconds: float) -> None:
-        """Measure one claim, and how many runs it brought."""
+        """Measure one claim, and how many runs it returned."""
         return
 
     def commit_took(self, *, worker: str, commits: int, seconds: float) -> None:

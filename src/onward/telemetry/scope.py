@@ -31,7 +31,7 @@ class RunScope:
     """One run in one worker's memory.
 
     Args:
-        run: The user's id of the run.
+        run: The id of the run.
         uid: Its key.
         workflow: The name of its workflow.
         worker: Who has it.

@@ -38,10 +38,10 @@ EPOCH: Instant = 1_767_225_600 * SECOND
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved.
+    """A clock that advances only when a test or its event loop moves it.
 
-    The wall clock and the monotonic clock start far apart, so that code which takes one for the
-    other is found out, and can be moved apart further.
+    The wall clock and the monotonic clock start far apart, so that tests detect code that confuses
+    the two. `jump` and `set_back` move only the wall clock.
     """
 
     def __init__(self, wall: Instant = EPOCH) -> None:
@@ -49,15 +49,15 @@ class VirtualClock:
         self._monotonic = 0
 
     def wall(self) -> Instant:
-        """Return the instant now, in microseconds UTC."""
+        """Return the current instant, in microseconds UTC."""
         return self._wall
 
     def now(self) -> datetime:
-        """Return the time now, in UTC."""
+        """Return the current time, in UTC."""
         return datetime.fromtimestamp(self._wall / SECOND, UTC)
 
     async def sleep(self, length: DurationLike) -> None:
-        """Let time pass in a test: what is due until then happens, and no real time passes.
+        """Let virtual time pass in a test: everything that becomes due happens, in no real time.
 
         Args:
             length: How long, such as "2d" or 0.5.
@@ -65,22 +65,22 @@ class VirtualClock:
         await asyncio.sleep(duration(length) / SECOND)
 
     def monotonic(self) -> int:
-        """Return the microseconds that have passed since the clock was made."""
+        """Return the microseconds that have passed since the clock was created."""
         return self._monotonic
 
     def advance(self, duration: Duration) -> None:
-        """Let time pass, as both clocks see it."""
+        """Let time pass on both clocks."""
         _check_forward(duration)
         self._wall += duration
         self._monotonic += duration
 
     def jump(self, duration: Duration) -> None:
-        """Put the wall clock forward, as an administrator would; no time passes."""
+        """Set the wall clock forward, as an administrator would; no time passes."""
         _check_forward(duration)
         self._wall += duration
 
     def set_back(self, duration: Duration) -> None:
-        """Put the wall clock back, as an administrator would; no time passes."""
+        """Set the wall clock back, as an administrator would; no time passes."""
         _check_forward(duration)
         self._wall -= duration
 
@@ -100,8 +100,8 @@ class Deadlock(Exception):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on virtual time: when nothing is ready, the clock jumps to the next timer.
 
-    There is no outside on it. Sockets raise, because virtual time could not wait for them, and a
-    call in a thread is waited for at once: no virtual time passes until it has ended. A wait that
+    It has no I/O. Sockets raise an error, because virtual time cannot wait for them. A call in a
+    thread blocks the loop, so no virtual time passes until the call has ended. A wait that
     nothing can end raises `Deadlock` with the names of the tasks.
     """
 

@@ -154,7 +154,7 @@ class Cluster:
                 self.halt()
                 tail = (self.folder / "log").read_text(errors="replace").splitlines()[-10:]
                 fact = "did not start: " + " / ".join(tail)
-                raise StoreUnusable(f"the Postgres of {self.binaries}", fact, "See its words.")
+                raise StoreUnusable(f"the Postgres of {self.binaries}", fact, "See its output.")
             time.sleep(_POLL_SECONDS)
 
     def _says_ready(self, pid: int) -> bool:

@@ -32,18 +32,18 @@ class Armed:
 def armed(
     name: str, action: Action, hit: int | None = 1, *, must_fire: bool = True
 ) -> Iterator[Armed]:
-    """Let `action` happen when the failpoint is passed while the block runs.
+    """Call `action` when the code reaches the failpoint while the block runs.
 
-    A block that ends without reaching the failpoint fails: it would have proven nothing.
+    A block that ends without reaching the failpoint fails, because it has tested nothing.
 
     Args:
         name: A name from `FAILPOINTS`.
-        action: Called at the failpoint, in the thread that passes it; it may raise.
-        hit: Which pass acts, counted from 1; `None` means every pass.
-        must_fire: Pass `False` where a sweep may miss the failpoint.
+        action: Called at the failpoint, in the thread that reaches it; it may raise.
+        hit: At which pass to act, counted from 1; `None` means every pass.
+        must_fire: Pass `False` if the code may not reach the failpoint.
 
     Raises:
-        BadInput: no such failpoint, or it is armed already.
+        BadInput: there is no such failpoint, or it is already armed.
         AssertionError: the failpoint was never reached.
     """
     point = Armed(name)
@@ -58,7 +58,7 @@ def armed(
     finally:
         disarm(name)
     if must_fire and not point.fired:
-        raise AssertionError(f"failpoint {name!r} was armed and never reached (hit {hit})")
+        raise AssertionError(f"failpoint {name!r} was armed but never reached (hit {hit})")
 
 
 def raising(error: BaseException) -> Action:

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A Postgres that lives as long as the test session."""
+    """A Postgres server that runs for the whole test session."""
     with PostgresServer.start() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_template() -> str | None:
-    """The database that `postgres_url` copies; override it to have tests start migrated.
+    """The database that `postgres_url` copies; override it to start tests with a migrated database.
 
-    Return what `postgres_server.template(name, prepare)` gives.
+    Return the result of `postgres_server.template(name, prepare)`.
     """
     return None
 

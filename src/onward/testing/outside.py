@@ -29,15 +29,15 @@ class Trouble(StrEnum):
     """What can go wrong with a call."""
 
     REFUSED = "refused"
-    """It says that it changed nothing: the caller gets `NotApplied`."""
+    """The service reports that it changed nothing: the caller gets `NotApplied`."""
     LOST = "lost"
     """The request never arrives; the caller cannot know that."""
     REPLY_LOST = "reply_lost"
-    """It is applied, but the caller never hears of it."""
+    """The request is applied, but its reply never arrives."""
     LATE = "late"
-    """The caller hears nothing, and it is applied only when the test says `arrive()`."""
+    """No reply arrives, and the request is applied only when the test calls `arrive()`."""
     SILENT = "silent"
-    """It is applied, and the caller waits for a reply until its own time limit."""
+    """The request is applied, and the caller waits for a reply until its own time limit."""
 
 
 class Request(NamedTuple):
@@ -49,17 +49,17 @@ class Request(NamedTuple):
 
 
 class Outside:
-    """A service of the outside world.
+    """A fake external service that can lose, delay or refuse requests.
 
     Args:
-        honours_keys: Whether a request under a key that it has applied before changes nothing, and
-            gets the first answer again; until the test says `forget()`.
-        answer: What it answers to a request; by default a receipt with a number.
+        honours_keys: Whether the service deduplicates by key: a second request with the same key
+            changes nothing and gets the first answer, until the test calls `forget()`.
+        answer: Returns the answer to a request; by default a numbered receipt.
 
     Attributes:
-        sent: Every request that was made, in order, also those that got lost.
+        sent: Every request that was made, in order, including those that were lost.
         applied: Every request that changed something, in order.
-        is_away: Whether `find` cannot tell now: it answers `Unknown`.
+        is_away: Whether `find` is unable to answer; it then returns `Unknown`.
 
     Example:
         >>> import asyncio
@@ -95,20 +95,20 @@ class Outside:
     def befall(self, *troubles: Trouble | None, times: int = 1) -> None:
         """Decide what goes wrong with the next calls, one each; None lets a call through.
 
-        A service that flaps is `befall(Trouble.LOST, times=3)`.
+        For example, `befall(Trouble.LOST, times=3)` loses the next three requests.
         """
         self._troubles.extend(troubles * times)
 
     def arrive(self) -> None:
-        """Apply what is late."""
+        """Apply the requests that are late."""
         late, self._under_way = self._under_way, []
         for request in late:
             self._apply(request)
 
     def forget(self) -> None:
-        """Honour no key any more that was seen so far, as services do after a day or so.
+        """Forget all keys that were seen so far, as services do after a day or so.
 
-        What was applied stays so: `find` still knows of it.
+        Applied requests stay applied, and `find` still finds them.
         """
         self._kept.clear()
 

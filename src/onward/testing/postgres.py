@@ -32,7 +32,7 @@ _NEW = 15
 
 
 class PostgresServer:
-    """A running Postgres in which tests may make and drop databases.
+    """A running Postgres server in which tests may create and drop databases.
 
     Example:
         with PostgresServer.start() as server:
@@ -55,12 +55,12 @@ class PostgresServer:
         settings: Mapping[str, str] | None = None,
         where: Path | None = None,
     ) -> Self:
-        """Return a server that takes connections.
+        """Start or find a server, and return it when it accepts connections.
 
         Args:
-            environ: Where the `ONWARD_TEST_POSTGRES_…` variables and `PATH` are read.
-            settings: Server settings of a private server, on top of those for tests.
-            where: The folder that holds its data; by default one in memory, if there is room.
+            environ: The environment to read the `ONWARD_TEST_POSTGRES_…` variables and `PATH` from.
+            settings: Additional settings for a private server.
+            where: The folder for its data; by default one in memory, if there is enough memory.
 
         Raises:
             StoreUnusable: no Postgres was found, or it could not be started.
@@ -71,7 +71,7 @@ class PostgresServer:
         return cls(_socket_url(cluster, "postgres"), cluster)
 
     def stop(self) -> None:
-        """Remove what was made: the private server, or the databases in a server that was found."""
+        """Remove the private server, or the databases that were created in an existing server."""
         if self._cluster is not None:
             self._cluster.remove()
         else:
@@ -94,7 +94,7 @@ class PostgresServer:
     def url(self, database: str, *, tcp: bool = False) -> str:
         """Return the address of a database: by socket, or by loopback port with `tcp`.
 
-        A server that `ONWARD_TEST_POSTGRES_URL` names has one address, which serves both.
+        The server of `ONWARD_TEST_POSTGRES_URL` has only one address, which is used in both cases.
         """
         if self._cluster is None:
             return urlsplit(self._admin_url)._replace(path=f"/{quote(database)}").geturl()
@@ -104,7 +104,7 @@ class PostgresServer:
         return _socket_url(self._cluster, database)
 
     def create_database(self, template: str | None = None) -> str:
-        """Make a new database, empty or a copy of `template`, and return its address."""
+        """Create a database, empty or a copy of `template`, and return its address."""
         name = self._new_name()
         source = f' TEMPLATE "{template}"' if template else ""
         # Of a private server, whose files are in memory, to copy them takes a third of the time.
@@ -114,13 +114,13 @@ class PostgresServer:
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Drop the database at that address, also from under connections still open."""
+        """Drop the database at that address, even if it has open connections."""
         self._drop(unquote(urlsplit(url).path.removeprefix("/")))
 
     def template(self, name: str, prepare: Callable[[str], None]) -> str:
-        """Return a database to copy from; the first call with that name has `prepare` fill it.
+        """Return a database to copy from; the first call with that name calls `prepare` to fill it.
 
-        `prepare` is given the address and must close its connections before it returns.
+        `prepare` receives the address and must close its connections before it returns.
         """
         if name not in self._templates:
             url = self.create_database()
@@ -140,10 +140,10 @@ class PostgresServer:
 
     @contextmanager
     def down(self, mode: StopMode = "immediate") -> Iterator[None]:
-        """Keep the server away while the block runs.
+        """Stop the server while the block runs.
 
         Raises:
-            StoreUnusable: the server is not ours to stop.
+            StoreUnusable: the server was not started by this process.
         """
         if self._cluster is None:
             advice = f"Unset {VARIABLE} for tests that stop the server."

@@ -78,7 +78,7 @@ class LossyProxy:
         await asyncio.gather(*self._links, return_exceptions=True)
         await self._server.wait_closed()
         if error is None and self._faults:
-            raise AssertionError(f"armed and never met: {self._faults}")
+            raise AssertionError(f"armed but never triggered: {self._faults}")
 
     # --- commands ---------------------------------------------------------------------------------
 

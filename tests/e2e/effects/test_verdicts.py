@@ -35,7 +35,7 @@ async def left_by_a_crash(
     await killed(victim, point)
     [effect] = await pending(app)
     assert (effect.state, effect.attempt) == ("in_flight", 1)
-    with pytest.raises(VerdictRefused, match="may be under way until"):
+    with pytest.raises(VerdictRefused, match="may be in progress until"):
         await app.effects.resolve(effect.id, "not_applied", reason=BECAUSE)
     return run, effect
 

@@ -124,7 +124,7 @@ asyncio.run(main())
     ),
     Mistake(
         "a renamed step",
-        ("run.unread", "run=order-1", ":pay#1", "give a renamed step its old name"),
+        ("run.unread", "run=order-1", ":pay#1", "keep its old name with name="),
         """
 @step
 async def pay(number):

@@ -17,7 +17,7 @@ asyncio.run(main())
 SURROUNDINGS = [
     Mistake(
         "a wrong password",
-        ("refused the password", "Check user and password"),
+        ("refused the password", "Check the user and the password"),
         "import os",
         OPEN.format('os.environ["WRONG_PASSWORD"]'),
     ),

@@ -522,7 +522,7 @@ async def step_calls_workflow() -> str:
 
 async def test_a_step_has_no_children(app: App) -> None:
     async with app, app.worker():
-        assert "was called in a step, and only a workflow can have children" in await app.run(
+        assert "was called in a step, but only a workflow can have children" in await app.run(
             step_calls_workflow
         )
 

@@ -53,7 +53,7 @@ async def test_a_call_of_the_app_in_a_body_fails_at_the_line(app: App, what: str
     apps["app"] = app
     async with working(app):
         await app.start(child.options(id="other"))
-        with pytest.raises(RunFailed, match=r"in a workflow body would be done again"):
+        with pytest.raises(RunFailed, match=r"in a workflow body would be repeated"):
             await app.run(reaches_out, what)
         assert await app.run(child) == 1  # other runs continue
 

@@ -47,15 +47,17 @@ async def in_a_step(call: str) -> str:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        ("sleep", "onward.sleep was called in a step, and only a workflow can sleep durably. Use "
-                  "asyncio.sleep for a moment, or raise Retryable(after=...)."),
-        ("signal", "a wait for signal 'approval' was called in a step, and works only in a "
-                   "workflow. Call it from a workflow."),
-        ("start", "onward.start(idle) was called in a step, and works only in a workflow. Outside, "
+        ("sleep",
+        "onward.sleep was called in a step, but only a workflow can sleep durably. Use "
+        "asyncio.sleep for short delays, or raise Retryable(after=...).",),
+        ("signal",
+        "a wait for signal 'approval' was called in a step, but works only in a workflow. Call it "
+        "from a workflow."),
+        ("start", "onward.start(idle) was called in a step, but works only in a workflow. Outside, "
                   "use app.start."),
         ("effect", "effect 'ring' was called in a step, but effects can be called only from a "
                    "workflow body. Call it from the workflow, or call .fn for the plain function."),
-        ("child", "workflow 'idle' was called in a step, and only a workflow can have children. "
+        ("child", "workflow 'idle' was called in a step, but only a workflow can have children. "
                   "Call it from the workflow, or call .fn for the plain function."),
     ],
 )  # fmt: skip
@@ -70,9 +72,9 @@ async def test_a_call_that_only_a_run_can_make_is_an_error_outside() -> None:
     with pytest.raises(NotInBody) as refused:
         onward.current()
     assert str(refused.value) == (
-        "onward.current() was called outside of any run. Call it in a workflow or a step."
+        "onward.current() was called outside a run. Call it in a workflow or a step."
     )
-    with pytest.raises(NotInBody, match=r"was called outside of any run, and works only in a work"):
+    with pytest.raises(NotInBody, match=r"was called outside a run, but works only in a work"):
         await approval.wait()
 
 
@@ -87,7 +89,8 @@ async def ask_for_a_key() -> str:
 async def test_a_key_without_an_effect_is_an_error(memory: App) -> None:
     async with memory, memory.worker():
         assert await memory.run(ask_for_a_key) == (
-            "effect_key() was called where no effect is sent. Call it in an @effect."
+            "effect_key() was called outside an effect handler. Call it in a "
+            "function that is decorated with @effect."
         )
 
 
@@ -96,7 +99,7 @@ async def test_an_app_that_is_not_open_says_how_to_open_it(app: App) -> None:
         pass
     with pytest.raises(NotOpen) as away:
         await app.runs()
-    assert str(away.value).endswith(" is not open here. Use the app inside of `async with app`.")
+    assert str(away.value).endswith(" is not open here. Use the app inside `async with app`.")
 
 
 async def test_a_run_that_is_not_to_be_retried_says_what_else_to_do(app: App) -> None:
@@ -117,7 +120,8 @@ async def test_a_step_that_is_not_in_history_is_named_with_its_run(app: App) -> 
 async def test_a_signal_that_did_not_come_is_named(memory: App) -> None:
     async with memory, memory.worker():
         assert await memory.run(in_vain) == (
-            "the wait for 'approval' took longer than its timeout. Catch it, or allow more time."
+            "the wait for 'approval' took longer than its timeout. Catch TimeoutError, or allow "
+            "more time."
         )
 
 

@@ -253,9 +253,9 @@ async def test_a_parked_run_says_what_to_do_if_nothing_was_deployed(app: App) ->
         told = await parked(app, run, deployed(other_arguments))
 
         assert (
-            "After a fix in another file than the workflow's: onward runs resume run\n"
-            "If you deployed nothing, the body is not deterministic: use onward.now(),"
-            " onward.random(), onward.uuid()."
+            "If you fixed a file other than the workflow's: onward runs resume run\n"
+            "If you did not deploy anything, the body is not deterministic: use onward.now(), "
+            "onward.random(), onward.uuid()."
         ) in told
 
 
@@ -310,9 +310,7 @@ async def test_a_parked_run_names_what_was_asked_for_too_early(app: App) -> None
 
         told = await parked(app, run, deployed(swapped, strict=True))
 
-        assert (
-            "history has step 'fetch' (:fetch#1) where the code now asks for step 'pack_up'" in told
-        )
+        assert "history has step 'fetch' (:fetch#1) where the code now has step 'pack_up'" in told
         assert 'packed = await pack_up("b")' in told
 
 

@@ -122,9 +122,9 @@ async def test_an_approval_needs_a_reason_a_plan_and_the_version_that_was_seen(a
     async with working(app):
         run = await app.start(must_write)
         info = await effect_of(app, run, "planned")
-        with pytest.raises(BadInput, match="Say why"):
+        with pytest.raises(BadInput, match="Give a reason"):
             await app.effects.approve(info.id, reason=" ")
-        with pytest.raises(VerdictRefused, match="it has changed since"):
+        with pytest.raises(VerdictRefused, match="it has changed"):
             await app.effects.approve(info.id, reason="fine", version=info.version + 1)
         with pytest.raises(NotFound):
             await app.effects.approve("no such effect", reason="fine")

@@ -132,7 +132,7 @@ async def test_a_run_that_waits_for_a_verdict_is_not_retried(app: App) -> None:
         run = await app.start(as_wanted)
         await effect_of(app, run, "indeterminate")
         await until_state(run, "paused")
-        with pytest.raises(RunOver, match="an effect of it is uncertain"):
+        with pytest.raises(RunOver, match="one of its effects is uncertain"):
             await app.retry(run.id)
 
 

@@ -151,7 +151,7 @@ async def test_one_that_is_not_async_runs_in_a_thread(app: App) -> None:
 
 
 async def test_one_that_is_not_async_must_state_its_time_limit() -> None:
-    with pytest.raises(BadInput, match="State the timeout"):
+    with pytest.raises(BadInput, match="Set the time limit"):
         effect(name="endless")(act)
 
 
@@ -299,7 +299,7 @@ async def test_an_effect_belongs_to_the_body(memory: App, what: str) -> None:
 @pytest.mark.parametrize("what", ["key in a step", "key in a body"])
 async def test_a_key_belongs_to_a_handler(memory: App, what: str) -> None:
     async with working(memory):
-        assert "where no effect is sent" in await memory.run(asks, what)
+        assert "outside an effect handler" in await memory.run(asks, what)
 
 
 async def test_a_handler_may_not_wait_durably(memory: App) -> None:

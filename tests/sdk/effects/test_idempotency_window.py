@@ -447,7 +447,7 @@ async def look(*, key: str) -> NotApplied:
         ({"idempotency_window": "1m", "timeout": "1m"}, "it could never be sent again"),
         ({"idempotency_window": "1m", "settle": "1m"}, "it could never be sent again"),
         ({"idempotency_window": "1m", "start_within": "1m"}, "it could never be sent again"),
-        ({"idempotency_window": "a day"}, "is not understood"),
+        ({"idempotency_window": "a day"}, "is not a valid duration"),
         ({"idempotency_window": -1}, "duration -1"),
     ],
 )

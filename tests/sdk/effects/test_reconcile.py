@@ -170,7 +170,7 @@ async def test_a_reconciler_that_cannot_tell_is_asked_five_times(app: App, said:
         (KeyError("x"), "KeyError: 'x'"),
         (SystemExit("x"), "SystemExit: x"),
         (asyncio.CancelledError("x"), "asyncio.exceptions.CancelledError: x"),
-        (Applied(object()), "brisk() is an object, but the annotation there is str"),
+        (Applied(object()), "brisk() is an object, but its annotation is str"),
         ("hangs", "TimeoutError"),
         (None, "TypeError: it returned NoneType"),
         (Applied, "TypeError: it returned type"),

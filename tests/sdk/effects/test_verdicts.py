@@ -275,7 +275,7 @@ async def test_nothing_is_said_of_a_call_under_way(app: App) -> None:
         run = await app.start(gated, 7)
         info = await effect_of(app, run, "in_flight")
         for verdict in ("applied", "not_applied", "skip", "ask_again"):
-            assert "may be under way until" in await refused(app, info.id, verdict, result=1)
+            assert "may be in progress until" in await refused(app, info.id, verdict, result=1)
         holds[0].set()
         assert await run.result(timeout="10s") == 7
 
@@ -296,7 +296,7 @@ async def test_a_verdict_needs_a_reason_and_an_effect(app: App) -> None:
     async with working(app):
         run = await app.start(pays, 7)
         info = await effect_of(app, run, "indeterminate")
-        with pytest.raises(BadInput, match="Say why"):
+        with pytest.raises(BadInput, match="Give a reason"):
             await app.effects.resolve(info.id, "skip", reason="  ")
         with pytest.raises(BadInput, match="is not one of"):
             await app.effects.resolve(info.id, "maybe", reason="x")  # type: ignore[arg-type]
@@ -316,7 +316,7 @@ async def test_a_verdict_on_what_has_changed_since_does_not_count(app: App) -> N
             return again.state == "indeterminate" and again.version > info.version
 
         await until(is_back)
-        assert "it has changed since" in await refused(app, info.id, "skip", version=info.version)
+        assert "it has changed" in await refused(app, info.id, "skip", version=info.version)
 
 
 async def test_a_settled_effect_is_not_judged_again(app: App) -> None:

@@ -94,7 +94,7 @@ async def test_a_replaced_run_says_so(memory: App) -> None:
         await memory.start(waits.options(id="one", on_conflict="replace"))
         [_, old] = await memory.runs(name="waits")
         report = await memory._engine.report(old.uid)
-        assert report.info.error == "it was cancelled: a new run took its id"
+        assert report.info.error == "it was cancelled: a new run with its id replaced it"
 
 
 async def test_a_run_that_missed_its_deadline_says_so(memory: App) -> None:
@@ -107,7 +107,7 @@ async def test_a_run_that_crashed_its_workers_says_so(memory: App) -> None:
     async with memory:
         run = await memory.start(waits)
         await memory._store.stop(run.uid, state="failed", reason="crashed")
-        told = "its workers crashed again and again while they ran it"
+        told = "its workers crashed repeatedly while they executed it"
         assert await error_of(run, "failed") == told
         with pytest.raises(RunFailed, match=told):
             await run.result(timeout=SECONDS)

@@ -106,8 +106,8 @@ async def endless_child() -> None:
     [
         ("too many", "wrong_turn"),
         ("no data", "wrong_turn"),
-        ("in a branch", "other branches of the run were not over"),
-        ("with a child", "other branches of the run were not over"),
+        ("in a branch", "other branches of the run were still open"),
+        ("with a child", "other branches of the run were still open"),
     ],
 )
 async def test_a_wrong_way_to_go_on_fails_the_run(app: App, how: str, says: str) -> None:

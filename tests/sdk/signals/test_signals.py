@@ -63,7 +63,7 @@ async def test_a_signal_of_another_type_says_how_to_put_one_in_its_place(app: Ap
         told = (await run.info()).error or ""
         assert told.splitlines() == [
             "signal 'number' does not fit int: value is text, not an int.",
-            "Put a value that fits in its place: "
+            "Replace it with a value that fits: "
             "onward runs fork 'sum 1' --step ':number#2' --result JSON",
         ]
         assert told in str(paused.value)

@@ -181,7 +181,7 @@ async def test_a_step_says_when_it_wants_to_be_tried_again(app: App) -> None:
 
 async def test_a_step_that_asks_for_an_impossible_wait_fails_and_says_so(app: App) -> None:
     async with app, app.worker():
-        with pytest.raises(RunFailed, match="'tomorrow' is not understood"):
+        with pytest.raises(RunFailed, match="'tomorrow' is not a valid duration"):
             await app.run(one_later, "tomorrow")
 
 

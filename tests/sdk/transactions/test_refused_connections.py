@@ -1,4 +1,4 @@
-"""Connections that cannot carry writes are refused, and their transactions are none the worse."""
+"""Unsuitable connections are refused, and their transactions are none the worse."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_connection_to_another_database_of_the_server_is_refused(
     async with App(other), App(postgres_url) as app:  # Onward is at home in both
         async with ASYNC[driver][1](other, commit=True) as theirs:
             await theirs.run("CREATE TABLE guest (name TEXT)")
-            with refused("cannot carry writes", "Pass a connection to the same database: asyncpg"):
+            with refused("cannot write to", "Pass a connection to the same database: asyncpg"):
                 await app.within(theirs.connection).start(greet, "Ada")
         assert await rows(other, "SELECT name FROM guest") == []
         assert await rows(other, "SELECT uid FROM onward_run") == []
@@ -71,7 +71,7 @@ async def test_a_connection_to_a_copy_of_the_database_on_another_server_is_refus
         async with App(urls[0]) as app, App(urls[1]) as other:
             async with asyncpg_connection(urls[1], commit=True) as theirs:
                 await other.within(theirs.connection).start(greet, "Ada")
-                with refused("cannot carry writes"):
+                with refused("cannot write to"):
                     await app.within(theirs.connection).start(greet, "Ada")
             assert await app.counts() == {}
             assert await other.counts() == {"ready": 1}
@@ -94,7 +94,7 @@ async def test_a_connection_to_another_file_is_refused(
 ) -> None:
     other = str(tmp_path / "other.db")
     async with App(other), App(file) as app, ASYNC[driver][1](other, commit=True) as theirs:
-        with refused("cannot carry writes", "the same database: sqlite3, aiosqlite"):
+        with refused("cannot write to", "the same database: sqlite3, aiosqlite"):
             await app.within(theirs.connection).start(greet, "Ada")
 
 
@@ -103,7 +103,7 @@ async def test_a_connection_to_a_file_is_refused_on_postgres(
     driver: str, postgres_url: str, file: str
 ) -> None:
     async with App(postgres_url) as app, ASYNC[driver][1](file, commit=True) as theirs:
-        with refused("cannot carry writes"):
+        with refused("cannot write to"):
             await app.within(theirs.connection).start(greet, "Ada")
 
 
@@ -112,7 +112,7 @@ async def test_a_connection_to_postgres_is_refused_on_a_file(
     driver: str, postgres_url: str, file: str
 ) -> None:
     async with App(file) as app, ASYNC[driver][1](postgres_url, commit=True) as theirs:
-        with refused("cannot carry writes"):
+        with refused("cannot write to"):
             await app.within(theirs.connection).start(greet, "Ada")
 
 
@@ -306,7 +306,7 @@ def test_the_sync_app_refuses_another_database_too(
         App(ours).sync() as app,
         App(other).sync(),
         transaction(other, commit=True) as theirs,
-        refused("cannot carry writes"),
+        refused("cannot write to"),
     ):
         app.within(theirs.connection).start(greet, "Ada")
     if kind == "postgres":

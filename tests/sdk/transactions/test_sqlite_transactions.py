@@ -75,9 +75,9 @@ async def test_a_transaction_that_has_read_too_early_must_begin_as_a_writer(
             connection.execute("SELECT count(*) FROM onward_run").fetchall()
             await app.start(collect)
 
-            with pytest.raises(StoreUnusable, match="begin with BEGIN IMMEDIATE") as refused:
+            with pytest.raises(StoreUnusable, match="again with BEGIN IMMEDIATE") as refused:
                 await app.within(connection).signal(run.id, hello, 1)
-            with pytest.raises(StoreUnusable, match="has read, and another connection"):
+            with pytest.raises(StoreUnusable, match="another connection has committed"):
                 await app.within(connection).start(collect)
             assert isinstance(refused.value.__cause__, sqlite3.OperationalError)
 
@@ -99,7 +99,7 @@ async def test_a_connection_with_a_short_busy_timeout_gets_an_error_that_says_so
         ):
             holder.execute("BEGIN IMMEDIATE")
             connection.execute("BEGIN")
-            with pytest.raises(Unavailable, match="longer than the timeout of yours"):
+            with pytest.raises(Unavailable, match="longer than the timeout of your connection"):
                 await app.within(connection).signal(run.id, hello, 1)
 
 

@@ -97,5 +97,5 @@ def test_a_cycle_is_called_a_cycle() -> None:
     link = Chain()
     link.next = link
 
-    assert refusal({"a": inner}).fact == "leads back to itself"
-    assert refusal(link, Chain).fact == "leads back to itself"
+    assert refusal({"a": inner}).fact == "contains itself"
+    assert refusal(link, Chain).fact == "contains itself"

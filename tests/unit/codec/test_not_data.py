@@ -83,7 +83,7 @@ def test_code_and_open_things_are_refused(name: str, annotation: Any) -> None:
     assert refused.path == "value.do[0]"
     assert (
         "open resources cannot be stored" in refused.fact
-        or "the annotation there is Point" in refused.fact
+        or "its annotation is Point" in refused.fact
     )
 
 
@@ -113,8 +113,8 @@ def test_a_coroutine_is_refused_with_what_was_forgotten(annotation: Any) -> None
     ids=lambda value: type(value).__name__,
 )
 def test_an_object_without_a_known_shape_is_refused(value: Any) -> None:
-    assert "no known shape" in refusal(value).fact
-    assert "no known shape" in refusal(value, type(value)).fact
+    assert "no known JSON form" in refusal(value).fact
+    assert "no known JSON form" in refusal(value, type(value)).fact
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_object_without_a_known_shape_is_refused(value: Any) -> None:
     ids=str,
 )
 def test_an_annotation_without_a_known_shape_refuses_even_plain_data(annotation: Any) -> None:
-    assert "no known shape" in refusal(1, annotation).fact
+    assert "no known JSON form" in refusal(1, annotation).fact
 
 
 def test_a_class_that_needs_what_it_does_not_keep_is_refused() -> None:

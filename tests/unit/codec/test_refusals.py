@@ -133,9 +133,7 @@ def test_a_type_that_any_would_lose_is_refused(value: Any, shown: str, back: str
     refused = refusal({"orders": [{}, {"when": value}]})
 
     assert refused.path == "value.orders[1].when"
-    assert refused.fact == (
-        f"is {shown}, but the annotation there is Any: it would come back as {back}"
-    )
+    assert refused.fact == (f"is {shown}, but its annotation is Any: it would come back as {back}")
     assert refused.advice == "Annotate it."
 
 
@@ -151,7 +149,7 @@ def test_a_special_kind_of_plain_data_is_refused(value: Any, back: str) -> None:
 
 def test_the_message_is_one_sentence_with_a_next_move() -> None:
     assert str(refusal([NOON])) == (
-        "value[0] is a datetime, but the annotation there is Any: it would come back as text. "
+        "value[0] is a datetime, but its annotation is Any: it would come back as text. "
         "Annotate it."
     )
 
@@ -160,7 +158,7 @@ def test_a_key_that_is_not_text_is_refused_without_an_annotation() -> None:
     refused = refusal({"a": {1: "x", "1": "y"}})
 
     assert refused.path == "value.a"
-    assert refused.fact.startswith("has a key that is an int, but the annotation there is Any")
+    assert refused.fact.startswith("has a key that is an int, but its annotation is Any")
 
 
 def test_the_path_leads_through_typed_fields() -> None:
@@ -205,7 +203,7 @@ def test_the_path_leads_through_typed_fields() -> None:
 def test_a_value_that_is_not_what_its_annotation_says_is_refused(
     value: Any, annotation: Any
 ) -> None:
-    assert "annotation there is" in refusal(value, annotation).fact or "allows" in str(
+    assert "annotation is" in refusal(value, annotation).fact or "allows" in str(
         refusal(value, annotation)
     )
 
@@ -244,7 +242,7 @@ def test_the_path_leads_to_the_item(value: Any, annotation: Any, path: str) -> N
     ],
 )
 def test_annotations_are_named_as_people_write_them(annotation: Any, name: str) -> None:
-    assert refusal(b"", annotation).fact == f"is a bytes, but the annotation there is {name}"
+    assert refusal(b"", annotation).fact == f"is a bytes, but its annotation is {name}"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +253,7 @@ def test_a_name_that_is_not_there_is_called_that(annotation: Any) -> None:
     unresolved = refusal([NOON], annotation)
 
     assert unresolved.path == "value[0]"
-    assert "the annotation there, Nowhere, cannot be resolved at run time" in unresolved.fact
+    assert "its annotation, Nowhere, cannot be resolved at run time" in unresolved.fact
 
 
 Pack = TypeVarTuple("Pack")
@@ -342,8 +340,12 @@ def takes_anything(value: Any) -> None: ...
     [
         (takes_path, Path("x"), "Annotate it with str, pass str(path)"),
         (takes_anything, Path("x"), "Annotate it with str, pass str(path)"),
-        (takes_animal, Dog(name="Rex", breed="pug"), "Annotate Animal | Dog, or pass an Animal"),
-        (takes_shape, Square(4, 2), "Annotate Shape | Square, or pass a Shape"),
+        (
+            takes_animal,
+            Dog(name="Rex", breed="pug"),
+            "Annotate it with Animal | Dog, or pass an Animal",
+        ),
+        (takes_shape, Square(4, 2), "Annotate it with Shape | Square, or pass a Shape"),
         (takes_secret, pydantic.SecretStr("x"), "Pass the name of the secret"),
         (
             takes_login,

@@ -297,7 +297,7 @@ def test_a_module_may_be_loaded_again() -> None:
 def test_what_is_no_exception_type_is_refused() -> None:
     wrong: Any
     for wrong in (int, CardDeclined(), "CardDeclined"):
-        with pytest.raises(BadInput, match="was given no exception type"):
+        with pytest.raises(BadInput, match="was not given an exception type"):
             register_error(wrong)
 
 

@@ -146,7 +146,7 @@ def test_an_argument_that_would_change_is_refused_with_its_place(
 
 
 def test_a_missing_annotation_is_called_missing() -> None:
-    with pytest.raises(Unencodable, match=r"is a datetime, but there is no annotation there: "):
+    with pytest.raises(Unencodable, match=r"is a datetime, but it has no annotation: "):
         signature_of(bare).bind((NOON,), {})
 
 
@@ -220,7 +220,7 @@ def test_a_new_parameter_with_a_default_fits_old_calls() -> None:
         ('{"card":{"number":"1"}}', "charge() missing a required argument: 'cents'"),
         ('{"card":{"number":"1"},"cents":5,"tip":1}', "there is no parameter for .tip"),
         ('{"card":{"number":1},"cents":5}', "card.number is a number, not a str"),
-        ("[]", "they are not an object"),
+        ("[]", "the stored arguments are not an object"),
         ("", "value is not JSON"),
     ],
 )
@@ -389,5 +389,5 @@ def test_nothing_but_what_annotations_mention_is_kept_alive() -> None:
     shape, connection = make()
 
     assert connection() is None
-    with pytest.raises(Unencodable, match="is an int, but the annotation there is Local"):
+    with pytest.raises(Unencodable, match="is an int, but its annotation is Local"):
         shape.encode((1,), {})

@@ -132,12 +132,12 @@ def test_two_members_of_one_name_are_refused() -> None:
 
     first, second = twin(), twin()
 
-    with pytest.raises(Unencodable, match="which has two members of one name"):
+    with pytest.raises(Unencodable, match="which has two members with the same name"):
         encode(first(1), annotation=first | second)
 
 
 def test_a_union_of_what_cannot_be_stored_cannot_be_stored() -> None:
-    with pytest.raises(Unencodable, match="which has no known shape"):
+    with pytest.raises(Unencodable, match="which has no known JSON form"):
         encode(SimpleNamespace(), annotation=SimpleNamespace | type)
 
 

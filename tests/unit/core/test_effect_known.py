@@ -181,7 +181,7 @@ def test_it_is_not_sent_before_its_time() -> None:
     waiting = changed(REPEATING, due=NOW + 1)
 
     assert advance(waiting, Sent(), TERMS, now=NOW) == Refused(
-        "it is not to be sent yet", until=NOW + 1
+        "it is not due to be sent yet", until=NOW + 1
     )
 
 

@@ -339,15 +339,15 @@ def test_a_call_without_a_key_is_forgotten_once_it_is_delivered() -> None:
         ),
         (
             Diverged(Difference.UNREAD, a_record(":a#1", 1), a_step("b")),
-            "history has step 'a' (:a#1), but the code asks for step 'b' instead",
+            "history has step 'a' (:a#1), but the code now has step 'b' instead",
         ),
         (
             Diverged(Difference.KIND, a_record(":a#1", 1), Ask(ROOT, RecordKind.CHILD, "a")),
-            "history has step 'a' (:a#1) where the code now asks for child 'a'",
+            "history has step 'a' (:a#1) where the code now has child 'a'",
         ),
         (
             Diverged(Difference.ORDER, a_record(":a#1", 1)),
-            "history has step 'a' (:a#1) where the code now asks for something else",
+            "history has step 'a' (:a#1) where the code now has something else",
         ),
     ],
 )

@@ -113,5 +113,5 @@ def test_a_server_that_is_not_started_is_told_so_at_first() -> None:
     first = str(translate_error(ConnectionRefusedError(), DIRECT))
     later = str(translate_error(ConnectionRefusedError(), DIRECT, is_proven=True))
     assert "no server accepts connections there" in first
-    assert "Start the server, or check host and port" in first
+    assert "Start the server, or check the host and the port" in first
     assert later.endswith("Try again; nothing was lost.")

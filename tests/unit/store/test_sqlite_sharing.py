@@ -105,7 +105,7 @@ async def test_a_connection_to_another_file_is_refused(path: Path) -> None:
 async def test_a_connection_to_another_database_in_memory_is_refused() -> None:
     async with open_store(":memory:") as store:
         connection = sqlite3.connect(":memory:")
-        with pytest.raises(StoreUnusable, match="cannot carry writes to :memory:"):
+        with pytest.raises(StoreUnusable, match="cannot write to :memory:"):
             await store.within(connection).start(a_run("a"))
         connection.close()
 

@@ -220,7 +220,7 @@ def text_file(path: Path) -> Iterator[Path]:
 
 
 async def test_a_file_that_is_no_database_is_refused(text_file: Path) -> None:
-    with pytest.raises(StoreUnusable, match=r"is damaged or no SQLite database.*backup"):
+    with pytest.raises(StoreUnusable, match=r"is damaged, or is not a SQLite database.*backup"):
         await open_store(str(text_file)).__aenter__()
 
 
@@ -298,7 +298,7 @@ async def test_nothing_is_acknowledged_once_the_file_was_deleted_or_replaced(
         await store.counts()
         lose(path)
 
-        with pytest.raises(StoreUnusable, match=r"onward.db was deleted or replaced.*Stop every"):
+        with pytest.raises(StoreUnusable, match=r"-wal file was deleted or replaced.*Stop every"):
             await store.start(a_run("b"))
         with pytest.raises(StoreUnusable, match="was deleted or replaced"):
             await store.counts()

@@ -30,7 +30,7 @@ def test_only_the_chosen_pass_acts() -> None:
 
 def test_a_block_that_never_reaches_its_failpoint_fails() -> None:
     with (
-        pytest.raises(AssertionError, match=r"'commit\.after' was armed and never reached"),
+        pytest.raises(AssertionError, match=r"'commit\.after' was armed but never reached"),
         armed("commit.after", lambda: None, hit=2),
     ):
         failpoint("commit.after")

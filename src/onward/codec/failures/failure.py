@@ -66,8 +66,8 @@ class StepFailed(OnwardError):
 
     Built-in exceptions come back as themselves, and so do types that are registered with
     `register_error`. If the type derives from a built-in one, or from `Fatal` or `Retryable`,
-    `except` catches the `StepFailed` by that as well: `class OutOfStock(LookupError)` by
-    `except LookupError`.
+    `except` with that type also catches the `StepFailed`: if you define `class
+    OutOfStock(LookupError)`, then `except LookupError` catches it.
 
     Attributes:
         type: The name of the exception's type, with the module unless it is built in.
@@ -117,12 +117,12 @@ class StepFailed(OnwardError):
 
     @property
     def cause(self) -> BaseException | None:
-        """What the exception was raised from."""
+        """The exception that caused this one."""
         return self.__cause__
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was added to the exception with `add_note`."""
+        """The notes that were added with `add_note`."""
         return tuple(getattr(self, "__notes__", ()))
 
     def __str__(self) -> str:

@@ -42,7 +42,7 @@ class Registered:
         data = shape_of(Any).lower(self.to_data(error), 0)
         written = document.write(data)
         if len(written) > MAX_DATA_BYTES:
-            raise ValueError("too large to be kept with every failure")
+            raise ValueError("too large to be stored with every failure")
         self.rebuild(document.read(written))
         return data
 
@@ -94,20 +94,21 @@ def register_error(
     to_data: Callable[[Any], Any] | None = None,
     from_data: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Let an exception type come back as itself from a step, live and on replay.
+    """Register an exception type, so that it comes back as itself from a step, live and on replay.
 
     Works as a call, as a bare decorator and as a decorator with options. Without `to_data` and
-    `from_data` an exception is rebuilt from its `args` and attributes; one that cannot be comes
-    back as `StepFailed`.
+    `from_data` an exception is rebuilt from its `args` and attributes; if that fails, it comes back
+    as `StepFailed`.
 
     Args:
         kind: The exception type.
         name: The stored name; the type's own name if not given. It must never change.
-        to_data: Returns what to store of an exception: plain data, at most 64 KiB as JSON.
+        to_data: Returns the data to store for an exception: plain data, at most 64 KiB as JSON.
         from_data: Returns the exception from that data.
 
     Raises:
-        BadInput: it is no exception type, the name is taken, or one function lacks the other.
+        BadInput: it is not an exception type, the name is taken, or only one of the two functions
+            is given.
 
     Example:
         >>> from onward import register_error
@@ -120,10 +121,10 @@ def register_error(
             decorated, name=name, to_data=to_data, from_data=from_data
         )
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-        raise BadInput("register_error", "was given no exception type", "Pass a class.")
+        raise BadInput("register_error", "was not given an exception type", "Pass a class.")
     if (to_data is None) != (from_data is None):
         raise BadInput(
-            "register_error", "was given one of to_data and from_data", "Pass both or none."
+            "register_error", "was given only one of to_data and from_data", "Pass both or neither."
         )
     stored = check_id(kind.__name__ if name is None else name, "the name of an error")
     parts = Parts(kind)

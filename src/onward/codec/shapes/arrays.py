@@ -113,7 +113,7 @@ class Fixed(Shape):
             raise mismatch(value, self.name)
         if len(value) != len(self._items):
             raise ValueRefused(
-                f"has {len(value)} items, but the annotation there is {self.name}",
+                f"has {len(value)} items, but its annotation is {self.name}",
                 "Pass exactly what the annotation says, or change the annotation.",
             )
         if depth >= MAX_DEPTH:

@@ -67,7 +67,7 @@ def shape_of(annotation: Any) -> Shape:
 
 
 _ANY: Final = Anything()
-_NO_HINT: Final = Anything("no annotation", fact="there is no annotation there")
+_NO_HINT: Final = Anything("no annotation", fact="it has no annotation")
 
 _ANYTHING: Final = (Any, object, Never, NoReturn)
 _ARRAYS: Final[dict[Any, tuple[type, type[Array | Unordered]]]] = {
@@ -152,7 +152,7 @@ class _Compiler:
         if len(able) < 2:
             return able[0] if able else Shapeless(name)
         if len({label_in(member, able) for member in able}) < len(able):
-            return Shapeless(name, "which has two members of one name")
+            return Shapeless(name, "which has two members with the same name")
         return UnionShape(name, tuple(able))
 
     def _literal(self, name: str, values: tuple[Any, ...]) -> Shape:
@@ -180,7 +180,7 @@ class _Compiler:
         self._made[annotation] = record
         hints = hints_of_class(kind, arguments)
         if any(hint is InitVar or type(hint) is InitVar for hint in hints.values()):
-            return Shapeless(name, "which has an InitVar that is not kept")
+            return Shapeless(name, "which has an InitVar that is not stored")
         record.fill({name: self.shape(hints.get(name, NONE_GIVEN)) for name in record.field_names})
         return record
 
@@ -241,6 +241,6 @@ class _Later(Shape):
 def _unresolved(text: str) -> Shape:
     return Anything(
         text,
-        fact=f"the annotation there, {text}, cannot be resolved at run time",
+        fact=f"its annotation, {text}, cannot be resolved at run time",
         advice="Import or define it where the annotation stands, outside of `if TYPE_CHECKING`.",
     )

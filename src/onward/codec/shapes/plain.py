@@ -69,7 +69,7 @@ class Anything(Shape):
         self,
         name: str = "Any",
         *,
-        fact: str = "the annotation there is Any",
+        fact: str = "its annotation is Any",
         advice: str = "Annotate it.",
     ) -> None:
         super().__init__(name, ALL_KINDS, None, label="Any", plain=True)
@@ -158,15 +158,15 @@ def no_shape(value: object) -> ValueRefused:
     if isinstance(value, _CODE):
         return ValueRefused(
             f"is {a_value(value)}: functions, classes and open resources cannot be stored",
-            "Pass the data it is made from, and make it where it is used.",
+            "Pass the data that it is built from, and build the object where it is used.",
         )
-    return ValueRefused(f"is {a_value(value)}, which has no known shape", _way_out(value))
+    return ValueRefused(f"is {a_value(value)}, which has no known JSON form", _way_out(value))
 
 
 def _way_out(value: object) -> str:
     """Return what to pass instead of a value without a known shape."""
     if isinstance(value, PurePath):
-        return "Annotate it with str, pass str(path), and make a Path where it is used."
+        return "Annotate it with str, pass str(path), and build the Path where it is used."
     if hasattr(value, "get_secret_value"):
         return NO_SECRETS[0].upper() + NO_SECRETS[1:]
     return _KNOWN_SHAPES
@@ -203,7 +203,7 @@ class Shapeless(Shape):
 
     __slots__ = ("_why",)
 
-    def __init__(self, name: str, why: str = "which has no known shape") -> None:
+    def __init__(self, name: str, why: str = "which has no known JSON form") -> None:
         super().__init__(name, ALL_KINDS, None)
         self._why = why
 
@@ -212,7 +212,7 @@ class Shapeless(Shape):
         if isinstance(value, _CODE):
             raise no_shape(value)
         raise ValueRefused(
-            f"is {a_value(value)}, but the annotation there is {self.name}, {self._why}",
+            f"is {a_value(value)}, but its annotation is {self.name}, {self._why}",
             _way_out(value),
         )
 

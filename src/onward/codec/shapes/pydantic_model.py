@@ -75,7 +75,7 @@ class Model(Shape):
         return ValueRefused(
             f"is {with_article(self.name)}, a pydantic model that does not read back "
             f"what it writes{reason}",
-            hidden or "Make model_validate_json(model_dump_json()) give an equal model.",
+            hidden or "Make model_validate_json(model_dump_json()) return an equal model.",
         )
 
     def lift(self, data: Any) -> Any:

@@ -15,7 +15,8 @@ MAX_DEPTH: Final = 64
 MAX_STEPS_SHOWN: Final = 12
 MAX_KEY_CHARS: Final = 40
 NO_SECRETS: Final = (
-    "what a run is given is stored as plain text. Pass the name of the secret, and read the secret "
+    "arguments and results are stored as plain text. Pass the name of the secret, and read the "
+    "secret "
     "in the step that needs it."
 )
 
@@ -37,7 +38,7 @@ class _Located(Exception):  # never leaves this package
 
 
 class ValueRefused(_Located):
-    """A value that would be lost or changed on its way through the store."""
+    """A value cannot be stored without being lost or changed."""
 
     def __init__(self, fact: str, advice: str) -> None:
         super().__init__(fact)
@@ -63,8 +64,8 @@ class TooDeep(ValueRefused):
     def under(self, step: str, container: object) -> ValueRefused:
         """Add the step, and call it a cycle if `container` was on the way before."""
         if id(container) in self._containers:
-            self.fact = "leads back to itself"
-            self.advice = "Break the cycle: name the other end by an id."
+            self.fact = "contains itself"
+            self.advice = "Break the cycle: refer to the other object by an id."
         self._containers.add(id(container))
         return super().under(step, container)
 
@@ -98,7 +99,7 @@ def with_article(noun: str) -> str:
 def mismatch(value: object, annotation: str) -> ValueRefused:
     """Return the refusal of a value that is not what its annotation says."""
     return not_awaited(value) or ValueRefused(
-        f"is {a_value(value)}, but the annotation there is {annotation}",
+        f"is {a_value(value)}, but its annotation is {annotation}",
         "Pass exactly what the annotation says, or change the annotation.",
     )
 
@@ -116,8 +117,8 @@ def not_of_class(value: object, kind: type, annotation: str) -> ValueRefused:
         return mismatch(value, annotation)
     name = type(value).__name__
     return ValueRefused(
-        f"is {a_value(value)}, but the annotation there is {annotation}, of which it is a subclass",
-        f"Annotate {annotation} | {name}, or pass {with_article(annotation)}.",
+        f"is {a_value(value)}, but its annotation is {annotation}, of which it is a subclass",
+        f"Annotate it with {annotation} | {name}, or pass {with_article(annotation)}.",
     )
 
 

@@ -50,7 +50,7 @@ class Text(Shape):
             return self._read(data)
         # A bad decimal is an ArithmeticError; a zone may be unknown or the name of a folder.
         except (ValueError, ArithmeticError, KeyError, OSError):
-            raise Misfit(f"is text that does not read as {self.name}") from None
+            raise Misfit(f"is text that cannot be read as {self.name}") from None
 
 
 def _write_moment(value: datetime) -> str:
@@ -83,7 +83,7 @@ def _read_moment(text: str) -> datetime:
 def _write_time(value: time) -> str:
     if value.tzinfo is not None and type(value.tzinfo) is not timezone:
         raise ValueRefused(
-            "is a time in a zone, whose offset depends on the date",
+            "is a time in a time zone whose offset depends on the date",
             "Pass a datetime, or a time with a fixed datetime.timezone.",
         )
     _refuse_fold(value)
@@ -92,9 +92,7 @@ def _write_time(value: time) -> str:
 
 def _refuse_fold(value: datetime | time) -> None:
     if value.fold and value.tzinfo is None:
-        raise ValueRefused(
-            "has fold=1 without a zone to give it a meaning", "Use an aware datetime."
-        )
+        raise ValueRefused("has fold=1, but no time zone", "Use an aware datetime.")
 
 
 def _write_duration(value: timedelta) -> str:

@@ -102,7 +102,7 @@ def _sent(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[LedgerEnt
     if not effect.approved:
         return Refused("it waits for approval")
     if effect.due is not None and effect.due > now:
-        return Refused("it is not to be sent yet", until=effect.due)
+        return Refused("it is not due to be sent yet", until=effect.due)
     frame = window(terms, at=now)
     settle_until, known_until = frame.settle_until, effect.known_until
     if waits_to_repeat:  # a send before this one may still be on its way
@@ -206,7 +206,7 @@ def _given_up(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[Ledge
     if effect.state is not EffectState.NEEDS_RECONCILE:
         return Ignored(f"it is {effect.state}: it waits for nothing that could be given up")
     if terms.reconciles or _is_known(effect, terms, now):
-        return Refused("it can still be asked about, or sent again")
+        return Refused("its reconciler can still be asked, or it can be sent again")
     return Moved(changed(effect, state=EffectState.INDETERMINATE, due=None))
 
 
@@ -234,14 +234,14 @@ def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> De
     if settled(effect):
         return Ignored(f"it is {effect.state} already")
     if fact.version is not None and fact.version != effect.version:
-        return Refused(f"it has changed since: version {effect.version}, not {fact.version}")
+        return Refused(f"it has changed: its version is {effect.version}, not {fact.version}")
     if effect.state in (EffectState.PLANNED, EffectState.FAILED):
         if fact.verdict is Verdict.SKIP:
             return Moved(changed(effect, state=EffectState.SKIPPED, due=None))
-        return Refused(f"it is {effect.state}: there is nothing uncertain about it")
+        return Refused(f"it is {effect.state}: its outcome is not uncertain")
     opens = _proof_opens(effect, now)
     if effect.state is EffectState.IN_FLIGHT and opens is not None:
-        return Refused(f"the call may be under way until {instant_text(opens)}", until=opens)
+        return Refused(f"the call may be in progress until {instant_text(opens)}", until=opens)
     return _judged_uncertain(effect, fact, terms, now, opens)
 
 
@@ -270,7 +270,7 @@ def _asked_again(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[Le
     """Return an effect whose reconciler is asked once more, or whose receiver is, by a send."""
     if not terms.reconciles and not _is_known(effect, terms, now):
         if terms.idempotency_window is None or effect.known_until is None:
-            return Refused("it has no reconciler that could be asked")
+            return Refused("it has no reconciler")
         until = instant_text(effect.known_until)
         return Refused(f"its receiver knows the key until {until} only: it could happen twice")
     return Moved(changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now))

@@ -102,9 +102,9 @@ class Diverged(Value):
             case Difference.UNREAD if self.asked is None:
                 return f"history has {was}, but the code ended without making this call"
             case Difference.UNREAD:
-                return f"history has {was}, but the code asks for {asks} instead"
+                return f"history has {was}, but the code now has {asks} instead"
             case _:
-                return f"history has {was} where the code now asks for {asks}"
+                return f"history has {was} where the code now has {asks}"
 
 
 Answer: TypeAlias = Read | Resume | HeldBack | Fresh | Joined | Clash | Diverged

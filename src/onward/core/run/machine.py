@@ -228,7 +228,7 @@ def _superseded(run: RunStatus, fact: Superseded) -> Decision[RunStatus]:
     if run.state is not RunState.PAUSED:
         return Refused(f"it is {run.state}; cancel or pause it first")
     if run.reason is Reason.RECONCILIATION:
-        return Refused("an effect of it is uncertain; resolve that first")
+        return Refused("one of its effects is uncertain; resolve that effect first")
     # A retry would cancel its open children, and repeat what they have completed.
     if run.reason is Reason.OPERATOR and not fact.forked:
         return Refused("it has not failed, it is paused; resume it")

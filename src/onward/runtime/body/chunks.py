@@ -253,11 +253,11 @@ def workflow_options(options: StartOptions) -> CallOptions:
         BadInput: they have an id or a start time, and a map starts many runs.
     """
     if options.id is not None:
-        raise BadInput(f"id={options.id!r}", "cannot be the id of several runs", "Map without it")
-    if options.at is not None:
         raise BadInput(
-            "at", "cannot be kept for the runs of a map", "Sleep before it, or use delay"
+            f"id={options.id!r}", "cannot be the id of all runs of a map", "Leave out the id"
         )
+    if options.at is not None:
+        raise BadInput("at", "is not supported in a map", "Sleep before the map, or use delay")
     return CallOptions(
         queue=options.queue,
         tags=options.tags,

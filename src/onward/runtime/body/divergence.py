@@ -138,7 +138,7 @@ def divergence_error(
     lines = [str(misfit)]
     if isinstance(misfit, UnfitSignal):
         step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"
-        lines.append(f"Put a value that fits in its place: {step} --result JSON")
+        lines.append(f"Replace it with a value that fits: {step} --result JSON")
         return Divergence("\n".join(lines))
     if isinstance(misfit, NewerRow):
         return Divergence(str(misfit))
@@ -161,7 +161,7 @@ def divergence_error(
         lines.append(f"  also not called by the current code: {names}")
     lines.append(
         "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
-        "an earlier step, or cancel it. After a fix in another file than the workflow's: onward "
+        "an earlier step, or cancel it. If you fixed a file other than the workflow's: onward "
         f"runs resume {quote(run)}"
     )
     if was is not None:
@@ -183,7 +183,7 @@ def _likely_causes(recorded: bytes | None, asked: bytes | None) -> Iterable[str]
         names = ", ".join(added)
         yield f"If you added {names} to its parameters, give the new parameter a default."
     yield (
-        "If you deployed nothing, the body is not deterministic: use onward.now(), "
+        "If you did not deploy anything, the body is not deterministic: use onward.now(), "
         "onward.random(), onward.uuid()."
     )
 

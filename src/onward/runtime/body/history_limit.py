@@ -32,8 +32,8 @@ class HistoryLimit:
         if length >= MAX_RECORDS:
             raise BadInput(
                 f"run {self._scope.run}",
-                f"has {MAX_RECORDS:,} records, and a history can have no more",
-                "Use map for many items, or go on as a new run with onward.continue_as_new",
+                f"has {MAX_RECORDS:,} records, which is the limit for one history",
+                "Use map for many items, or return onward.continue_as_new(...)",
             )
         if not self._has_warned:
             self._has_warned = True

@@ -40,7 +40,9 @@ MAX_DRAIN = 1_000_000
 branch_now: ContextVar[str] = ContextVar("onward_branch", default=ROOT)
 """The path of the branch that is running."""
 
-_ADVICE = "Put it into a step: steps run on the ordinary event loop, or in a thread"
+_ADVICE = (
+    "Move the call into a step: async steps run on the ordinary event loop, sync steps in a thread"
+)
 
 
 class Spinning(Exception):
@@ -302,8 +304,8 @@ class RunLoop(_Base):  # type: ignore[misc] # most of what asyncio lists has no 
         if factory is not None:
             raise NotInBody(
                 "loop.set_task_factory",
-                "would make tasks that the run does not know",
-                "Leave it out: the tasks of a body begin in the order in which they are made",
+                "would create tasks that the run cannot replay",
+                "Remove the call",
             )
 
     def call_soon(

@@ -130,7 +130,7 @@ def check_alone(body: Body) -> None:
     if body.has_open_branches:
         raise BadInput(
             "continue_as_new",
-            "was called while other branches of the run were not over",
+            "was called while other branches of the run were still open",
             "Await them first",
         )
 

@@ -44,7 +44,7 @@ class ReplayMisfit:
         kind: In what they differ (kind, name, arguments, order, unread), `undecodable` for a stored
             value that does not fit the annotations, `unreadable` for a damaged row, or `error` if
             the code ends with an error before it has read its history.
-        text: What it is, in a sentence.
+        text: The reason as text.
         recorded: The call in history, if it is about one.
         asked: The call that the code makes instead, if it makes one.
         asked_args: The arguments of that call as they would be stored.

@@ -32,7 +32,7 @@ REJOINING = Retry(attempts=None, delay="100ms", factor=2, max_delay="5s", jitter
 
 
 class Worker:
-    """Works on the runs of some queues until it is stopped, whatever happens to its leases.
+    """Executes the runs of some queues until it is stopped, even if it loses its lease.
 
     Args:
         registry: What it can run.
@@ -115,18 +115,19 @@ class Worker:
         emit("worker.replaced", worker=self.id, before=before.worker, runs=len(before.held))
 
     def stop(self) -> None:
-        """Claim no more runs, finish or give back those in progress, and stop."""
+        """Claim no more runs, finish or release those in progress, and stop."""
         self._stopped.set()
         self.session.stop()
 
     async def serve(self, *, exit_when_stuck: bool = False) -> None:
         """Wait until this process receives SIGTERM or SIGINT, and the worker has left.
 
-        After the first signal the worker claims no more, and waits up to `drain` for steps that
-        run. A second signal abandons them: the worker returns its runs, and the process exits with
-        128 plus the number of the signal.
+        After the first signal, the worker claims no more runs, and waits up to `drain` for running
+        steps. After a second signal, it abandons these steps and releases its runs, and the process
+        exits with 128 plus the number of the signal.
 
-        A process that does this is a worker and nothing else, and is tuned for it.
+        This also tunes the process for executing runs, so call it only in a process that does
+        nothing else.
 
         Args:
             exit_when_stuck: Exit with status 70 when the event loop has been blocked for

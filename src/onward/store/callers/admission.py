@@ -52,8 +52,8 @@ class Admission(ABC):
         if writes and not await self._caller.is_in_transaction():
             raise StoreUnusable(
                 f"a connection of type {_kind(self._connection)}",
-                "is in no transaction, so there is no commit to wait for",
-                "Begin one around the call, or use the app itself",
+                "is not in a transaction",
+                "Begin one around the call, or call the app without within",
             )
         return self._caller
 
@@ -68,7 +68,7 @@ class Admission(ABC):
     def _refusal(self) -> StoreUnusable:
         return StoreUnusable(
             f"a connection of type {_kind(self._connection)}",
-            f"cannot carry writes to {self._where}",
+            f"cannot write to {self._where}",
             f"Pass a connection to the same database: {self._drivers()}",
         )
 

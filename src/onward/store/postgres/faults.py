@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from onward.store.address import PostgresAddress
 
 _POOLER = (
-    "is behind a transaction pooler, which does not keep what belongs to a session",
+    "is behind a transaction pooler, which does not keep session state",
     "Add ?pgbouncer=true to the address",
 )
 # What is wrong with an address or a server that this process has never used. If it has, the server
 # was changed since (a password rotated, a database restored), and the call is tried again.
 _SET_UP = {
-    "28P01": ("refused the password", "Check user and password in the address"),
+    "28P01": ("refused the password", "Check the user and the password in the address"),
     "28000": ("refused this user", "Check the address, and pg_hba.conf on the server"),
     "3D000": ("has no database of that name", "Create it: createdb NAME"),
-    "3F000": ("has no schema of that name", "Restore it, or start this process again"),
-    "42P01": ("has lost its tables", "Restore them, or start this process again"),
+    "3F000": ("has no schema of that name", "Restore it, or restart this process"),
+    "42P01": ("has lost its tables", "Restore them, or restart this process"),
     "42501": (
         "does not let this user use or create the schema",
-        "Run 'onward migrate' as a role that may create it, then grant this user the use of it",
+        "Run 'onward migrate' as a role that may create it, then grant this user USAGE on it",
     ),
     "26000": _POOLER,
     "42P05": _POOLER,
@@ -36,7 +36,7 @@ _SET_UP = {
 _NOW = {
     "08P01": "refused the connection",
     "25006": "is read-only, as a standby is",
-    "25P03": "ended a transaction in which this process stood still",
+    "25P03": "ended a transaction that this process left idle",
     "53100": "has no space left on its disk",
     "53300": "has no connection free",
     "57P01": "is shutting down",
@@ -91,7 +91,7 @@ def _unreached(error: BaseException, address: PostgresAddress, *, is_proven: boo
         return Unavailable(str(address), fact)
     if isinstance(error, ConnectionRefusedError):
         fact = f"cannot be reached: no server accepts connections there ({type(error).__name__})"
-        return Unavailable(str(address), fact, "Start the server, or check host and port")
+        return Unavailable(str(address), fact, "Start the server, or check the host and the port")
     return Unavailable(str(address), fact, "Check the host in the address, and the network")
 
 

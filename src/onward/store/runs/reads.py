@@ -77,7 +77,7 @@ class Reads:
         """Return the newest run of an id.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: no effect has that id.
         """
         return RunRow._make(await self._one("newest_run", id=id))
 

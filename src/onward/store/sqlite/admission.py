@@ -32,7 +32,7 @@ class SqliteAdmission(Admission):
         if has_wal_reset_bug() and locks is not None and not locks.alone():
             raise StoreUnusable(
                 f"the SQLite library {sqlite3.sqlite_version}",
-                "may damage a file when a caller's transaction commits beside another process",
+                "may damage the file if your transaction commits while another process uses it",
                 "Install a newer one: pip install 'onward[sqlite]'",
             )
         return caller

@@ -84,13 +84,13 @@ def _locks_explained() -> Iterator[None]:
         if is_stale_snapshot(error):
             raise StoreUnusable(
                 "your transaction",
-                "cannot write: it has read, and another connection has committed since",
-                "Roll back, begin with BEGIN IMMEDIATE and do it again",
+                "cannot write, because another connection has committed since it first read",
+                "Roll back, and start it again with BEGIN IMMEDIATE",
             ) from error
         if is_busy(error):
             raise Unavailable(
                 "the SQLite file",
-                "was locked by another connection for longer than the timeout of yours",
+                "was locked by another connection for longer than the timeout of your connection",
                 "Roll back and try again, or connect with a longer timeout",
             ) from error
         raise

@@ -30,7 +30,8 @@ def check_place(path: Path, mounts: Path = MOUNTS) -> None:
         raise StoreUnusable(
             str(path),
             "cannot be written by this user",
-            "SQLite also writes beside its file: make file and folder writable, or choose another",
+            "SQLite also writes beside its file: make the file and its folder writable, or choose "
+            "another path",
         )
     kind = file_system(path, mounts)
     if kind is not None and kind.startswith(_NETWORK):
@@ -79,9 +80,9 @@ class Presence:
         if self._found() != self._opened:
             raise StoreUnusable(
                 str(self._path),
-                "was deleted or replaced (or its -wal file was) while this process had it open; "
-                "what is written now would be lost",
-                "Stop every process that uses it, put the right files back and start again",
+                "or its -wal file was deleted or replaced while this process had it open, so new "
+                "writes would be lost",
+                "Stop every process that uses it, restore the right files and start again",
             )
 
     def _found(self) -> list[tuple[int, int] | None]:

@@ -81,7 +81,7 @@ def translate_error(error: Exception, where: str) -> OnwardError | None:
     if code in (_CORRUPT, _NOTADB):
         return StoreUnusable(
             where,
-            f"is damaged or no SQLite database ({error})",
+            f"is damaged, or is not a SQLite database ({error})",
             "Restore it from a backup; Onward never repairs a database by itself",
         )
     # The text of an integrity error names columns, never values.
