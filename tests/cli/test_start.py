@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -132,12 +133,12 @@ def test_stats_say_how_much_there_is_to_do(shop: str, ask: Ask) -> None:
     ask("start", "hold", "--queue", "mail")
     found = ask("stats", "--json").thing
     assert found["runs"] == {"ready": 1, "running": 0, "waiting": 3, "paused": 2}
-    assert [each["queue"] for each in found["queues"]] == ["mail"]
+    assert "mail" in [each["queue"] for each in found["queues"]]
     assert found["effects"]["planned"] == 1
     assert found["workers"] == 0
     text = ask("stats").out
     assert "runs     1 ready, 3 waiting, 2 paused" in text
-    assert "mail   1" in text
+    assert re.search(r"^mail +1 ", text, re.MULTILINE)
 
 
 def test_why_names_blockers_with_the_next_move(shop: str, ask: Ask) -> None:

@@ -51,6 +51,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.timeout(600)  # each command is a process
 def test_the_commands_of_the_page_run_in_their_order(folder: Path) -> None:
     listed = run(folder, "-m", "onward", "effects", "list", "--json").stdout
     effect = json.loads(listed)["id"]

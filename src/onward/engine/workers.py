@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from onward.model.workers import WorkerRow
     from onward.store.store import Store
 
-_ELSEWHERE = tuple(f"{kind} " for kind in (RunKind.STEP, RunKind.MAP))
+_NOT_SHOWN = (f"{RunKind.STEP} ", f"{RunKind.MAP} ", "onward.")
+"""How the names of routed steps, of map chunks and of Onward's own workflows begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def _info(row: WorkerRow) -> WorkerInfo:
         row.version,
         _names(row.queues),
         _names(row.tags),
-        tuple(name for name in _names(row.names) if not name.startswith(_ELSEWHERE)),
+        tuple(name for name in _names(row.names) if not name.startswith(_NOT_SHOWN)),
         row.slots,
         row.running,
         bool(row.draining),
