@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from onward.store.database import Tx
     from onward.store.store import Store
 
-MAX_RUNS = 250
+MAX_RUNS = 50
 """How many runs are looked at, marked or deleted in a transaction, apart from their families."""
-MAX_ROWS = 2_000
+MAX_ROWS = 500
 """How many rows are deleted in a transaction, unless a single run has more."""
 
 TABLES = {
