@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import tempfile
 import time
@@ -148,6 +149,7 @@ def forks(ground: Ground, number: int, seed: int) -> None:
 
 def bulk(ground: Ground, runs: int) -> None:
     """Retry runs in bulk, and kill the worker twice on the way."""
+    logging.getLogger("onward").setLevel(logging.CRITICAL)  # each of the runs fails
     began = time.monotonic()
     with ground.crew() as crew, telling(f"{ground.name}: bulk retry of {runs} runs"):
         tally = asyncio.run(retry_in_bulk(crew, runs, kills=2))

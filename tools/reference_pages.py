@@ -9,7 +9,7 @@ from onward import errors, handles, schedules
 from onward.engine import views
 from onward.engine.sending import Cancelling
 from onward.runtime.worker.worker import Worker
-from onward.sdk import bulk, current, dead, effects, mapping, within, workers
+from onward.sdk import bulk, cache, current, dead, effects, mapping, within, workers
 from onward.telemetry import Attention, JsonFormatter, Metrics, RunFilter
 from onward.testing import (
     clock,
@@ -85,13 +85,13 @@ PAGES = {
         {
             "App": (
                 *(onward.App, Worker, within.Within, effects.Effects, dead.Dead),
-                *(bulk.Bulk, bulk.BulkRuns, workers.Workers),
+                *(bulk.Bulk, bulk.BulkRuns, cache.Cache, workers.Workers),
             ),
             "Runs": (onward.Run, onward.RunInfo, handles.HistoryEvent, views.ErrorInfo),
             "Answers": (
                 *(handles.Blocker, views.UnservedRun, views.PendingSignal, Cancelling),
                 *(views.EffectInfo, views.EffectChoice, views.FailureGroup, views.Discard),
-                *(bulk.BulkAnswer, bulk.BulkReport, bulk.Refusal),
+                *(bulk.BulkAnswer, bulk.BulkReport, bulk.Refusal, views.CacheEntry),
                 *(handles.WorkerInfo,),
             ),
             "Schedules": (

@@ -53,6 +53,7 @@ def test_these_are_the_commands() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
         "check", "clock", "demo", "dev", "doctor", "migrate", "prune",
         "start", "stats", "why", "worker",
+        "cache list", "cache purge",
         "dead list", "dead groups", "dead show", "dead replay", "dead discard",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
         "queues list", "queues limit", "queues clear", "queues pause", "queues resume",

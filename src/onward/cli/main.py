@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def commands() -> click.Group:
     """Return all commands. A new group is a file, and a line here."""
+    from onward.cli.cache import cache
     from onward.cli.check import add_check
     from onward.cli.clock import add_clock
     from onward.cli.command import root
@@ -52,7 +53,7 @@ def commands() -> click.Group:
     from onward.cli.workers import workers
 
     group = root()
-    for each in (dead, effects, queues, runs, schedules, workers):
+    for each in (cache, dead, effects, queues, runs, schedules, workers):
         group.add_command(each)
     for add in (
         add_check,

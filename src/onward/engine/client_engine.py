@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onward.engine.stats import Stats
     from onward.engine.views import (
         Blocker,
+        CacheEntry,
         EffectChoice,
         EffectInfo,
         FailureGroup,
@@ -388,6 +389,20 @@ class ClientEngine(Protocol):
         Raises:
             VerdictRefused: it does not wait for approval, has changed since, or is withdrawn.
         """
+        ...
+
+    # --- the result cache ------------------------------------------------------------------------
+
+    async def list_cache(
+        self, *, step: str | None, version: str | None, limit: int, after: str
+    ) -> list[CacheEntry]:
+        """Return cached results, by pages; `after` is the last key of the page before."""
+        ...
+
+    async def purge_cache(
+        self, *, key: str | None = None, step: str | None = None, version: str | None = None
+    ) -> int:
+        """Delete cached results that match, and return how many."""
         ...
 
     # --- the clock -------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from onward.engine import (
     workers,
 )
 from onward.engine.abbreviation import find_effect, find_run
+from onward.engine.cache_info import cache_entry
 from onward.engine.client_engine import RunKey
 from onward.engine.doctor import examine
 from onward.engine.effect_info import effect_choices, effect_info, effect_infos
@@ -34,7 +35,7 @@ from onward.engine.stats import stats
 from onward.engine.why import find_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, NoWorker
-from onward.store.runs import ledger, retention
+from onward.store.runs import cache, ledger, retention
 from onward.store.store import open_store
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from onward.engine.stats import Stats
     from onward.engine.views import (
         Blocker,
+        CacheEntry,
         EffectChoice,
         EffectInfo,
         FailureGroup,
@@ -345,6 +347,21 @@ class LocalClient:
     async def approve(self, key: str, decision: Decision, *, yes: bool) -> EffectInfo:
         row = await effects.approve(self.store, key, yes=yes, **decision._asdict())
         return await effect_info(self.store, row)
+
+    # --- the result cache ------------------------------------------------------------------------
+
+    async def list_cache(
+        self, *, step: str | None, version: str | None, limit: int, after: str
+    ) -> list[CacheEntry]:
+        rows = await cache.list_cache(
+            self.store, step=step, version=version, limit=limit, after=after
+        )
+        return [cache_entry(row) for row in rows]
+
+    async def purge_cache(
+        self, *, key: str | None = None, step: str | None = None, version: str | None = None
+    ) -> int:
+        return await cache.purge_cache(self.store, key=key, step=step, version=version)
 
     # --- the clock -------------------------------------------------------------------------------
 

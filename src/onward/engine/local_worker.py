@@ -20,6 +20,7 @@ from onward.engine.schedules.declaring import declare
 from onward.model.workers import ClaimAnswer, News
 from onward.store.hints import ANYTHING, SCHEDULES, queue_subject, run_subject
 from onward.store.runs import ledger
+from onward.store.runs.cache import cached_result
 from onward.store.runs.flows import take_turn
 from onward.store.runs.owning import dismiss, dismiss_all
 
@@ -322,6 +323,9 @@ class LocalWorker:
 
     async def reserve_rate(self, by: RunOwner, name: str, interval: Duration) -> Duration:
         return await self._store.write(lambda tx: take_turn(tx, by, name, interval))
+
+    async def cached_result(self, key: str) -> bytes | None:
+        return await cached_result(self._store, key)
 
     async def effect(self, key: str) -> EffectRow | None:
         return await ledger.effect(self._store, key)

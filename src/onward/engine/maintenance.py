@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.lease import AUDIT_EVERY
 from onward.engine.schedules.deciding import SlotDecisions, in_place
+from onward.store.runs.cache import purge_expired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +69,7 @@ class Maintenance:
         if asked >= self._next_cleanup:
             await self.unpark()
             await self._store.remove_workers()
+            await purge_expired(self._store)
             self._next_cleanup = asked + AUDIT_EVERY
         return due
 

@@ -154,6 +154,29 @@ class FailureGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """A result in the cache, without its value.
+
+    Attributes:
+        key: A hash of the step, its version, and its arguments or cache key.
+        step: The name of the step.
+        version: The version that the step declares.
+        run: The id of the run that made the call; None if that run was deleted.
+        size: The size of the result in bytes.
+        created_at: When it was written.
+        expires_at: From when on it is not used any more.
+    """
+
+    key: str
+    step: str
+    version: str | None
+    run: str | None
+    size: int
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorInfo:
     """A recorded error that user code raised; `str()` returns its type and message.
 

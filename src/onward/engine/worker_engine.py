@@ -230,6 +230,10 @@ class WorkerEngine(Protocol):
         """Reserve the next send of an effect with a limited rate; return how long to wait."""
         ...
 
+    async def cached_result(self, key: str) -> bytes | None:
+        """Return the result of a step that a run has cached, unless it has expired."""
+        ...
+
     async def effect(self, key: str) -> EffectRow | None:
         """Return a row of the ledger."""
         ...

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.lease import Fate
+    from onward.model.cache import CacheWrite
     from onward.model.deliveries import DeliveryMove, HandlerState, Publish
     from onward.model.effects import EffectWrite
     from onward.model.messages import NewMessage
@@ -19,18 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attachments:
-    """What pipelines and effects add to a commit."""
+    """What pipelines, effects and cached steps add to a commit."""
 
     effects: tuple[EffectWrite, ...] = ()
     deliveries: tuple[DeliveryMove, ...] = ()
     published: tuple[Publish, ...] = ()
     states: tuple[HandlerState, ...] = ()
+    cached: tuple[CacheWrite, ...] = ()
 
     def touched(self) -> Iterator[tuple[str, ...]]:
         """Yield a key for each row that this changes if it is as expected."""
         yield from (("effect", effect.key) for effect in self.effects)
         yield from (("delivery", move.handler, move.event) for move in self.deliveries)
         yield from (("state", saved.handler, saved.key) for saved in self.states)
+        yield from (("cached", entry.key) for entry in self.cached)
 
 
 NOTHING_ATTACHED = Attachments()
@@ -111,6 +114,8 @@ class Commit:
             size += len(message.payload or b"")
         for event in self.attached.published:
             size += len(event.payload)
+        for entry in self.attached.cached:
+            size += len(entry.payload)
         return 1 + len(self.records) + len(self.messages) + len(self.starts), size
 
     def then(self, later: Commit) -> Commit:

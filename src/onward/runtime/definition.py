@@ -44,6 +44,18 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class CachePolicy:
+    """How long other runs may use the result of a step, and which calls have the same result.
+
+    `key` is called with the arguments; without it, calls with equal arguments have one result.
+    """
+
+    length: Duration
+    key: Callable[..., str] | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StepDefinition:
     """A function whose result is recorded once in a run's history."""
 
@@ -56,6 +68,7 @@ class StepDefinition:
     compare: bool = True
     route: Route | None = None
     record_args: bool = True
+    cache: CachePolicy | None = None
 
     def __post_init__(self) -> None:
         check_retry(self.retry)

@@ -18,6 +18,7 @@ from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
 from onward.sdk.bulk import Bulk
 from onward.sdk.bulk_workflow import BulkWorkflow
+from onward.sdk.cache import Cache
 from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
@@ -148,6 +149,8 @@ class App(RunOperations):
         """The workers of this store: what they serve and do, and draining them."""
         self.queues = Queues(self._opened)
         """Queues, and the limits, rates and pauses of queues, workflows and keys."""
+        self.cache = Cache(self._opened)
+        """Results of steps that runs share."""
 
     def _set_store(self, url: str | None, namespace: str | None) -> None:
         """Use another store or namespace than the code says; the app must not be open yet."""
@@ -159,6 +162,7 @@ class App(RunOperations):
         self.bulk = Bulk(self._opened)
         self.workers = Workers(self._opened)
         self.queues = Queues(self._opened)
+        self.cache = Cache(self._opened)
 
     @property
     def _engine(self) -> LocalClient:

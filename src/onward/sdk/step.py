@@ -18,12 +18,13 @@ from typing import (
 )
 
 from onward.codec import check_id, signature_of
+from onward.core.instant import duration
 from onward.engine.starting import check_tags
 from onward.errors import BadInput
 from onward.runtime.body.chunks import step_options
 from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_now, step_now
-from onward.runtime.definition import Route, StepDefinition
+from onward.runtime.definition import CachePolicy, Route, StepDefinition
 from onward.runtime.registry import define
 from onward.sdk.functions import stored_name, time_limit
 from onward.sdk.mapping import Mappable
@@ -141,6 +142,12 @@ class Step(Mappable[P, R], Generic[P, R]):
         # A step that is a method: `self` is neither stored nor compared.
         if self.definition.route is not None:
             raise _no_method(self.name)
+        if self.definition.cache is not None:
+            raise BadInput(
+                f"step {self.name!r}",
+                "is a method, and the key of a cached result says nothing of its object",
+                "Make it a function, or leave out cache",
+            )
         bound = replace(
             self.definition,
             fn=self.fn.__get__(instance, owner),
@@ -180,6 +187,9 @@ def step(
     queue: str | None = None,
     tags: Iterable[str] | None = None,
     limit: int | None = None,
+    cache: DurationLike | None = None,
+    cache_key: Callable[..., str] | None = None,
+    version: str | None = None,
 ) -> _Decorator: ...
 
 
@@ -195,6 +205,9 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
     queue: str | None = None,
     tags: Iterable[str] | None = None,
     limit: int | None = None,
+    cache: DurationLike | None = None,
+    cache_key: Callable[..., str] | None = None,
+    version: str | None = None,
 ) -> Any:
     """Make a function a step: its result is recorded, and read back on replay.
 
@@ -213,6 +226,11 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         queue: The queue whose workers may execute the step, in a separate run.
         tags: Only a worker with one of these tags executes the step.
         limit: How many calls of the step may run at the same time, across all workers.
+        cache: How long other runs may use the result of a call, instead of making it again. A
+            replay reads history, never the cache.
+        cache_key: Called with the arguments, returns a text; calls with the same text have the same
+            result. By default calls with equal arguments have.
+        version: Changes when the code of a cached step changes, so that older results are not used.
 
     Example:
         >>> import asyncio
@@ -233,6 +251,9 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
             queue=queue,
             tags=tags,
             limit=limit,
+            cache=cache,
+            cache_key=cache_key,
+            version=version,
         )
     definition = StepDefinition(
         stored_name(fn, name, "step"),
@@ -244,6 +265,7 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         compare,
         _route(None, queue, tags, limit),
         record_args,
+        _cache_policy(cache, cache_key, version),
     )
     define(registered, definition)
     return Step(definition)
@@ -262,6 +284,19 @@ def _route(
         old.tags if tags is None else check_tags(tags),
         old.limit if limit is None else limit,
     )
+
+
+def _cache_policy(
+    cache: DurationLike | None, key: Callable[..., str] | None, version: str | None
+) -> CachePolicy | None:
+    if cache is None:
+        if key is not None or version is not None:
+            raise BadInput("cache_key and version", "are for cached steps", "Give cache= too")
+        return None
+    length = duration(cache)
+    if length <= 0:
+        raise BadInput(f"cache={cache!r}", "is no time at all", "Leave it out, or use a longer one")
+    return CachePolicy(length, key, "" if version is None else check_id(version, "the version"))
 
 
 def _no_method(name: str) -> BadInput:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from onward.sdk.app import App
 from onward.sdk.background import Background
 from onward.sdk.bulk import Bulk
+from onward.sdk.cache import Cache
 from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.queues import Queues
@@ -119,6 +120,8 @@ class SyncApp(_Sync[App]):
         """Rules that start runs by cron or interval."""
         self.bulk = SyncBulk(app.bulk, self._background)
         """Actions on all runs that match a filter."""
+        self.cache = SyncCache(app.cache, self._background)
+        """Results of steps that runs share."""
         self.dead = SyncDead(app.dead, self._background)
         """Dead letters: failed runs that were neither retried nor discarded."""
         self.workers = SyncWorkers(app.workers, self._background)
@@ -287,6 +290,13 @@ class SyncQueues(_Sync[Queues]):
     pause = _sync(Queues.pause)
     resume = _sync(Queues.resume)
     clear = _sync(Queues.clear)
+
+
+class SyncCache(_Sync[Cache]):
+    """The result cache of an app, for code without an event loop; see `Cache`."""
+
+    list = _sync(Cache.list)
+    purge = _sync(Cache.purge)
 
 
 class SyncWithin:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 # What operators ask for now and then may look at everything there is.
 FOR_PEOPLE = {
-    "count_started_by_runs", "hold_begun", "kinds_to_claim", "list_effects", "list_runs",
+    "count_runs", "count_started_by_runs", "hold_begun", "kinds_to_claim", "list_effects",
+    "list_runs",
     "runs_beginning", "runs_to_claim", "timers_set_after",
 }  # fmt: skip
 STATEMENTS = {
@@ -35,10 +36,11 @@ GROWING = {
     "onward_run", "onward_run_data", "onward_record", "onward_inbox", "onward_effect",
     "onward_event", "onward_delivery", "onward_tombstone",
 }  # fmt: skip
-# A whole pass over one of these indexes meets open runs alone.
+# A whole pass over one of these indexes meets open runs alone, or dead letters.
 OPEN_ONLY = {
     "onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready",
     "onward_run_flow", "onward_run_holding", "onward_tombstone_marked", "onward_run_paused",
+    "onward_run_dead", "onward_run_dead_group",
 }  # fmt: skip
 
 CHOSEN = {
@@ -57,6 +59,17 @@ CHOSEN = {
     "overdue_runs": "r USING INDEX onward_run_deadline (namespace=? AND deadline>? AND deadline<?)",
     "bound_children": "onward_run USING INDEX onward_run_parent (namespace=? AND parent=?)",
     "diverged_runs": "onward_run USING INDEX onward_run_paused (namespace=? AND reason=?)",
+    "list_dead": "onward_run USING INDEX onward_run_dead (namespace=?)",
+    "count_dead": "onward_run USING INDEX onward_run_dead (namespace=?)",
+    "next_dead_group": (
+        "onward_run USING INDEX onward_run_dead_group"
+        " (namespace=? AND (name,error_type,failed_step)>(?,?,?))"
+    ),
+    "dead_times": (
+        "onward_run USING INDEX onward_run_dead_group"
+        " (namespace=? AND name=? AND error_type=? AND failed_step=? AND finished_at>?)"
+    ),
+    "cached_result": "onward_cache USING PRIMARY KEY (namespace=? AND key=?)",
     "run_end": "f USING INDEX onward_run_follows (namespace=? AND follows=?)",
     "runs_of_lane": (
         "onward_run USING INDEX onward_run_flow"
@@ -122,7 +135,16 @@ def test_a_statement_uses_the_index_that_was_made_for_it(
 
 @pytest.mark.parametrize(
     "name",
-    ["ready_candidates", "due_candidates", "runs_of_lane", "oldest_outbox", "overdue_runs"],
+    [
+        "ready_candidates",
+        "due_candidates",
+        "runs_of_lane",
+        "oldest_outbox",
+        "overdue_runs",
+        "list_dead",
+        "next_dead_group",
+        "dead_times",
+    ],
 )
 def test_what_is_asked_for_in_order_lies_in_order(
     connection: sqlite3.Connection, name: str

@@ -19,7 +19,7 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 
 # A statement that one database has for itself is a decision: everything else is one text.
 ONLY_SQLITE = {
-    "add_event", "add_message", "add_record", "claim_run", "claimed_runs",
+    "add_event", "add_message", "add_record", "cache_result", "claim_run", "claimed_runs",
     "delivery_seen", "due_candidates", "hold_places", "keep_time", "lanes_of_level",
     "look", "messages_seen", "move_delivery", "move_run", "oldest_outbox",
     "file_pages",
@@ -29,7 +29,8 @@ ONLY_SQLITE = {
 }  # fmt: skip
 ONLY_POSTGRES = {
     "durability_settings", "oldest_transaction", "table_health",
-    "claim", "commit_attached", "commit_records", "commit_runs", "hint_send", "hint_start",
+    "claim", "commit_attached", "commit_cached", "commit_records", "commit_runs", "hint_send",
+    "hint_start",
     "lanes_of_level", "lock_runs", "look", "oldest_outbox", "place", "runs_of_lanes",
     "runs_to_control", "send", "start",
 }  # fmt: skip

@@ -23,6 +23,7 @@ from onward.errors import (
 )
 from onward.runtime.attempts import thread_call
 from onward.runtime.attempts.attempt import Attempt
+from onward.runtime.attempts.cached import CachedCall
 from onward.runtime.attempts.deadlines import Deadlines
 from onward.runtime.attempts.thread_call import ThreadCall
 from onward.runtime.context import body_now, step_now
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from onward.core.ports import Randomness
     from onward.core.retry import AttemptFailure, Retry
     from onward.engine.notes import Noted
+    from onward.model.cache import CacheWrite
     from onward.model.runs import ClaimedRun
+    from onward.runtime.attempts.cached import Recall
     from onward.runtime.attempts.threads import StepThreads
     from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.definition import Limits
@@ -72,8 +75,9 @@ class StepOwner(Protocol):
         payload: bytes | None = None,
         error: bytes | None = None,
         noted: Noted | None = None,
+        cached: CacheWrite | None = None,
     ) -> None:
-        """Record the outcome of a step, if the body still waits for it."""
+        """Record the outcome of a step, if the body still waits for it, and cache it."""
         ...
 
     def retry_step(self, call: StepCall, error: bytes, after: Duration) -> None:
@@ -88,7 +92,7 @@ class StepOwner(Protocol):
 class Performer:
     """Runs the steps of a worker: async ones on its loop, others in its threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part of the worker
         self,
         loop: asyncio.AbstractEventLoop,
         threads: StepThreads | None,
@@ -96,7 +100,9 @@ class Performer:
         limits: Limits,
         now: Callable[[], Instant],
         observer: Observer,
+        recall: Recall,
     ) -> None:
+        self.recall = recall
         self.loop = loop
         self.threads = threads
         self.randomness = randomness
@@ -114,7 +120,8 @@ class Performer:
 
     def perform(self, owner: StepOwner, call: StepCall) -> StepAttempt:
         """Start one attempt of a step."""
-        attempt = StepAttempt(self, owner, call)
+        kind = StepAttempt if call.definition.cache is None else CachedAttempt
+        attempt = kind(self, owner, call)
         context = self.context.copy()
         if self.observer.steps:
             self.observer.step_begun(attempt.scope, context)
@@ -127,7 +134,7 @@ class Performer:
 class StepAttempt(Attempt):
     """One attempt of a step."""
 
-    __slots__ = ("_began", "_call", "_limit", "_owner", "_performer")
+    __slots__ = ("_began", "_call", "_entry", "_limit", "_owner", "_performer")
 
     def __init__(self, performer: Performer, owner: StepOwner, call: StepCall) -> None:
         scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
@@ -137,6 +144,7 @@ class StepAttempt(Attempt):
         self._call = call
         self._limit: Duration = 0
         self._began: float | None = None
+        self._entry: CacheWrite | None = None
 
     def begin(self) -> None:
         """Start its time limit; waiting for a thread does not count."""
@@ -156,7 +164,7 @@ class StepAttempt(Attempt):
             failpoint("step.before")
             result = await self._work()
             failpoint("step.after")
-            payload = pack(call.definition.shape.encode_result(result))
+            payload = self._encoded(result)
             if self._noted:
                 self._noted.kept((0, 0))  # fails here if it is too much
         except asyncio.CancelledError as stopped:
@@ -170,7 +178,7 @@ class StepAttempt(Attempt):
         else:
             if not self.is_left:
                 call.took = self._took()
-                self._owner.close_step(call, payload=payload, noted=self._noted)
+                self._owner.close_step(call, payload=payload, noted=self._noted, cached=self._entry)
             if self._performer.observer.steps:
                 self._report_end("succeeded")
         finally:
@@ -192,6 +200,9 @@ class StepAttempt(Attempt):
             work: Awaitable[Any] = call.definition.fn(*args, **kwargs)
             return work
         return self._in_thread(partial(call.definition.fn, *args, **kwargs))
+
+    def _encoded(self, result: Any) -> bytes:
+        return pack(self._call.definition.shape.encode_result(result))
 
     def expire(self) -> None:
         """Stop it: its time is over."""
@@ -302,6 +313,25 @@ class StepAttempt(Attempt):
             self._owner.close_step(call, error=encoded)
         else:
             self._owner.retry_step(call, encoded, after)
+
+
+class CachedAttempt(StepAttempt):
+    """One attempt of a step whose result may be in the cache."""
+
+    __slots__ = ("_cached", "_recalled")
+
+    async def _work(self) -> Any:
+        assert self._call.definition.cache is not None
+        self._cached = CachedCall(self._call, self._call.definition.cache)
+        self._recalled = await self._cached.result(self._performer.recall)
+        return None if self._recalled is not None else await super()._work()
+
+    def _encoded(self, result: Any) -> bytes:
+        if self._recalled is not None:
+            return self._recalled
+        payload = super()._encoded(result)
+        self._entry = self._cached.write(payload)
+        return payload
 
 
 class _Wanting(Protocol):

@@ -115,6 +115,7 @@ class Journal:
         message: int | None = None,
         notes: Callable[[int], NewRecord] | None = None,
         starts: tuple[NewRun, ...] = (),
+        attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
         """Write the outcome of a call at the next position of history, which `notes` is given."""
         seq = self._replay.take_position()
@@ -139,7 +140,7 @@ class Journal:
         records = (row,) if notes is None else (row, notes(seq))
         self.recording.setdefault(row.identity, [])
         written = partial(self._written, row, call.kind, state, then, None)
-        self._submit(records, written, starts=starts)
+        self._submit(records, written, starts=starts, attached=attached)
 
     def keep_time(self, call: ClockCall, then: Callable[[], None]) -> None:
         """Write the time at the next position of history."""

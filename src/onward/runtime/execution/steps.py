@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from onward.core.replay import RecordState
+from onward.model.commits import NOTHING_ATTACHED, Attachments
 from onward.runtime.body.notes import step_notes
 from onward.runtime.execution.guard import GuardedRun, fail
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration, Instant
     from onward.engine.notes import Noted
+    from onward.model.cache import CacheWrite
     from onward.model.records import NewRecord
     from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.attempt import Attempt
@@ -106,13 +108,17 @@ class Steps:
         payload: bytes | None = None,
         error: bytes | None = None,
         noted: Noted | None = None,
+        cached: CacheWrite | None = None,
     ) -> None:
         """Write the outcome of a step; the body is handed it once it is written."""
         if self._execution.is_wanted(call):
             state = _SUCCEEDED if error is None else _FAILED
             notes = self.notes_of(call, noted) if noted is not None else None
             pump = self._execution.pump
-            self._journal.close(call, state, pump, payload=payload, error=error, notes=notes)
+            attached = NOTHING_ATTACHED if cached is None else Attachments(cached=(cached,))
+            self._journal.close(
+                call, state, pump, payload=payload, error=error, notes=notes, attached=attached
+            )
 
     def retry_step(self, call: StepCall, error: bytes, after: Duration) -> None:
         """Write that an attempt failed, and make the next one after a while."""

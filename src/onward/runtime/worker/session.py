@@ -119,9 +119,8 @@ class WorkerSession:
 
         spawn = ports.spawn
         self._threads = None if spawn is None else StepThreads(options.threads, spawn)
-        self._performer = Performer(
-            self.loop, self._threads, randomness, limits, self.now, self.observer
-        )
+        given = (self.loop, self._threads, randomness, limits, self.now, self.observer)
+        self._performer = Performer(*given, recall=self._engine.cached_result)
         self.perform = self._performer.perform
         self.sender = Sender(
             self.loop, self._threads, clock, self.randomness, self.now, self.observer

@@ -9,6 +9,7 @@ import asyncpg
 from onward.core.lease import Fate, Row, Write, fate
 from onward.core.run import TERMINAL, RunState
 from onward.errors import LeaseLost, Unavailable
+from onward.model.cache import CacheWrite
 from onward.model.commits import NOTHING_ATTACHED
 from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
@@ -92,6 +93,7 @@ _STARTS = _Owned("c_", NewRun._fields)
 _DELIVERIES = _Owned("d_", DeliveryMove._fields)
 _PUBLISHED = _Owned("p_", Publish._fields)
 _STATES = _Owned("h_", HandlerState._fields)
+_CACHED = _Owned("k_", CacheWrite._fields)
 
 
 async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
@@ -186,7 +188,10 @@ def _arrays(commits: list[Commit]) -> tuple[str, dict[str, tuple[Any, ...]]]:
     written |= _DELIVERIES.columns((c.run, c.attached.deliveries) for c in commits)
     written |= _PUBLISHED.columns((c.run, c.attached.published) for c in commits)
     written |= _STATES.columns((c.run, c.attached.states) for c in commits)
-    return "commit_attached", written
+    if not any(commit.attached.cached for commit in commits):
+        return "commit_attached", written
+    written |= _CACHED.columns((c.run, c.attached.cached) for c in commits)
+    return "commit_cached", written
 
 
 async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:

@@ -37,7 +37,7 @@ SELECT count(*) FROM (
 -- Groups are found one after another, each by one step in the index, however many runs it has.
 SELECT name, error_type, failed_step FROM onward_run INDEXED BY onward_run_dead_group
 WHERE namespace = :namespace AND {dead}
-  AND (name, error_type, failed_step) > (CAST(:name AS TEXT), CAST(:error AS TEXT), CAST(:step AS TEXT))
+  AND (name, error_type, failed_step) > (:name, :error, :step)
 ORDER BY name, error_type, failed_step LIMIT 1;
 
 -- name: dead_times

@@ -156,6 +156,7 @@ def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
     if attached is NOTHING_ATTACHED:
         return
     tx.write_rows("write_effect", attached.effects)
+    tx.write_rows("cache_result", [(*entry, run) for entry in attached.cached])
     tx.write_rows("move_delivery", [(*move, run) for move in attached.deliveries])
     tx.write_rows("save_state", [(*saved, run) for saved in attached.states])
     added_work = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")

@@ -28,6 +28,14 @@ WITH {me}, {patience}, {given_moves}, {given_messages}, {given_starts},
      {effects}, {deliveries}, {events}, {handlers}
 {answer};
 
+-- name: commit_cached
+WITH {me}, {patience}, {given_moves}, {given_messages}, {given_starts},
+     {given_effects}, {given_deliveries}, {given_states}, {refused},
+     {found}, {locked}, {moved}, {own}, {ended}, {record},
+     {fresh}, {post}, {woken}, {born}, {born_data}, {raised_and_born}, {inbox}, {ready},
+     {effects}, {deliveries}, {events}, {handlers}, {cached}
+{answer};
+
 -- part: answer
 -- One row for the batch, which counts the records that were written: one that is missing there was
 -- written by an earlier try, at another time. Then the runs that were not written.

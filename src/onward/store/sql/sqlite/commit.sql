@@ -71,6 +71,13 @@ SET run = excluded.run, state = excluded.state, version = excluded.version,
     attempts = excluded.attempts, updated_at = excluded.updated_at
 WHERE e.version = excluded.version - 1;
 
+-- name: cache_result(key, step, version, payload, length, run)
+INSERT INTO onward_cache (namespace, key, step, version, run, payload, created_at, expires_at)
+VALUES (:namespace, :key, :step, :version, :run, :payload, :now, :now + :length)
+ON CONFLICT (namespace, key) DO UPDATE
+SET step = excluded.step, version = excluded.version, run = excluded.run,
+    payload = excluded.payload, created_at = excluded.created_at, expires_at = excluded.expires_at;
+
 -- name: delivery_seen
 SELECT state, run FROM onward_delivery
 WHERE namespace = :namespace AND handler = :handler AND event = :event;

@@ -1,0 +1,92 @@
+"""`app.cache`: results of steps that runs share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onward.engine.views import CacheEntry
+from onward.errors import BadInput
+from onward.sdk.inside import refuse_in_body
+
+if TYPE_CHECKING:
+    from onward.engine.client_engine import ClientEngine
+
+    Entries = list[CacheEntry]  # in the class, `list` is its method
+
+__all__ = ["Cache", "CacheEntry"]
+
+
+class Cache:
+    """The result cache of an app, as `app.cache`; `@step(cache="1h")` fills it.
+
+    Example:
+        >>> import asyncio
+        >>> from onward import App, step, workflow
+        >>> calls = []
+        >>> @step(cache="1h")
+        ... async def rate(currency: str) -> float:
+        ...     calls.append(currency)
+        ...     return 1.08
+        >>> @workflow
+        ... async def convert(euros: float) -> float:
+        ...     return euros * await rate("USD")
+        >>> async def main() -> tuple[int, int]:
+        ...     app = App(":memory:")
+        ...     async with app, app.worker(workflows=[convert]):
+        ...         await app.run(convert, 100)
+        ...         await app.run(convert, 200)
+        ...         return len(calls), await app.cache.purge(step="rate")
+        >>> asyncio.run(main())
+        (1, 1)
+    """
+
+    def __init__(self, engine: ClientEngine) -> None:
+        self._opened = engine
+
+    @property
+    def _engine(self) -> ClientEngine:
+        refuse_in_body("a call of app.cache")
+        return self._opened
+
+    async def list(
+        self,
+        *,
+        step: str | None = None,
+        version: str | None = None,
+        limit: int = 100,
+        after: str = "",
+    ) -> Entries:
+        """Return results that have not expired, in the order of their keys, without their values.
+
+        Args:
+            step: Only those of this step.
+            version: Only those of this version.
+            limit: The maximum number of entries.
+            after: The key of the last entry of the previous page.
+        """
+        return await self._engine.list_cache(step=step, version=version, limit=limit, after=after)
+
+    async def purge(
+        self,
+        *,
+        key: str | None = None,
+        step: str | None = None,
+        version: str | None = None,
+        all: bool = False,  # noqa: A002 - it is the user's word
+    ) -> int:
+        """Delete results, so that the next call does its work again; return how many.
+
+        Runs that have read a result keep it. Expired results are deleted without this.
+
+        Args:
+            key: Only the one with this key.
+            step: Only those of this step.
+            version: Only those of this version.
+            all: Delete everything in the namespace.
+
+        Raises:
+            BadInput: nothing says which results.
+        """
+        if not all and key is None and step is None and version is None:
+            raise BadInput("purge", "was not given which results", "Pass step=, or all=True")
+        return await self._engine.purge_cache(key=key, step=step, version=version)
