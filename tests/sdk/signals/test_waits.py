@@ -163,7 +163,7 @@ async def forbidden(what: str) -> None:
         ("a socket", "in a workflow body reaches outside the run"),
         ("a process", "loop.subprocess_exec in a workflow body"),
         ("bare coroutines", "Use onward.as_completed, or pass tasks"),
-        ("a task factory", "would create tasks that the run cannot replay. Leave it out"),
+        ("a task factory", "would create tasks that the run cannot replay. Remove the call"),
     ],
 )
 async def test_what_would_not_replay_is_refused_at_the_line(app: App, what: str, says: str) -> None:
