@@ -80,13 +80,13 @@ def read_retention(given: RetentionLike) -> Retention | None:
 class WhyKept(StrEnum):
     """Why a run is not deleted."""
 
-    OPEN = "it has not ended"
-    UNSETTLED = "it has an effect that is not settled, or an event that it reserved"
-    SENDABLE = "an effect of it can still arrive, or its receiver still knows the key"
-    STATE = "runs of this state are kept"
-    AGE = "it ended too recently"
-    OLDER = "an older run under its id is kept"
-    RELATED = "a run that belongs to it is kept"
+    OPEN = "open"  # it has not ended
+    UNSETTLED = "unsettled"  # it has an effect that is not settled, or an event that it reserved
+    SENDABLE = "sendable"  # an effect of it can still arrive, or its receiver still knows the key
+    STATE = "state"  # runs of this state are kept
+    AGE = "age"  # it ended too recently
+    OLDER = "older"  # an older run under its id is kept
+    RELATED = "related"  # a run that belongs to it is kept
 
 
 class RunFacts(Value):

@@ -57,7 +57,7 @@ def test_our_own_options_are_taken_out_of_a_postgres_address() -> None:
     [
         ("", "is empty"),
         ("  ", "is empty"),
-        ("a\0b", "holds a NUL"),
+        ("a\0b", "contains a NUL character"),
         ("mysql://host/db", "has the scheme 'mysql'"),
         ("sqlite://x.db", "lacks the third slash"),
         ("file:x.db?mode=ro", "is a SQLite URI"),
