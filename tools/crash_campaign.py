@@ -6,6 +6,7 @@
     python -m tools.crash_campaign --only soak --seconds 300 --store postgres
     python -m tools.crash_campaign --only forks --store sqlite
     python -m tools.crash_campaign --only bulk --bulk 10000 --store sqlite
+    python -m tools.crash_campaign --only limits --runs 500 --kills 100
     python -m tools.crash_campaign --only outages --outages 10 --kinds away-5 login-refused
     python -m tools.crash_campaign --only clocks            # needs the library of Debian's faketime
 
@@ -32,6 +33,7 @@ from tests.e2e.effects.sink import Sink
 from tests.e2e.engine.bulks import retry_in_bulk
 from tests.e2e.engine.clocks import Clock, endure_steps
 from tests.e2e.engine.kills import kill_at_random
+from tests.e2e.engine.narrows import kill_under_limits
 from tests.e2e.engine.outages import KINDS, endure_outages
 from tests.e2e.engine.outside import VARIABLE
 from tests.e2e.engine.pools import a_worker_that_forked_dies
@@ -51,7 +53,7 @@ from tests.e2e.engine.sweep import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PARTS = ("sweep", "kills", "effects", "soak", "forks", "bulk")
+PARTS = ("sweep", "kills", "effects", "soak", "forks", "bulk", "limits")
 APART = ("outages", "clocks")
 
 # The run of the sweep passes these once; the others it passes again and again.
@@ -157,6 +159,15 @@ def bulk(ground: Ground, runs: int) -> None:
     print(f"{ground.name}: {tally} in {seconds:.0f} s", flush=True)
 
 
+def limits(ground: Ground, runs: int, number: int, seed: int) -> None:
+    """Kill workers at random while runs under limits come in."""
+    began = time.monotonic()
+    with ground.crew() as crew, telling(f"{ground.name}: limits, seed {seed}"):
+        tally = asyncio.run(kill_under_limits(crew, runs, number, seed))
+    seconds = time.monotonic() - began
+    print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
+
+
 def outages(names: list[str], number: int) -> None:
     """Let workers live through outages of Postgres that are shorter and longer than a lease."""
     for name in names:
@@ -218,6 +229,7 @@ def main() -> None:
         "soak": lambda ground: soaked(ground, wanted.seconds, wanted.between),
         "forks": lambda ground: forks(ground, wanted.forks, wanted.seed),
         "bulk": lambda ground: bulk(ground, wanted.bulk),
+        "limits": lambda ground: limits(ground, wanted.runs, wanted.kills, wanted.seed),
     }
     if wanted.only == "outages":
         outages(wanted.kinds, wanted.outages)

@@ -15,7 +15,18 @@ from onward import App
 from onward.core.instant import SECOND
 from onward.runtime.worker.options import Options
 from tests.e2e.effects import orders
-from tests.e2e.engine import bulks, clocks, gates, kinfolk, outages, sampled, shapes, stalls, ticks
+from tests.e2e.engine import (
+    bulks,
+    clocks,
+    gates,
+    kinfolk,
+    narrows,
+    outages,
+    sampled,
+    shapes,
+    stalls,
+    ticks,
+)
 from tests.e2e.engine.hands import working
 
 if TYPE_CHECKING:
@@ -24,7 +35,7 @@ if TYPE_CHECKING:
     from onward.runtime.worker.worker import Worker
 
 # Importing them defines their workflows.
-KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks, stalls, bulks, ticks)
+KNOWN = (shapes, gates, kinfolk, sampled, orders, outages, clocks, stalls, bulks, ticks, narrows)
 
 SAID = {"worker.stopping": "leaving", "worker.replaced": "replaced"}
 
