@@ -89,14 +89,20 @@ def laid_out(history: Iterable[Record]) -> tuple[dict[str, TrackedCall], list[Tr
     return calls, closed
 
 
-def unread_grave(calls: dict[str, TrackedCall]) -> dict[str | None, dict[str, TrackedCall]]:
-    """Return the calls that reached others, by branch (None: with a key), oldest first.
+def is_grave(record: Record) -> bool:
+    """Return whether code that does not read a record would ignore what reached others.
 
-    A wait for a signal that did not come yet is none of them: something may be done before it.
+    A wait for a signal that has not come has reached nothing: code may do something before it, or
+    no longer wait.
     """
+    is_awaited = record.kind is RecordKind.SIGNAL and record.seq is None
+    return record.kind in GRAVE and not is_awaited
+
+
+def unread_grave(calls: dict[str, TrackedCall]) -> dict[str | None, dict[str, TrackedCall]]:
+    """Return the calls that reached others, by branch (None: with a key), oldest first."""
     unread: dict[str | None, dict[str, TrackedCall]] = {}
     for call in sorted(calls.values(), key=TrackedCall.place):
-        is_awaited = call.written.kind is RecordKind.SIGNAL and call.written.seq is None
-        if call.written.kind in GRAVE and not is_awaited:
+        if is_grave(call.written):
             unread.setdefault(branch_of(call.identity), {})[call.identity] = call
     return unread

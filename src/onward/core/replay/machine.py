@@ -31,9 +31,9 @@ from onward.core.replay.answers import (
     Turn,
     Wait,
 )
-from onward.core.replay.call import Standing, TrackedCall, laid_out, unread_grave
+from onward.core.replay.call import Standing, TrackedCall, is_grave, laid_out, unread_grave
 from onward.core.replay.identity import Naming, branch_of, keyed, patch_identity
-from onward.core.replay.record import GRAVE, Record, RecordKind
+from onward.core.replay.record import Record, RecordKind
 from onward.errors import InvariantBroken
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class Replay:
         unread = tuple(record for record in left if record.kind not in _OWN)
         stops = (record for record in left if record.kind is RecordKind.CANCEL)
         for record in unread:
-            if self._policy is Policy.STRICT or record.kind in GRAVE:
+            if self._policy is Policy.STRICT or is_grave(record):
                 return Diverged(Difference.UNREAD, record)
         return Ended(unread, next(stops, None))
 
