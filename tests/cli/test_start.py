@@ -93,9 +93,9 @@ def test_a_module_checks_the_arguments(shop: str, ask: Ask, tmp_path: Path) -> N
     wrong = ask(*words, '{"day": "tomorrow"}')
     assert wrong.status == 2
     assert "day" in wrong.err
-    unknown = ask("start", "nothing", "--module", "start_typed")
+    unknown = ask("start", "no_such_workflow", "--module", "start_typed")
     assert unknown.status == 2
-    assert "workflow 'nothing' is not defined by start_typed" in unknown.err
+    assert "workflow 'no_such_workflow' is not defined by start_typed" in unknown.err
 
 
 @pytest.mark.parametrize("arguments", ["3", "not json", "[1]"])

@@ -58,4 +58,4 @@ def _environment(python: Path, minor: int) -> Path:
 def _make(python: Path, folder: Path, inside: Path) -> None:
     subprocess.run([str(python), "-m", "venv", "--clear", str(folder)], check=True)
     install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, "msgspec>=0.18.6", "pytest>=8"], check=True)
+    subprocess.run([*install, "cronsim>=2.6", "msgspec>=0.18.6", "pytest>=8"], check=True)

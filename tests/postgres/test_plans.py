@@ -151,10 +151,11 @@ async def test_a_statement_planned_on_empty_tables_searches_by_the_first_columns
         found = list(nodes(await plan(hand, name)))
     assert [node for node in found if node["Node Type"] == "Seq Scan"] == []
     for node in found:
-        if "Index Name" in node and (name, node["Index Name"]) not in SHORT:
+        index = node.get("Index Name", "pg_")  # those of the catalog are not ours
+        if not index.startswith("pg_") and (name, index) not in SHORT:
             searched = columns(node.get("Index Cond", ""))
             assert searched - {"namespace"}, node
-            assert searched == set(indexes[node["Index Name"]][: len(searched)]), node
+            assert searched == set(indexes[index][: len(searched)]), node
 
 
 async def test_no_exception_is_there_without_need(postgres_url: str) -> None:

@@ -94,7 +94,7 @@ def test_a_pause_that_does_not_reach_children_and_maps_is_seen(
 
     monkeypatch.setattr("onward.store.runs.holding._lock_below", no_runs)
     kinds = family.name, batch.name, dispatch.name
-    failure = caught(lambda seed: quiet(seed, *kinds, pauses=1.0, slots=1), 60)
+    failure = caught(lambda seed: quiet(seed, *kinds, pauses=1.0, slots=1), 140, first=88)
     assert "began a step of" in failure
 
 

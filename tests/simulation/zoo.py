@@ -43,9 +43,12 @@ def quiet(seed: int, *kinds: str, **changes: Any) -> Plan:
     return replace(plan, **changes)
 
 
-def caught(plan: Callable[[int], Plan], within: int) -> str:
-    """Return what the first world says that sees the bug which is in, of so many worlds."""
-    for seed in range(within):
+def caught(plan: Callable[[int], Plan], within: int, *, first: int = 0) -> str:
+    """Return what the first world says that sees the bug which is in, of so many worlds.
+
+    All are tried, but from `first` on, which is where it was seen last time.
+    """
+    for seed in (*range(first, within), *range(first)):
         try:
             Simulation(seed, plan(seed)).run()
         except Failed as failed:

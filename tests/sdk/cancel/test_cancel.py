@@ -353,7 +353,7 @@ async def test_a_body_that_cancels_itself_is_cancelled_for_no_reason(app: App, u
 @workflow
 async def parent_in_a_hurry() -> str:
     try:
-        async with asyncio.timeout(0.03):
+        async with asyncio.timeout(0.3):
             await long_child()
     except TimeoutError:
         return "went on"

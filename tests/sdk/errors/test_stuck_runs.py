@@ -234,7 +234,7 @@ async def test_a_limit_that_is_reached_is_reported(memory: App) -> None:
 
         [why] = await logged(run)
         gates["work"].set()
-        assert "at most 1 runs of 'step work' may run at a time" in str(why)
+        assert "workflow 'step work' has 1 of 1 runs running" in str(why)
         await run.result(timeout="10s")
 
 

@@ -472,7 +472,7 @@ async def map_one_id() -> str:
 
 async def test_a_map_cannot_have_one_id(app: App) -> None:
     async with app, app.worker():
-        assert "several runs" in await app.run(map_one_id)
+        assert "all runs of a map" in await app.run(map_one_id)
 
 
 @step(name="twin")

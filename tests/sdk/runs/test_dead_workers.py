@@ -96,7 +96,7 @@ async def test_a_timeout_says_that_the_worker_is_gone(memory: App) -> None:
         with pytest.raises(TimeoutError) as late:
             await run.result(timeout="10ms")
 
-    said = f"run order-1 has not ended within 10ms: its state is running; {NOBODY}. Next: {START}."
+    said = f"run order-1 has not ended within 10ms: its state is running; {NOBODY}. Next: {START}"
     assert re.fullmatch(said, str(late.value))
 
 

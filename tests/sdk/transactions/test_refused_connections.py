@@ -167,7 +167,7 @@ def test_a_connection_that_waits_is_refused_by_the_sync_app(
 async def test_an_asyncpg_connection_without_a_transaction_is_refused(postgres_url: str) -> None:
     connection = await asyncpg.connect(postgres_url)
     async with App(postgres_url) as app:
-        with refused("is in no transaction", "Begin one around the call"):
+        with refused("is not in a transaction", "Begin one around the call"):
             await app.within(connection).start(greet, "Ada")
         assert await app.counts() == {}
     await connection.close()
@@ -177,7 +177,7 @@ async def test_a_psycopg_connection_that_commits_by_itself_is_refused(postgres_u
     async with App(postgres_url) as app:
         connection = await psycopg.AsyncConnection.connect(postgres_url, autocommit=True)
         async with connection:
-            with refused("is in no transaction"):
+            with refused("is not in a transaction"):
                 await app.within(connection).start(greet, "Ada")
             async with connection.transaction():
                 await app.within(connection).start(greet, "Ada")
@@ -191,7 +191,7 @@ async def test_a_sqlalchemy_connection_that_commits_by_itself_is_refused(
     url = postgres_url.replace("postgresql:", f"postgresql+{driver}:", 1)
     engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
     async with App(postgres_url) as app, engine.connect() as connection:
-        with refused("is in no transaction"):
+        with refused("is not in a transaction"):
             await app.within(connection).start(greet, "Ada")
         assert await app.counts() == {}
     await engine.dispose()
@@ -200,13 +200,13 @@ async def test_a_sqlalchemy_connection_that_commits_by_itself_is_refused(
 async def test_a_sqlite_connection_that_commits_by_itself_is_refused(file: str) -> None:
     async with App(file) as app:
         with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-            with refused("is in no transaction"):
+            with refused("is not in a transaction"):
                 await app.within(connection).start(greet, "Ada")
             connection.execute("BEGIN")
             await app.within(connection).start(greet, "Ada")
             connection.execute("COMMIT")
         async with aiosqlite.connect(file, isolation_level=None) as waiting:
-            with refused("is in no transaction"):
+            with refused("is not in a transaction"):
                 await app.within(waiting).start(greet, "Ada")
         assert await app.counts() == {"ready": 1}
 
@@ -219,11 +219,11 @@ async def test_a_sqlite_connection_tells_by_its_newer_setting_too(
     given: dict[str, Any] = {"autocommit": autocommit}
     async with App(file) as app:
         with closing(sqlite3.connect(file, **given)) as blocking:
-            with refused("is in no transaction") if autocommit else nullcontext():
+            with refused("is not in a transaction") if autocommit else nullcontext():
                 await app.within(blocking).start(greet, "Ada")
             blocking.commit()
         async with aiosqlite.connect(file, **given) as waiting:
-            with refused("is in no transaction") if autocommit else nullcontext():
+            with refused("is not in a transaction") if autocommit else nullcontext():
                 await app.within(waiting).start(greet, "Ada")
             await waiting.commit()
         assert await app.counts() == ({} if autocommit else {"ready": 2})
@@ -320,11 +320,11 @@ def test_the_sync_app_refuses_connections_that_commit_by_themselves(
     with (
         App(postgres_url).sync() as app,
         psycopg.connect(postgres_url, autocommit=True) as connection,
-        refused("is in no transaction"),
+        refused("is not in a transaction"),
     ):
         app.within(connection).start(greet, "Ada")
     with App(file).sync() as app:
-        with engine.connect() as theirs, refused("is in no transaction"):
+        with engine.connect() as theirs, refused("is not in a transaction"):
             app.within(theirs).start(greet, "Ada")
         with sync_sqlite(file, commit=True) as fine:
             app.within(fine.connection).start(greet, "Ada")

@@ -145,6 +145,9 @@ class FakeEngine:
         self.worker, self._hooks = worker, hooks
         return self
 
+    async def cached_result(self, key: str) -> bytes | None:
+        return None
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AssertionError(f"the worker called {name}, which this engine does not have")
 

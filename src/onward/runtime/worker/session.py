@@ -225,9 +225,8 @@ class WorkerSession:
                 else:
                     self._renewer.start(spawn, self._stall_guard)
                 self._ready.set()
-                self.observer.worker_ready(
-                    self.id, self._ports.store, self._options.queues, tuple(self.names.workflows)
-                )
+                named = [name for name in self.names.workflows if not name.startswith("onward.")]
+                self.observer.worker_ready(self.id, self._ports.store, self._options.queues, named)
                 await self._work_unless_cancelled(renewer)
         finally:
             self._watch.stop()
