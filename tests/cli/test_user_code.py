@@ -9,6 +9,8 @@ import pytest
 
 from onward import App
 from onward.cli.user_code import load_app
+from onward.errors import BadInput
+from onward.sdk.schedule import declared_schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,16 @@ from onward import App, workflow
 
 @workflow
 async def hello() -> None: ...
+"""
+SCHEDULES = """
+from onward import App, Schedule, workflow
+from onward.schedules import schedule
+
+@schedule(every="1m")
+@workflow
+async def hello() -> None: ...
+
+nightly = same = Schedule("nightly", hello, cron="0 2 * * *")
 """
 
 
@@ -61,6 +73,34 @@ def test_a_package_is_imported_from_the_current_folder(tmp_path: Path) -> None:
     write(tmp_path, "shop/__init__.py", "")
     write(tmp_path, "shop/tasks.py", f"{WORKFLOW}\napp = App('a.db')")
     assert load_app("shop.tasks")._url == "a.db"
+
+
+def test_the_schedules_at_the_top_level_of_a_module_are_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.sdk.schedule.declared", [])
+    write(tmp_path, "shop/__init__.py", "")
+    write(tmp_path, "shop/jobs.py", SCHEDULES)
+    write(tmp_path, "shop/tasks.py", f"{WORKFLOW}\nfrom shop.jobs import *\napp = App('a.db')")
+
+    load_app("shop.tasks")
+    load_app("shop.tasks")
+
+    assert [each.name for each in declared_schedules(None, None)] == ["hello", "nightly"]
+
+
+def test_two_schedules_of_a_module_with_one_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.sdk.schedule.declared", [])
+    write(
+        tmp_path, "m.py", f"{SCHEDULES}\nother = Schedule('hello', hello, every='2m')\napp = App()"
+    )
+
+    load_app("m")
+
+    with pytest.raises(BadInput, match="schedule 'hello' is declared twice"):
+        declared_schedules(None, None)
 
 
 @pytest.mark.parametrize(

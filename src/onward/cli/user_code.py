@@ -1,4 +1,4 @@
-"""The user's code: imports a module from the current folder, and finds the App in it."""
+"""The user's code: imports a module from the current folder, and finds its App and schedules."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 
 from onward.errors import BadInput
 from onward.sdk.app import App
+from onward.sdk.schedule import Schedule, declare_all
 from onward.sdk.sync import SyncApp
 from onward.sdk.worker_context import defined
 
@@ -25,6 +26,8 @@ _MAX_LISTED = 10
 def load_app(target: str) -> App:
     """Import `MODULE[:NAME]` and return its App: the one named, else `app`, else the only one.
 
+    The schedules at the top level of the module are declared by the workers of this process.
+
     Raises:
         BadInput: there is no such module, it cannot be imported, or it has no such App.
     """
@@ -37,6 +40,7 @@ def load_app(target: str) -> App:
             "defines no workflow and imports none",
             "Import the modules that define your workflows in it",
         )
+    declare_all(each for each in vars(module).values() if isinstance(each, Schedule))
     return app
 
 

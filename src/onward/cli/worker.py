@@ -115,8 +115,8 @@ def add_worker(root: click.Group) -> None:
 
         MODULE is imported from the current folder. APP is the name of an App in it: by default
         `app`, or the only App there is. The worker executes all workflows that the module defines
-        or imports. The store is the one that the App names; only --db and --namespace override
-        it, not the environment and not a settings file.
+        or imports, and creates the schedules at its top level. The store is the one that the App
+        names; only --db and --namespace override it, not the environment and not a settings file.
 
         After the first SIGTERM or Ctrl-C, the worker takes no more runs and waits up to --drain for
         running steps. After the second, it abandons these steps. In both cases, another worker

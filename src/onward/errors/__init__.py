@@ -19,7 +19,7 @@
     │   ├── NoWorker           no worker serves the queue of a run
     │   ├── NoThread           code that was cancelled but still runs holds all threads
     │   ├── WorkerBlocked      code of a run blocked the event loop of its worker
-    │   ├── TimedOut           a step attempt or a wait took too long
+    │   ├── TimedOut           an attempt or a wait took too long
     │   ├── RunOver            the state of the run does not allow the call
     │   ├── Undone             a retry would rely on effects that may have been undone
     │   ├── WouldResend        a fork or a retry would send effects again

@@ -89,14 +89,15 @@ class WorkerBlocked(UserError):
 
 @dataclass(eq=False, repr=False)
 class TimedOut(UserError, TimeoutError):
-    """A step attempt or a wait of a run took longer than its timeout."""
+    """An attempt of a step or an effect, or a wait of a run, took longer than its timeout."""
 
     code: ClassVar[str] = "timed_out"
     what: str
     limit: str
+    advice: str = "Catch TimeoutError, or allow more time"
 
     def __str__(self) -> str:
-        return f"{self.what} took longer than {self.limit}. Catch TimeoutError, or allow more time."
+        return f"{self.what} took longer than {self.limit}. {closed(self.advice)}"
 
 
 @dataclass(eq=False, repr=False)

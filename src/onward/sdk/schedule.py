@@ -19,7 +19,7 @@ from onward.sdk import workflow as workflow_module
 from onward.sdk.workflow import Workflow, check_workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from onward.core.instant import DurationLike
     from onward.runtime.flows import Declared
@@ -27,17 +27,18 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound=Workflow[..., Any])
 
 declared: list[Schedule] = []
-"""The schedules that `@schedule` has declared in this process."""
+"""The schedules of this process: of `@schedule`, and of the module of `onward worker`."""
 
 _NOT_OPTIONS = frozenset({"uid", "id", "name", "input", "args_hash", "cancel_with_parent"})
 _ONE_RUN_ONLY = ("id", "delay", "at")
 
 
 class Schedule:
-    """A schedule in code: pass it to `app.worker(schedules=[...])`.
+    """A schedule in code.
 
-    The worker creates it when it starts. A deploy that declares the same changes nothing, so that
-    a pause or a change by an operator survives it.
+    `onward worker MODULE` creates those at the top level of the module; a worker in your own code
+    those that you pass: `app.worker(schedules=[...])`. A deploy that declares the same changes
+    nothing, so that a pause or a change by an operator survives it.
 
     Args:
         name: Its name, which begins the ids of its runs: `nightly@2026-11-15T02:00+01:00`.
@@ -146,10 +147,15 @@ def schedule(  # noqa: PLR0913 - each is a thing of its own that one may want
     return declare
 
 
+def declare_all(schedules: Iterable[Schedule]) -> None:
+    """Add schedules to those that a worker of this process declares."""
+    declared.extend(dict.fromkeys(each for each in schedules if each not in declared))
+
+
 def declared_schedules(
     schedules: Sequence[Schedule] | None, workflows: Sequence[Workflow[..., Any]] | None
 ) -> Sequence[Schedule]:
-    """Return what a worker declares: what is given, or what `@schedule` says of its workflows.
+    """Return what a worker declares: what is given, or what is declared for its workflows.
 
     Raises:
         BadInput: one of them cannot be done, or two have one name.

@@ -3,7 +3,8 @@
 A record is the name of its event and facts: `run.failed: run=order-7 workflow=buy ...`. The facts
 are also attributes of the record: always the seven of `scope.NOWHERE`, then those of the event.
 They are ids, names, numbers and errors. Arguments, results and other payloads are never logged;
-an error is logged with its type, its message, which its author wrote, and its traceback.
+an error is logged with its type, its message, which its author wrote, and in most events its
+traceback.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from onward.telemetry.scope import Scope
 
 MAX_ERROR_CHARS: Final = 2000
+
+_WITHOUT_TRACEBACK: Final = frozenset({"effect.uncertain"})
+"""What goes on without a human: a lost reply is normal, so its traceback is shown at DEBUG only."""
 
 _PLAIN: Final = re.compile(r'[^\s"=]+')
 
@@ -261,7 +265,8 @@ def emit(
     Args:
         event: A name of `EVENTS`.
         scope: Which run or step it is about.
-        cause: The error that it is about; the record has its type, message and traceback.
+        cause: The error that it is about; the record has its type, message and, for most events,
+            traceback.
         facts: What else there is to know; they win over what the scope says.
     """
     logger, level, text = EVENTS[event]
@@ -271,6 +276,8 @@ def emit(
     try:
         if cause is not None:
             fields |= {"error": error_text(cause), "error_type": type_name(cause)}
+        if event in _WITHOUT_TRACEBACK and not logger.isEnabledFor(_DEBUG):
+            cause = None
         _write(logger, level, text, {"event": event, **fields}, cause)
     except BaseException as error:  # noqa: BLE001 - a filter of the user's failed: that must not end a run
         raise_interrupt(error)

@@ -145,15 +145,20 @@ PARKS = {
     "removed start": Case(with_start, does_more, "recorded: start 'helper'"),
     "removed child before a wait": Case(with_child, waits_only, "recorded: child 'helper'"),
     "removed signal before a wait": Case(with_signal, waits_only, "recorded: signal 'early'"),
-    "removed wait": Case(plain, waits_no_more, "asked:    nothing"),
 }
 GOES_ON = {
     "inserted": Case(plain, inserted, ["a!", "c is gone", "[b]", "now"]),
     "swapped": Case(plain, swapped, ["a!", "[b]", "now"]),
     "removed": Case(plain, removed, ["a!", "now"]),
     "renamed": Case(plain, renamed, ["a is gone", "[b]", "now"]),
+    "removed wait": Case(plain, waits_no_more, ["a!", "[b]"]),
 }
-DROPPED = {"swapped": ":fetch#1", "removed": ":pack_up#1", "renamed": ":fetch#1"}
+DROPPED = {
+    "swapped": ":fetch#1",
+    "removed": ":pack_up#1",
+    "renamed": ":fetch#1",
+    "removed wait": ":go#1",
+}
 
 
 async def is_quiet(app: App) -> bool:

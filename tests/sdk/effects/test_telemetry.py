@@ -191,6 +191,21 @@ async def test_an_attempt_that_is_reconciled_next_is_not_logged_as_the_last_one(
     assert line == f"effect.uncertain: run={run.id} {facts}"
 
 
+@pytest.mark.parametrize(("level", "is_shown"), [(logging.INFO, False), (logging.DEBUG, True)])
+async def test_the_traceback_of_a_lost_reply_is_logged_only_for_debugging(
+    memory: App, level: int, *, is_shown: bool
+) -> None:
+    does[:] = [ConnectionError("lost")]
+    with a_log(level) as log:
+        async with working(memory):
+            run = await memory.start(pays_and_looks)
+            await effect_of(memory, run, "indeterminate")
+
+    [record] = [each for each in log.records if each.__dict__.get("event") == "effect.uncertain"]
+    assert record.levelno == logging.WARNING
+    assert ("Traceback" in logging.Formatter().format(record)) == is_shown
+
+
 async def test_what_a_handler_and_a_reconciler_log_says_where_they_are(memory: App) -> None:
     does[:] = [ConnectionError("lost")]
     with a_log(logging.INFO, "effects shop") as log:

@@ -49,6 +49,11 @@ if TYPE_CHECKING:
     from onward.telemetry.observer import Observer, StepOutcome
     from onward.telemetry.scope import RunScope
 
+_TIMEOUT_ADVICE = (
+    "Its outcome is uncertain: the reconciler is asked, or an operator decides. To allow "
+    "more time, raise timeout="
+)
+
 
 class EffectReply(NamedTuple):
     """What is known of an effect after a send, or after its reconciler was asked."""
@@ -156,8 +161,7 @@ class EffectAttempt(Attempt):
             self.reply.set_result(reply)
 
     def on_left(self) -> None:
-        what = f"effect {self._call.name!r}"
-        error = TimedOut(what, show(self._call.definition.timeout))
+        error = _timed_out(self._call.name, self._call.definition.timeout)
         error.__cause__ = TimeoutError()
         self.reply.set_result(self._unknown(error))
         self.is_stopped = self.is_left = True
@@ -281,7 +285,7 @@ class SendAttempt(EffectAttempt):
         if not call.definition.is_async:
             return await self._in_thread(handler)
         self.stops_in(limit / 1_000_000)
-        async with _limited(f"effect {call.name!r}", limit):
+        async with _limited(call.name, limit):
             self._check_start()
             sending = sending_now.get()
             assert sending is not None
@@ -305,7 +309,7 @@ class SendAttempt(EffectAttempt):
                 await asyncio.wait([running.begun], timeout=max(0, left) / 1_000_000)
             if not running.begun.done() and running.withdraw():
                 raise _NotStarted
-            async with _limited(f"effect {call.name!r}", call.definition.timeout):
+            async with _limited(call.name, call.definition.timeout):
                 return _result(await asyncio.shield(running.ended))
         except NoThread as refused:  # the last thread was lost while it waited for one
             raise NotApplied(str(refused)) from refused
@@ -379,8 +383,8 @@ class ReconcileAttempt(EffectAttempt):
 
 
 @asynccontextmanager
-async def _limited(what: str, limit: Duration) -> AsyncIterator[None]:
-    """Let something take so long at most.
+async def _limited(effect: str, limit: Duration) -> AsyncIterator[None]:
+    """Let an attempt of an effect take so long at most.
 
     Raises:
         TimedOut: it took longer.
@@ -391,7 +395,11 @@ async def _limited(what: str, limit: Duration) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not clock.expired():
             raise
-        raise TimedOut(what, show(limit)) from error
+        raise _timed_out(effect, limit) from error
+
+
+def _timed_out(effect: str, limit: Duration) -> TimedOut:
+    return TimedOut(f"effect {effect!r}", show(limit), _TIMEOUT_ADVICE)
 
 
 class _NotStarted(Exception):
