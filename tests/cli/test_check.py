@@ -172,8 +172,19 @@ def test_runs_of_other_code_are_left_out_and_counted(filled: str, process: Ask) 
     assert answer.err == "Not checked: 1 of other: not defined by this code.\n"
 
 
-def test_a_step_that_is_no_longer_called_is_noted(filled: str, process: Ask) -> None:
+def test_a_step_that_waiting_code_has_not_called_may_still_be_called(
+    filled: str, process: Ask
+) -> None:
     answer = checked(process, filled, "receipt = await charge(cents)", "receipt = 'none'")
+    assert answer.status == 0
+    expected = "run order-7 continues; its code has not come to these recorded calls yet: :charge#1"
+    assert expected in answer.err
+
+
+def test_a_step_that_ended_code_has_not_called_is_noted(filled: str, process: Ask) -> None:
+    body = SHOP.replace("receipt = await charge(cents)", "receipt = 'none'")
+    Path("shop.py").write_text(body.replace("    await go.wait()\n    return", "    return"))
+    answer = process("check", "shop", "--db", filled)
     assert answer.status == 0
     assert "run order-7 continues, but does not make these calls again: :charge#1" in answer.err
 

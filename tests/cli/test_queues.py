@@ -63,3 +63,11 @@ def test_a_limit_of_nothing_is_refused(shop: str, ask: Ask) -> None:
     assert ask("queues", "pause").status == 2
     assert ask("queues", "limit", "default", "--weight", "3").status == 2
     assert ask("queues", "limit", "default", "5", "--rate", "often").status == 2
+
+
+def test_ready_runs_of_a_workflow_are_counted(shop: str, ask: Ask) -> None:
+    ask("start", "hold", "--queue", "mail")
+    ask("queues", "pause", "--workflow", "hold")
+    ask("queues", "pause", "--workflow", "pay")
+    found = {one["name"]: one["ready"] for one in ask("queues", "list", "--json").things}
+    assert (found["hold"], found["pay"]) == (1, 0)

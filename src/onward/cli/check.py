@@ -93,7 +93,13 @@ def _print(given: Given, checked: list[CheckedRun]) -> None:
                 "fits": not misfits,
                 "misfits": [_as_json(run) for run in misfits],
                 "unread": [
-                    {"id": run.id, "uid": run.uid, "workflow": run.name, "calls": _unread(run)}
+                    {
+                        "id": run.id,
+                        "uid": run.uid,
+                        "workflow": run.name,
+                        "calls": _unread(run),
+                        "has_ended": _has_ended(run),
+                    }
                     for run in unread
                 ],
                 "skipped": [
@@ -108,7 +114,10 @@ def _print(given: Given, checked: list[CheckedRun]) -> None:
         given.out.say(_text(run) + "\n")
     for run in unread:
         calls = ", ".join(_unread(run))
-        given.out.note(f"run {run.id} continues, but does not make these calls again: {calls}")
+        fact = "continues; its code has not come to these recorded calls yet"
+        if _has_ended(run):
+            fact = "continues, but does not make these calls again"
+        given.out.note(f"run {run.id} {fact}: {calls}")
     for (name, reason), count in skipped.items():
         given.out.note(f"Not checked: {count} of {name}: {reason}.")
     runs = "1 open run" if len(replayed) == 1 else f"{len(replayed)} open runs"
@@ -120,6 +129,10 @@ def _print(given: Given, checked: list[CheckedRun]) -> None:
 
 def _unread(run: CheckedRun) -> list[str]:
     return [] if run.rehearsal is None else list(run.rehearsal.unread)
+
+
+def _has_ended(run: CheckedRun) -> bool:
+    return run.rehearsal is not None and run.rehearsal.has_ended
 
 
 def _as_json(run: CheckedRun) -> dict[str, Any]:

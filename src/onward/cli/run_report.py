@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from onward.cli.output import time_text
@@ -11,9 +12,10 @@ from onward.core.chain import Link
 from onward.core.instant import SECOND, show
 from onward.core.replay import RecordKind
 from onward.core.run import Reason, RunState
+from onward.engine.why import next_of_divergence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import timedelta
 
     from onward.engine.views import (
@@ -65,6 +67,7 @@ def as_json(report: RunReport) -> dict[str, Any]:
         "result": report.result,
         "waits_for": [asdict(call) for call in report.waits_for],
         "blocked": report.blocked,
+        "held_back": [asdict(blocker) for blocker in report.held_back],
         "renewed_at": report.renewed_at,
         "unread_signals": [_some(signal, _SIGNAL) for signal in report.unread_signals],
         "failure": _failure(report.failure),
@@ -86,7 +89,7 @@ def as_facts(report: RunReport) -> dict[str, Any]:
         "state": state_text(info),
         "worker": _worker(report),
         "waits for": "\n".join(map(_call_text, report.waits_for)),
-        "blocked": report.blocked,
+        "blocked": "\n".join(_blocked(report)),
         "not read": "\n".join(map(_signal_text, report.unread_signals)),
         "error": info.error,
         "failed in": info.failed_step,
@@ -159,6 +162,13 @@ def state_text(info: RunInfo, blocked: str | None = None) -> str:
     return f"{state}, {_FOLLOWED[Link(info.followed_link)]} {info.followed_by}"
 
 
+def _blocked(report: RunReport) -> Iterator[str]:
+    """Return why no worker executes a run that could continue."""
+    if report.blocked is not None:
+        yield report.blocked
+    yield from (blocker.text for blocker in report.held_back)
+
+
 def _worker(report: RunReport) -> str | None:
     """Return the worker that has a run, and when it last said that it is alive."""
     if report.info.worker is None or report.renewed_at is None:
@@ -174,14 +184,16 @@ def _discard(info: RunInfo) -> str | None:
     return f"by {given.by}, {time_text(given.at)}{reason}"
 
 
-def next_verb(info: RunInfo) -> str | None:
-    """Return the command that lets a run go on that has failed or is paused."""
+def next_move(info: RunInfo) -> str | None:
+    """Return what lets a run go on that has failed or is paused: a command, or advice."""
     if info.followed_by is not None or info.discarded is not None:
         return None
     if info.state == RunState.FAILED:
-        return "retry"
+        return f"onward runs retry {quote(info.id)}"
     paused_for = info.reason if info.state == RunState.PAUSED else None
-    return "resume" if paused_for in (Reason.OPERATOR, Reason.DIVERGENCE) else None
+    if paused_for == Reason.DIVERGENCE:
+        return next_of_divergence(info)
+    return f"onward runs resume {quote(info.id)}" if paused_for == Reason.OPERATOR else None
 
 
 def first_line(error: str | None) -> str | None:

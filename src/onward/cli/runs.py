@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from shlex import quote
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from onward.cli.run_report import (
     as_json,
     first_line,
     history_rows,
-    next_verb,
+    next_move,
     state_text,
 )
 from onward.cli.value import from_json, kind_of, named, read_value
@@ -158,9 +157,10 @@ async def print_run(context: CommandContext, uid: str) -> None:
         context.out.say(
             f"\nSee {shown(effect.name)}: onward effects show {effect.id}{context.given}"
         )
-    verb = next_verb(report.info)
-    if verb is not None:
-        context.out.say(f"\nNext: onward runs {verb} {quote(report.info.id)}{context.given}")
+    move = next_move(report.info) or next((each.next for each in report.held_back), None)
+    if move is not None:
+        given = context.given if "onward " in move else ""
+        context.out.say(f"\nNext: {shown(move)}{given}")
 
 
 # --- controlling ----------------------------------------------------------------------------------

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
 
 from onward.cli.command import DONE, command
 from onward.cli.output import shown
-from onward.cli.run_report import state_text
+from onward.cli.run_report import next_move, state_text
 from onward.core.instant import SECOND, show
 from onward.core.run import TERMINAL
+from onward.engine.stats import MAX_DEAD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +29,8 @@ def add_stats(root: click.Group) -> None:
         """Show how much there is to do.
 
         Open runs by state, runs to claim by queue with the age of the oldest, unsettled effects,
-        live workers and their slots. Finished runs are not counted, so it is fast on any store.
+        live workers and their slots, and dead letters, up to 1,000. Other finished runs are not
+        counted, so it is fast on any store.
         """
         found = await context.engine.stats()
         facts = {
@@ -35,6 +38,7 @@ def add_stats(root: click.Group) -> None:
             "effects": _counts(found.effects),
             "workers": f"{found.workers} alive, {found.slots} slots",
             "outbox": found.outbox or None,
+            "dead letters": _dead(found.dead),
             "schedules": f"late by {_age(found.schedule_lag_seconds)}"
             if found.schedule_lag_seconds >= 1
             else None,
@@ -44,6 +48,8 @@ def add_stats(root: click.Group) -> None:
             context.out.say("")
             rows = [(each.queue, each.ready, _age(each.age_seconds)) for each in found.queues]
             context.out.things([], ("QUEUE", "READY", "OLDEST"), rows)
+        if found.dead:
+            context.out.say(f"\nNext: onward dead groups{context.given}")
         return DONE
 
 
@@ -63,12 +69,20 @@ def add_why(root: click.Group) -> None:
         context.out.things([asdict(blocker) for blocker in blockers], (), ())
         context.out.say(f"run {shown(key.id)}: {shown(state_text(info))}")
         for blocker in blockers:
-            context.out.say(f"- {blocker.kind}: {shown(blocker.text)}")
+            text = indent(shown(blocker.text, lines=True), "    ").lstrip()
+            context.out.say(f"- {blocker.kind}: {text}")
             context.out.say(f"  Next: {shown(blocker.next)}")
         if not blockers:
             over = info.state in TERMINAL
             context.out.say("It has ended." if over else "Nothing keeps it from running.")
+            move = next_move(info)
+            if move is not None:
+                context.out.say(f"Next: {shown(move)}")
         return DONE
+
+
+def _dead(count: int) -> str | None:
+    return f"{count} or more" if count >= MAX_DEAD else str(count) if count else None
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Duration
     from onward.model.health import StoreHealth
-    from onward.model.workers import WorkerRow
+    from onward.model.workers import Unserved, WorkerRow
     from onward.store.store import Store
 
 MAX_NAMED = 5
@@ -121,14 +121,7 @@ def examine_settings(health: StoreHealth) -> Iterator[Finding]:
 async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     unserved = await store.unserved(MAX_COUNTED)
     if unserved:
-        reasons = "; ".join(dict.fromkeys(each.why for each in unserved[:MAX_NAMED]))
-        yield Finding(
-            "unserved",
-            f"{_count(unserved, 'run')} that no live worker can take: "
-            f"{_some([each.run.id for each in unserved])}",
-            f"They stay as they are: {reasons}",
-            f"Start a worker that takes them; onward why {quote(unserved[0].run.id)}",
-        )
+        yield _unserved(unserved)
     late = await store.read(lambda tx: tx.fetch("late_runs", age=limits.late, limit=MAX_COUNTED))
     waiting = [row[0] for row in late if row[0] not in {each.run.id for each in unserved}]
     if waiting:
@@ -145,9 +138,9 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
         names = [row[0] for row in parked]
         yield Finding(
             "divergence",
-            f"{_count(names, 'run')} paused because the code does not fit its history: "
-            f"{_some(names)}",
-            "They continue when code that fits is deployed",
+            f"{_count(names, 'run')} paused because code and history do not fit: {_some(names)}",
+            "A worker with code that fits continues them; a fork can leave out the calls that "
+            "differ, or replace a value that does not fit",
             f"onward runs show {quote(names[0])}",
         )
     crashing = await store.read(lambda tx: tx.fetch("crashing_runs", limit=MAX_COUNTED))
@@ -177,6 +170,24 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
             "A worker delivers them within a second",
             "Start a worker: onward worker MODULE",
         )
+
+
+def _unserved(found: Sequence[Unserved]) -> Finding:
+    named = found[:MAX_NAMED]
+    reasons = "; ".join(dict.fromkeys(each.why for each in named))
+    stays, them = "It stays as it is", "it"
+    if len(found) > 1:
+        stays, them = "They stay as they are", "them"
+        # "its worker ..." is said of one run: which one has to be named.
+        if any(each.why.startswith("its ") for each in named):
+            reasons = "; ".join(f"{each.run.id}: {each.why}" for each in named)
+    return Finding(
+        "unserved",
+        f"{_count(found, 'run')} that no live worker can take: "
+        f"{_some([each.run.id for each in found])}",
+        f"{stays}: {reasons}",
+        f"Start a worker that takes {them}; onward why {quote(found[0].run.id)}",
+    )
 
 
 async def _clock(store: Store) -> list[Finding]:
@@ -267,7 +278,7 @@ def _count(found: Sequence[object], noun: str) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
+    return ", ".join(names[:MAX_NAMED]) + (" and others" if len(names) > MAX_NAMED else "")
 
 
 def _size(count: int) -> str:

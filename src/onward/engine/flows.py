@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onward.core.flow import FlowId, FlowKind, Hold
 from onward.core.instant import show
+from onward.core.run import RunState
 from onward.engine.display import shown_time
 from onward.model.flow import EVERY_KEY, DeclaredLimits, FlowRow, in_force
+from onward.model.run_filter import RunQuery
+from onward.store.runs.listing import count_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from onward.store.store import Store
 
 MAX_COUNTED: Final = 10_000
-"""How many ready runs of a queue are counted."""
+"""How many ready runs of a queue or a workflow are counted."""
 
 
 _ORDER: Final = (FlowKind.QUEUE, FlowKind.WORKFLOW, FlowKind.KEY)
@@ -81,7 +84,8 @@ class FlowInfo:
         weight: The share of a key among the keys of its queue.
         paused: Whether no runs are claimed.
         running: How many runs count towards the limit.
-        ready: How many runs of a queue wait for a slot; at most 10,000 are counted.
+        ready: How many runs of a queue or a workflow wait for a slot; at most 10,000 are counted.
+            None for a key.
         next_start: When the rate allows the next start, if it allows none now.
     """
 
@@ -136,6 +140,8 @@ async def _info(
     if row.kind == FlowKind.QUEUE:
         found = await tx.fetch("count_ready", queue=row.name, max=MAX_COUNTED)
         ready = min(MAX_COUNTED, int(found[0][0]))
+    elif row.kind == FlowKind.WORKFLOW:
+        ready = await count_runs(tx, RunQuery(row.name, RunState.READY), MAX_COUNTED)
     waits = row.next_at is not None and row.next_at > now
     return FlowInfo(
         str(row.kind),

@@ -9,9 +9,10 @@ from onward.core.replay import RecordKind, RecordState
 from onward.core.run import TERMINAL, RunState
 from onward.engine.display import shown_time, shown_time_or_none, shown_traceback, shown_value
 from onward.engine.effect_info import effect_infos
+from onward.engine.flows import flows_in_force, restrictions
 from onward.engine.info import error_info, events, whole_info
 from onward.engine.loading import INBOX_BYTES
-from onward.engine.views import PendingCall, PendingSignal, RunReport
+from onward.engine.views import Blocker, PendingCall, PendingSignal, RunReport
 from onward.store.runs import ledger
 
 if TYPE_CHECKING:
@@ -49,7 +50,16 @@ async def report(store: Store, row: RunRow) -> RunReport:
         None if error is None else shown_traceback(error),
         None if renewal is None else shown_time_or_none(renewal.at),
         is_taken_over=gone is not None and unserved is None,
+        held_back=tuple(await _held_back(store, row)),
     )
+
+
+async def _held_back(store: Store, row: RunRow) -> list[Blocker]:
+    """Return the limits, rates and pauses that keep a ready run from being claimed."""
+    flows = await flows_in_force(store, row) if row.state == RunState.READY else []
+    if not flows:
+        return []
+    return [Blocker(*each) for each in restrictions(row, flows, await store.now())]
 
 
 async def _renewal(store: Store, row: RunRow) -> Renewal | None:

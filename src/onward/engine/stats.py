@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from onward.core.effect import EffectState
 from onward.core.instant import SECOND
+from onward.model.run_filter import RunQuery
+from onward.store.runs.listing import count_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.store.database import Tx
     from onward.store.store import Store
+
+MAX_DEAD = 1000
+"""How many dead letters are counted."""
 
 OPEN_EFFECTS = (
     EffectState.PLANNED,
@@ -51,6 +56,7 @@ class Stats:
         slots: How many runs they may execute at a time.
         outbox: How many messages of callers' transactions are to be delivered.
         schedule_lag_seconds: Since when the oldest slot of a schedule waits to be decided.
+        dead: How many dead letters there are; at most 1,000 are counted.
     """
 
     runs: Mapping[str, int]
@@ -60,10 +66,11 @@ class Stats:
     slots: int
     outbox: int
     schedule_lag_seconds: float
+    dead: int
 
 
 async def stats(store: Store) -> Stats:
-    """Return how much there is to do; the cost does not grow with what is over."""
+    """Return how much there is to do; the cost hardly grows with what is over."""
     return await store.view(_stats)
 
 
@@ -85,4 +92,6 @@ async def _stats(tx: Tx) -> Stats:
     )
     live = [row for row in await tx.fetch("list_workers", gone=0) if row[12]]
     lag = 0.0 if oldest_slot is None else (now - oldest_slot) / SECOND
-    return Stats(dict(runs), queues, effects, len(live), sum(row[7] for row in live), outbox, lag)
+    slots = sum(row[7] for row in live)
+    dead = await count_runs(tx, RunQuery(dead=True), MAX_DEAD)
+    return Stats(dict(runs), queues, effects, len(live), slots, outbox, lag, dead)

@@ -306,6 +306,7 @@ class RunReport:
         traceback: That error with its frames, notes and causes, as Python prints it.
         renewed_at: When the worker that has it last renewed its lease.
         is_taken_over: Whether that worker is gone, and a live one can continue the run.
+        held_back: The limits, rates and pauses that keep a ready run from being claimed.
     """
 
     info: RunInfo
@@ -320,6 +321,7 @@ class RunReport:
     traceback: str | None = None
     renewed_at: datetime | None = None
     is_taken_over: bool = False
+    held_back: tuple[Blocker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from onward.core.replay import RecordKind
 from onward.core.run import TERMINAL, Reason, RunState, in_words
-from onward.engine.flows import flows_in_force, restrictions
 from onward.engine.report import report
 from onward.engine.views import Blocker
 from onward.errors import NotFound
@@ -28,6 +28,9 @@ _NOT_EXECUTED = ("worker", "takeover")
 STUCK: Final = frozenset({"worker", "limit", "rate", "paused", "divergence", *_DECIDED_BY_HUMANS})
 """The kinds of blockers that end only if something outside of the run changes."""
 
+_REPLACED: Final = re.compile(r"^Replace it with a value that fits: (.+)$", re.MULTILINE)
+_RECORDED: Final = re.compile(r"^- recorded: .* at (\S*#\d+)", re.MULTILINE)
+
 MAX_DEPTH: Final = 4
 MAX_AWAITED: Final = 10
 
@@ -35,12 +38,7 @@ MAX_AWAITED: Final = 10
 async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> list[Blocker]:
     """Return what keeps a run from running, and what keeps the runs that it waits for."""
     known = await report(store, row)
-    found = _blockers(known)
-    if row.state == RunState.READY:
-        flows = await flows_in_force(store, row)
-        if flows:
-            now = await store.now()
-            found += [Blocker(*each) for each in restrictions(row, flows, now)]
+    found = [*_blockers(known), *known.held_back]
     if not found and row.state == RunState.READY:
         found += await _slots(store, row)
     awaited = [call.run for call in known.waits_for if call.run is not None]
@@ -66,7 +64,8 @@ async def _slots(store: Store, row: RunRow) -> list[Blocker]:
     ]
     if not workers or any(worker.running < worker.slots for worker in workers):
         return []
-    text = f"all slots of the {len(workers)} workers that could take it are in use"
+    those = "worker" if len(workers) == 1 else f"{len(workers)} workers"
+    text = f"all slots of the {those} that could take it are in use"
     return [Blocker("slots", text, "Wait, start another worker, or raise --slots")]
 
 
@@ -79,7 +78,7 @@ def still_open(info: RunInfo, why: Sequence[Blocker]) -> str:
         state = f"{state} on worker {info.worker}"
     elif info.state == RunState.READY and not why:
         state = f"{state}, and no worker has claimed it yet"
-    texts = "; ".join(dict.fromkeys([state, *(each.text for each in why)]))
+    texts = "; ".join(dict.fromkeys([state, *(each.text.partition("\n")[0] for each in why)]))
     first = min(why, key=lambda each: each.kind not in STUCK, default=None)
     return closed(texts) if first is None else f"{closed(texts)} Next: {closed(first.next)}"
 
@@ -117,9 +116,21 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
         yield Blocker("paused", f"run {holder} is paused", f"onward runs resume {quote(holder)}")
     if info.state == RunState.PAUSED and info.reason == Reason.DIVERGENCE:
         text = f"the code does not fit the history: {info.error}"
-        yield Blocker(
-            "divergence", text, f"Deploy code that fits, or: onward runs fork {quote(info.id)}"
-        )
+        yield Blocker("divergence", text, next_of_divergence(info))
+
+
+def next_of_divergence(info: RunInfo) -> str:
+    """Return what lets a run go on whose code does not fit its history.
+
+    The error is all that is kept of the difference: it names the recorded call, or the command.
+    """
+    error = info.error or ""
+    replaced = _REPLACED.search(error)
+    if replaced is not None:
+        return replaced[1]
+    recorded = _RECORDED.search(error)
+    step = "STEP" if recorded is None else quote(recorded[1])
+    return f"Deploy code that fits, or: onward runs fork {quote(info.id)} --step {step}"
 
 
 def _effect(effect: EffectInfo) -> Blocker:

@@ -65,11 +65,13 @@ class Rehearsal:
 
     Attributes:
         misfit: Why the run cannot continue; None if it can.
-        unread: Recorded calls that the code does not make again; it continues without them.
+        unread: Recorded calls that the code has not made again; it continues without them.
+        has_ended: Whether the body has ended, so that it will not make them later either.
     """
 
     misfit: ReplayMisfit | None
     unread: tuple[str, ...] = ()
+    has_ended: bool = False
 
 
 class _NoCalls:
@@ -156,7 +158,7 @@ def _ended(body: Body, replay: Replay, program: Program) -> Rehearsal:
     if isinstance(ended, Diverged):
         body.place = place_of(program.fn)
         return Rehearsal(_misfit(body, ended))
-    return Rehearsal(None, _named(left))
+    return Rehearsal(None, _named(left), has_ended=True)
 
 
 def _misfit(body: Body, found: Diverged | Undecodable) -> ReplayMisfit:

@@ -1,0 +1,130 @@
+"""What `runs show` and `why` say of runs that are held back, or that code does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward import App, Signal, step, workflow
+from onward.errors import RunPaused
+from tests.kit.watching import until_state
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Ask
+
+picked = Signal("picked", int)
+prices = {"tea": 1}
+
+
+@step
+async def charge(cents: int) -> int:
+    return cents
+
+
+@workflow
+async def shopping() -> int:
+    return await charge(prices["tea"]) + await picked.wait()
+
+
+ASKED = "onward runs fork order-1 --step ':charge#1'"
+
+
+@pytest.fixture
+def held(url: str) -> str:
+    """A store with a ready run whose workflow is paused and whose queue is full."""
+    with App(url).sync() as app:
+        app.start(shopping.options(id="order-1"))
+        app.queues.pause(workflow=shopping.name)
+        app.queues.limit("default", 0)
+    return url
+
+
+def test_a_run_that_is_held_back_is_shown_with_reasons_and_the_next_command(
+    held: str, ask: Ask
+) -> None:
+    out = ask("runs", "show", "order-1", "--db", held).out
+    why = ask("why", "order-1", "--db", held, "--json").things
+    reasons = [each["text"] for each in why if each["kind"] in ("paused", "limit")]
+    assert reasons == [
+        "queue 'default' has 0 of 0 runs running",
+        "workflow 'shopping' is paused",
+    ]
+    assert all(reason in out for reason in reasons)
+    assert "\nNext: Wait until one has ended, or: onward queues limit default MAX --db " in out
+    shown = ask("runs", "show", "order-1", "--db", held, "--json").thing["held_back"]
+    assert [each["text"] for each in shown] == reasons
+
+
+async def diverge(url: str) -> None:
+    """Leave a run behind whose code passes other arguments than before."""
+    app = App(url)
+    async with app:
+        async with app.worker(workflows=[shopping]):
+            run = await app.start(shopping.options(id="order-1"))
+            await until_state(run, "waiting")
+        prices["tea"] = 2
+        async with app.worker(workflows=[shopping]):
+            await run.signal(picked, 5)
+            await until_state(run, "paused")
+
+
+@pytest.fixture
+def diverged(url: str) -> str:
+    prices["tea"] = 1
+    asyncio.run(diverge(url))
+    return url
+
+
+def test_a_run_that_code_does_not_fit_is_shown_with_a_fork_that_helps(
+    diverged: str, ask: Ask
+) -> None:
+    shown = ask("runs", "show", "order-1", "--db", diverged).out.splitlines()[-1]
+    assert shown.startswith(f"Next: Deploy code that fits, or: {ASKED} --db ")
+    assert ask("runs", "fork", "order-1", "--step", ":charge#1", "--db", diverged).status == 0
+    with App(diverged).sync() as app, app.worker(workflows=[shopping]):
+        app.signal("order-1", picked, 5)
+        assert app.get("order-1").result(timeout="20s") == 7
+
+
+def test_why_prints_the_difference_line_by_line(diverged: str, ask: Ask) -> None:
+    out = ask("why", "order-1", "--db", diverged).out
+    assert "\\n" not in out
+    assert "\n    - recorded: step 'charge' at :charge#1" in out
+    assert f"\n  Next: Deploy code that fits, or: {ASKED}\n" in out
+
+
+def test_doctor_knows_that_a_fork_helps_too(diverged: str, ask: Ask) -> None:
+    out = ask("doctor", "--db", diverged).out
+    assert "1 run paused because code and history do not fit: order-1.\n" in out
+    assert "a fork can leave out the calls that differ" in out
+
+
+def test_a_timeout_has_the_first_line_of_a_difference(diverged: str) -> None:
+    with App(diverged).sync() as app, pytest.raises(TimeoutError) as late:
+        app.get("order-1").result(timeout="10ms")
+    assert "with different arguments" in str(late.value)
+    assert "\n" not in str(late.value)
+
+
+def test_a_signal_that_does_not_fit_is_shown_with_the_fork_that_replaces_it(
+    url: str, ask: Ask
+) -> None:
+    with App(url).sync() as app, app.worker(workflows=[shopping]):
+        run = app.start(shopping.options(id="order-1"))
+        app.signal("order-1", "picked", "two")
+        with pytest.raises(RunPaused):
+            run.result(timeout="20s", raise_paused=True)
+    move = "Next: onward runs fork order-1 --step ':picked#1' --result JSON"
+    assert f"\n{move} --db " in ask("runs", "show", "order-1", "--db", url).out
+    assert f"  {move}\n" in ask("why", "order-1", "--db", url).out
+
+
+def test_many_runs_of_a_finding_are_named_in_part_and_in_the_plural(url: str, ask: Ask) -> None:
+    with App(url).sync() as app:
+        for number in range(6):
+            app.start(shopping.options(id=f"order-{number}"))
+    out = ask("doctor", "--db", url).out
+    assert "unserved: 6 runs that no live worker can take: order-0, " in out
+    assert " and others.\n  They stay as they are: no worker serves queue 'default'.\n" in out
