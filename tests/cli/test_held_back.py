@@ -9,6 +9,7 @@ import pytest
 
 from onward import App, Signal, step, workflow
 from onward.errors import RunPaused
+from onward.store import Wanted
 from tests.kit.watching import until_state
 
 if TYPE_CHECKING:
@@ -128,3 +129,27 @@ def test_many_runs_of_a_finding_are_named_in_part_and_in_the_plural(url: str, as
     out = ask("doctor", "--db", url).out
     assert "unserved: 6 runs that no live worker can take: order-0, " in out
     assert " and others.\n  They stay as they are: no worker serves queue 'default'.\n" in out
+
+
+async def abandon(url: str, count: int) -> None:
+    """Leave runs to a worker that does not renew its lease."""
+    async with App(url) as app:
+        for number in range(count):
+            await app.start(shopping.options(id=f"order-{number}"))
+        await app._store.take_lease("w-gone", 1)
+        await app._store.claim(Wanted("w-gone", ("default",), (shopping.name,), count))
+
+
+def test_the_runs_of_a_dead_worker_are_named_beside_their_reasons(url: str, ask: Ask) -> None:
+    asyncio.run(abandon(url, 2))
+    out = ask("doctor", "--db", url).out
+    assert "  They stay as they are: order-" in out
+    assert "; order-" in out
+    assert out.count(": its worker w-gone has not renewed its lease since ") == 2
+
+
+def test_a_single_run_of_a_dead_worker_is_spoken_of_in_the_singular(url: str, ask: Ask) -> None:
+    asyncio.run(abandon(url, 1))
+    out = ask("doctor", "--db", url).out
+    assert "  It stays as it is: its worker w-gone has not renewed its lease since " in out
+    assert "  Next: Start a worker that takes it; onward why order-0\n" in out
