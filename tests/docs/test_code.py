@@ -16,7 +16,7 @@ from tests.docs.projects import file_of
 # Pages with projects, whose files a test of their own runs.
 PROJECTS = {
     f"docs/guides/{name}.md"
-    for name in ("django", "fastapi", "production", "quick-start", "testing")
+    for name in ("django", "fastapi", "production", "quick-start", "schedules", "testing")
 }
 
 # Pages that teach. Pages on the inside may show fragments.

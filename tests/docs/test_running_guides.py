@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -71,6 +72,15 @@ def test_the_quick_start_works_as_told(tmp_path: Path) -> None:
         run(tmp_path, "-m", "onward", "runs", "retry", "order-1")
         result = run(tmp_path, "result.py").strip()
         assert f"`{result}`" in page
+
+
+def test_a_worker_creates_the_schedules_of_the_module_on_the_page(tmp_path: Path) -> None:
+    write_project(GUIDES / "schedules.md", tmp_path)
+    with WorkerProcess(tmp_path, "shop.tasks") as worker:
+        worker.until("worker.ready")
+        listed = run(tmp_path, "-m", "onward", "--json", "--db", "shop.db", "schedules", "list")
+    names = {json.loads(line)["name"] for line in listed.splitlines()}
+    assert names == {"nightly", "poll"}
 
 
 def test_roles_migration_and_worker_of_the_production_page(

@@ -405,7 +405,7 @@ async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_w
     app: App,
 ) -> None:
     async with app:
-        async with asyncio.timeout(10), app.worker():
+        async with asyncio.timeout(30), app.worker():
             run = await app.start(fail_beside_one_who_hangs_on.options(retry=SOON), "pear")
             elder = await until_started(app, "hanging on")
             await until_open(elder, "farewell")
