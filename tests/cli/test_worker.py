@@ -70,6 +70,40 @@ async def test_a_second_signal_abandons_steps_and_returns_the_runs(
             assert not any("Traceback" in line for line in worker.log)
 
 
+@workflow
+async def block() -> None:
+    raise NotImplementedError("the worker's module has the body")
+
+
+BLOCKED = """
+import time
+from pathlib import Path
+
+from onward import App, workflow
+
+app = App("orders.db")
+
+
+@workflow
+async def block() -> None:
+    Path("blocked").touch()
+    while True:
+        time.sleep(60)
+"""
+
+
+async def test_a_second_signal_ends_a_worker_whose_loop_is_blocked(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(BLOCKED)
+    with WorkerProcess(tmp_path, "orders") as worker:
+        worker.until("worker.ready")
+        async with App(str(tmp_path / "orders.db")) as app:
+            await app.start(block)
+            await until((tmp_path / "blocked").exists, SLOW)
+            worker.send(signal.SIGTERM)
+            worker.send(signal.SIGINT)
+            assert worker.status() in (143, 130)
+
+
 async def test_a_killed_worker_is_replaced_by_the_next_one(folder: Path) -> None:
     async with App("orders.db") as app:
         with WorkerProcess(folder, "orders") as killed:

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import os
 import signal
+import threading
 from contextlib import contextmanager
+from threading import Timer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ EXIT_STUCK = 70
 _OFTEN = (100_000, 50, 100)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_PATIENCE = 1.0
+"""Seconds for which the event loop may be blocked when a second signal comes."""
 
 
 def tune_collector() -> None:
@@ -36,21 +41,38 @@ def tune_collector() -> None:
 def stopped_by_signals(stop: Callable[[str], None]) -> Iterator[None]:
     """Call `stop` with the name of the first signal; the second ends the event loop.
 
-    The second raises `SystemExit` wherever the process is, so that a blocked event loop is ended
-    too; a worker then returns its runs. The third ends the process in any case.
+    The second raises `SystemExit` between two callbacks of the loop: raised in the midst of one, it
+    could leave a connection or a lock in a state that nothing leaves again. Only a loop that is
+    blocked for `_PATIENCE` is ended wherever it is. A worker then returns its runs. The third
+    signal ends the process in any case.
     """
     loop = asyncio.get_running_loop()
+    blocked = threading.Event()
     count = 0
 
     def on_signal(number: int, _frame: object) -> None:
         nonlocal count
+        if blocked.is_set():
+            blocked.clear()
+            raise SystemExit(128 + number)
         count += 1
         if count == 1:
             loop.call_soon_threadsafe(stop, signal.Signals(number).name)
         elif count == 2:
-            raise SystemExit(128 + number)
+            patience = Timer(_PATIENCE, force, [number])
+            patience.daemon = True
+            patience.start()
+            loop.call_soon_threadsafe(end, number, patience)
         else:
             os._exit(128 + number)
+
+    def end(number: int, patience: Timer) -> None:
+        patience.cancel()
+        raise SystemExit(128 + number)
+
+    def force(number: int) -> None:
+        blocked.set()
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     before = {number: signal.signal(number, on_signal) for number in SIGNALS}
     try:
