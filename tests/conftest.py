@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
 pytest_plugins = ["onward.testing.fixtures", "pytester"]
+
+# The tests start hundreds of processes; without bytecode each would compile all of Onward again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes says something of the machine, and nothing of our code.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.generated_page import keep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from onward import Run
     from onward.sdk.effects import EffectInfo
@@ -273,6 +273,18 @@ async def _seen(app: App, run: Run[str], case: Case, operator: str) -> Outcome:
     return Outcome(case.handler, reconciler, operator, f"`{info.state}`", got, play.sends)
 
 
+def played_all(handlers: Iterable[str], reconcilers: Iterable[str]) -> list[Outcome]:
+    """Execute the cases of these handlers and reconcilers, and return the different outcomes."""
+    outcomes = []
+    for handler, reconciler in product(handlers, reconcilers):
+        alone = played(Case(handler, reconciler, NOT_ASKED))
+        outcomes.append(alone)
+        if alone.body == "waits":  # otherwise no operator is asked
+            verdicts = [each for each in OPERATORS if each != NOT_ASKED]
+            outcomes += [played(Case(handler, reconciler, each)) for each in verdicts]
+    return list(dict.fromkeys(outcomes))
+
+
 def approvals() -> list[Outcome]:
     """Return the outcomes of effects that wait for approval."""
     found = []
@@ -342,17 +354,13 @@ def cancelled() -> list[tuple[str, str, int]]:
 
 def remembered() -> list[Outcome]:
     """Return the outcomes of effects with an idempotency window."""
-    handlers = [*HANDLERS, *LATER_HANDLERS]
-    cases = (Case(*each) for each in product(handlers, [WINDOW], OPERATORS))
-    return list(dict.fromkeys(played(case) for case in cases))
+    return played_all([*HANDLERS, *LATER_HANDLERS], [WINDOW])
 
 
 def page() -> str:
     """Return the text of the page."""
-    cases = map(Case._make, product(HANDLERS, RECONCILERS, OPERATORS))
-    outcomes = list(dict.fromkeys(map(played, cases)))
     columns = ("handler", "reconciler", "operator", "ledger", "the body gets", "sends")
-    table = _table(columns, outcomes)
+    table = _table(columns, played_all(HANDLERS, RECONCILERS))
     kept = [(each.handler, *each[2:]) for each in remembered()]
     memory = _table(tuple(name for name in columns if name != "reconciler"), kept)
     words = [(each.operator, each.state, each.body, each.sends) for each in approvals()]

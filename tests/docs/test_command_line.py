@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
+from click.testing import CliRunner, Result
 
 from onward.cli.main import commands
 from onward.cli.settings import DEFAULTS, variable
@@ -29,37 +30,31 @@ def lines() -> list[str]:
     ]
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("ONWARD_")}
-    return subprocess.run(
-        [sys.executable, "-W", "error", *words],
-        cwd=folder,
-        env=settings,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with the database that the page's script creates."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the database that the page's script creates; it is where commands look."""
+    for name in [name for name in os.environ if name.startswith("ONWARD_")]:
+        monkeypatch.delenv(name)
     [sample] = [block for block in fences(PAGE) if block.language == "python"]
     (tmp_path / "sample.py").write_text(sample.text)
-    assert run(tmp_path, "sample.py").returncode == 0
+    script = [sys.executable, "-W", "error", "sample.py"]
+    subprocess.run(script, cwd=tmp_path, capture_output=True, timeout=60, check=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.timeout(600)  # each command is a process
-def test_the_commands_of_the_page_run_in_their_order(folder: Path) -> None:
-    listed = run(folder, "-m", "onward", "effects", "list", "--json").stdout
-    effect = json.loads(listed)["id"]
+def run(*words: str) -> Result:
+    return CliRunner().invoke(commands(), words, prog_name="onward")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_commands_of_the_page_run_in_their_order() -> None:
+    effect = json.loads(run("effects", "list", "--json").stdout)["id"]
     for line in lines():
         program, *words = shlex.split(line.replace(AN_ID, effect[:6]))
         assert program == "onward"
-        answer = run(folder, "-m", "onward", *words)
-        assert answer.returncode == 0, f"{line}: {answer.stdout}{answer.stderr}"
+        answer = run(*words)
+        assert answer.exit_code == 0, f"{line}: {answer.output} {answer.exception!r}"
         assert answer.stdout != "" or "effects list" in line
 
 

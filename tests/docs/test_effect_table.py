@@ -14,30 +14,13 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "guides" / "effects-outcomes.md"
 
 
-def checked(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "effect_outcomes.py"), "--check", *options],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-    )
+def test_the_table_of_outcomes_matches_every_case(tmp_path: Path) -> None:
+    page = tmp_path / PAGE.name
+    tool = str(ROOT / "tools" / "effect_outcomes.py")
+    command = [sys.executable, tool, "--page", str(page)]
+    subprocess.run(command, capture_output=True, timeout=240, check=True)
 
-
-def test_the_table_of_outcomes_matches_every_case() -> None:
-    told = checked()
-    assert told.returncode == 0, told.stderr or "run `make docs`"
-
-
-def test_a_different_outcome_makes_the_page_stale(tmp_path: Path) -> None:
-    page = tmp_path / "effects-outcomes.md"
-    table = PAGE.read_text(encoding="utf-8")
-    page.write_text(table.replace("`skipped` | `EffectSkipped` | 1", "`skipped` | waits | 1", 1))
-
-    told = checked("--page", str(page))
-
-    assert told.returncode == 1
-    assert "effects-outcomes.md is stale" in told.stderr
+    assert page.read_text("utf-8") == PAGE.read_text("utf-8"), "run `make docs`"
 
 
 def rows(columns: int) -> list[list[str]]:

@@ -259,7 +259,7 @@ def test_each_step_is_done_once_however_often_the_run_is_evicted(name: str) -> N
 def test_the_seed_of_hashes_changes_nothing(hash_seed: int) -> None:
     live = Stage(body, seed=1).play()
 
-    story = play_elsewhere(Path(sys.executable), 1, [], hash_seed)
+    [story] = play_elsewhere(Path(sys.executable), 1, [[]], hash_seed)
 
     assert story.result == EXPECTED
     assert outcomes(story) == outcomes(live)
@@ -268,19 +268,20 @@ def test_the_seed_of_hashes_changes_nothing(hash_seed: int) -> None:
 @makes_environments
 def test_a_history_begun_on_the_oldest_python_here_ends_on_the_newest() -> None:
     oldest, *_, newest = [*pythons(), *pythons()]
-    live = play_elsewhere(oldest, 7, [], 0)
+    [live] = play_elsewhere(oldest, 7, [[]], 0)
     assert live.result == EXPECTED
     whole = live.closed()
 
-    for length in range(0, len(whole), 5):
-        story = play_elsewhere(newest, 8, whole[:length], 1)
+    lengths = range(0, len(whole), 5)
+    stories = play_elsewhere(newest, 8, [whole[:length] for length in lengths], 1)
+    for length, story in zip(lengths, stories, strict=True):
         assert story.result == EXPECTED, f"prefix of {length}"
         assert outcomes(story) == outcomes(live), f"prefix of {length}"
 
 
 @makes_environments
 def test_all_pythons_here_name_the_same_calls() -> None:
-    stories = [play_elsewhere(python, 7, [], 0) for python in pythons()]
+    stories = [story for python in pythons() for story in play_elsewhere(python, 7, [[]], 0)]
 
     assert all(outcomes(story) == outcomes(stories[0]) for story in stories)
 
@@ -288,20 +289,20 @@ def test_all_pythons_here_name_the_same_calls() -> None:
 @makes_environments
 def test_sets_of_tasks_have_one_order_on_all_pythons_here() -> None:
     oldest, *others = pythons()
-    live = play_elsewhere(oldest, 7, [], 0, "feeding")
+    [live] = play_elsewhere(oldest, 7, [[]], 0, "feeding")
 
     for python in others:
-        again = play_elsewhere(python, 8, live.rows, 1, "feeding")
+        [again] = play_elsewhere(python, 8, [live.rows], 1, "feeding")
         assert (again.state, again.performed, again.rows) == ("succeeded", [], live.rows)
 
 
 def play_elsewhere(
-    python: Path, seed: int, history: list[RecordRow], hash_seed: int, name: str = "body"
-) -> Story:
-    """Play a body with another interpreter and hash seed."""
+    python: Path, seed: int, histories: list[list[RecordRow]], hash_seed: int, name: str = "body"
+) -> list[Story]:
+    """Play a body after each history, in one process with another interpreter and hash seed."""
     done = subprocess.run(
         [python, "-m", "tests.runtime.elsewhere", str(seed), name],
-        input=json.dumps([as_json(row) for row in history]),
+        input=json.dumps([[as_json(row) for row in history] for history in histories]),
         capture_output=True,
         text=True,
         check=False,
@@ -313,6 +314,12 @@ def play_elsewhere(
         cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    rows = [from_json(cells) for cells in told["rows"]]
-    return Story(rows, told["performed"], told["state"], told["result"])
+    return [
+        Story(
+            [from_json(cells) for cells in told["rows"]],
+            told["performed"],
+            told["state"],
+            told["result"],
+        )
+        for told in json.loads(done.stdout)
+    ]
