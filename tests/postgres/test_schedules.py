@@ -6,9 +6,12 @@ import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
 
 from onward import App, Schedule, workflow
+from onward.core.instant import SECOND
+from onward.engine.schedules.timing import slot_run_id
 from onward.testing.proxy import LossyProxy
 from tests.postgres.hand import STATEMENTS
 
@@ -50,13 +53,40 @@ async def test_every_slot_of_an_outage_has_one_run(postgres_url: str, trouble: s
     assert runs == {slot.run for slot in slots}
 
 
-async def slots_after(app: App, count: int) -> list[Slot]:
+async def test_a_callers_open_transaction_on_the_run_of_a_slot_delays_that_schedule_alone(
+    postgres_url: str,
+) -> None:
+    a, b = (Schedule(name, tick, every="1s", overlap="allow", catch_up="all") for name in "ab")
+    app = App(postgres_url)
+    async with app, app.worker(workflows=[tick], schedules=[a, b]):
+        await slots_after(app, 1, "a")
+        connection = await asyncpg.connect(postgres_url)
+        try:
+            transaction = connection.transaction()
+            await transaction.start()
+            [slot] = await app.schedules.preview("a", 1)
+            run_id = slot_run_id("a", int(slot.timestamp()) * SECOND, "UTC")
+            await app.within(connection).start(tick.options(id=run_id))
+            others = await slots_after(app, 4, "b")
+            await app.run(tick)  # claims go on
+            blocked = await app.schedules.slots("a")
+            await transaction.rollback()
+        finally:
+            await connection.close()
+        await slots_after(app, 4, "a")
+        found = await app.schedules.slots("a")
+    assert max(each.at for each in blocked) < slot
+    assert max(each.lateness for each in others[:3]).total_seconds() < 1.5
+    assert {each.run for each in found if each.at == slot} == {run_id}
+
+
+async def slots_after(app: App, count: int, name: str = "s") -> list[Slot]:
     """Wait for so many slots more than there are."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         target = None
         while True:
             try:
-                slots = await app.schedules.slots("s")
+                slots = await app.schedules.slots(name)
             except LookupError:
                 slots = []
             target = len(slots) + count if target is None else target

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class Beginning(Value):
     """When the first run of a line of retries and forks began, and what its draws are made of.
 
-    Draws are made of the last of the `seeds` whose position has been handed over.
+    Draws are made of the last of the `seeds` whose position has been handed over. A run that
+    repeats nothing starts at a time of its own: then `started_at` is None.
     """
 
-    started_at: Instant
+    started_at: Instant | None
     scheduled_at: Instant
     seeds: tuple[tuple[int, str], ...]
 
@@ -45,7 +46,8 @@ def beginning_of(link: Link, old: Beginning, new_uid: str, copied: int) -> Begin
     """Return how a run begins that follows another; None: as any other, with its own uid as seed.
 
     A retry is the same work again, so it draws what the old run drew. A fork is other work: beyond
-    the positions up to `copied`, which it has in common with the old run, it draws anew.
+    the positions up to `copied`, which it has in common with the old run, it draws anew. So does a
+    continuation, which has nothing in common. All of them do what the first run was scheduled for.
 
     Args:
         link: How it follows.
@@ -58,4 +60,6 @@ def beginning_of(link: Link, old: Beginning, new_uid: str, copied: int) -> Begin
     if link is Link.FORK and copied:
         seeds = tuple((start, seed) for start, seed in old.seeds if start < copied)
         return Beginning(old.started_at, old.scheduled_at, (*seeds, (copied, new_uid)))
+    if link in (Link.CONTINUE, Link.FORK):
+        return Beginning(None, old.scheduled_at, ((0, new_uid),))
     return None

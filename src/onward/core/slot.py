@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_CATCH_UP = 1_000
 ON_TIME_WITHIN: Duration = MINUTE
+AHEAD_TOLERATED: Duration = MINUTE
+"""How far a schedule may be ahead of the clock, which was then set back by so much."""
 SLOTS_KEPT: Duration = 90 * DAY
 """How long the disposition of a slot is kept, at least."""
 NEWEST_KEPT = 100
@@ -126,6 +128,26 @@ def due_interval(*, anchor: Instant, every: Duration, since: Instant, now: Insta
     return Due(len(passed), first, newest, passed[-1] + every)
 
 
+def without(due: Due, taken: tuple[Instant, ...]) -> Due:
+    """Return the slots that have passed but for those that have a run already.
+
+    There are such slots if the clock was ahead for a while: `taken` are all of them that are due.
+    """
+    if not taken:
+        return due
+    has_older = due.count > len(due.newest)  # then the first of the newest stays, as their end
+    gone = set(taken).difference(due.newest[:1] if has_older else ())
+    newest = tuple(slot for slot in due.newest if slot not in gone)
+    if not newest:
+        return Due(0, None, (), due.following)
+    return Due(due.count - len(gone), due.first if has_older else newest[0], newest, due.following)
+
+
+def anchor_by(now: Instant, *, anchor: Instant, every: Duration) -> Instant:
+    """Return the anchor of the same grid that is not later than `now`."""
+    return anchor - max(0, -(-(anchor - now) // every)) * every
+
+
 # --- dispositions ---------------------------------------------------------------------------------
 
 
@@ -198,13 +220,14 @@ def plan(
 
 
 def _caught_up(due: Due, rules: Rules, now: Instant, *, held: bool) -> tuple[Instant, ...]:
+    known = due.newest[1:] if due.count > len(due.newest) else due.newest
     match rules.catch_up:
         case CatchUp.ALL:
-            return due.newest[-rules.cap :]
+            return known[-rules.cap :]
         case CatchUp.SKIP if now - due.newest[-1] > ON_TIME_WITHIN and not held:
             return ()
         case _:
-            return due.newest[-1:]
+            return known[-1:]
 
 
 def _older(due: Due, chosen: tuple[Instant, ...], rules: Rules) -> tuple[Span, ...]:

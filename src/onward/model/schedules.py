@@ -97,13 +97,15 @@ class ScheduleChange(NamedTuple):
     """A change of a schedule, with the slots that it decides and the runs that it starts.
 
     It is made if the schedule still has the version of `row`. `has_open_run` is what the decision
-    assumes; if it is wrong by now, nothing is written. None: it does not matter.
+    assumes; if it is wrong by now, nothing is written. None: it does not matter. `undone_after` is
+    set when the clock was set back: dispositions of later slots are removed, except for their runs.
     """
 
     row: ScheduleRow
     slots: Sequence[SlotRow] = ()
     starts: Sequence[SlotStart] = ()
     has_open_run: bool | None = None
+    undone_after: Instant | None = None
 
 
 class SeenSchedule(NamedTuple):

@@ -128,7 +128,7 @@ class Current:
 
     @property
     def scheduled_at(self) -> datetime:
-        """The scheduled start of the run; in a retry or a fork, that of the first run."""
+        """The scheduled start of the run; in a retry, fork or continuation, that of the first."""
         at = beginning_of_body(self._run).scheduled_at
         return datetime.fromtimestamp(at / 1_000_000, UTC)
 

@@ -134,8 +134,14 @@ class Database(Protocol):
         """Finish what is in flight and release all connections."""
         ...
 
-    async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` in a transaction; run it again, whole, if the database asks for that."""
+    async def write(
+        self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, patient: bool = True
+    ) -> T:
+        """Run `work` in a transaction; run it again, whole, if the database asks for that.
+
+        Raises:
+            Contended: this is not `patient`, and another transaction holds a lock of a row.
+        """
         ...
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:

@@ -154,6 +154,7 @@ EVENTS: dict[str, Event] = dict(
         _event("effect.unanswered", "effect", _WARNING, "run effect key error"),
         _event("schedule.started", "schedule", _DEBUG, "schedule run late_seconds"),
         _event("schedule.skipped", "schedule", _INFO, "schedule disposition slots late_seconds"),
+        _event("schedule.rewound", "schedule", _WARNING, "schedule ahead_seconds"),
         _event(
             "schedule.parked",
             "schedule",

@@ -190,10 +190,13 @@ PLANTED: dict[str, Planted] = {
         "check_delivery_holder", "event-m1", "UPDATE onward_delivery SET run = 'uid-over'"
     ),
     "slot with two dispositions": Planted(
-        "check_slot", "hourly", "UPDATE onward_slot SET at = 50, until = 50 WHERE at = 60"
+        "check_slot",
+        "hourly",
+        "UPDATE onward_slot SET at = 50, until = 50, run = NULL, disposition = 'missed' "
+        "WHERE at = 60",
     ),
     "slot ahead of its schedule": Planted(
-        "check_slot", "hourly", "UPDATE onward_schedule SET decided_to = 55"
+        "check_slot", "hourly", "UPDATE onward_schedule SET decided_to = 45"
     ),
     "slot of no schedule": Planted("check_slot", "hourly", "DELETE FROM onward_schedule"),
 }

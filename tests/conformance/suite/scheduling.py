@@ -18,10 +18,12 @@ from onward.engine.schedules.local import LocalSchedules
 from onward.errors import BadInput, NotFound
 from onward.model.runs import Move
 from onward.model.schedules import ScheduleSpec
+from onward.store.invariants import check
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import SUCCEEDED
 
 if TYPE_CHECKING:
+    from onward.core.instant import Duration
     from onward.store import Store
     from tests.conformance.suite.world import World
 
@@ -328,20 +330,75 @@ async def test_jitter_delays_the_run_and_not_its_slot(world: World) -> None:
     assert slot < row.due <= slot + 10 * MINUTE
 
 
+async def set_back(world: World, store: Store, length: Duration) -> None:
+    """Set the clock back, and the time of a file, which does not go back by itself."""
+    world.clock.set_back(length)
+    if not store.database.capabilities.clock:
+        await store.reset_clock()
+
+
 async def test_a_clock_that_is_set_back_doubles_no_slot(world: World) -> None:
     store = await world.store()
     await LocalSchedules(store).create(a_schedule())
     world.clock.advance(3 * HOUR)
     await decide(store)
+    assert await dispositions(store) == {"missed": 2, "started": 1}
 
-    world.clock.set_back(2 * HOUR)
+    await set_back(world, store, 2 * HOUR)
     for _ in range(4):
         await decide(store)
         world.clock.advance(HOUR)
     await decide(store)
 
-    assert (await dispositions(store))["missed"] == 2
-    assert len(await run_ids(store)) == len(set(await run_ids(store)))
+    assert await dispositions(store) == {"missed": 1, "started": 4}  # of 5 hours
+    assert len(await run_ids(store)) == len(set(await run_ids(store))) == 4
+
+
+@each(["cron", "interval", "created ahead"])
+async def test_a_schedule_goes_on_after_a_clock_that_was_a_year_ahead(
+    world: World, timing: str
+) -> None:
+    store = await world.store()
+    spec = a_schedule() if timing == "cron" else a_schedule(cron=None, every=HOUR)
+    if timing != "created ahead":
+        await LocalSchedules(store).create(spec)
+    world.clock.advance(365 * DAY)
+    if timing == "created ahead":
+        await LocalSchedules(store).create(spec)
+        world.clock.advance(3 * HOUR)
+    await decide(store)
+    ahead = {"missed": 2, "started": 1}
+    assert timing != "created ahead" or await dispositions(store) == ahead
+    await set_back(world, store, 365 * DAY)
+    assert (await store.maintenance_due()).schedules
+
+    for _ in range(3):
+        await decide(store)
+        world.clock.advance(HOUR)
+    await decide(store)
+
+    assert await dispositions(store) == {"started": 4}  # one of them is a year ahead
+    assert len(await run_ids(store)) == 4
+    assert await check(store) == []
+
+
+async def test_a_slot_that_had_its_run_while_the_clock_was_ahead_gets_no_other(
+    world: World,
+) -> None:
+    store = await world.store()
+    await LocalSchedules(store).create(a_schedule(catch_up="all", cap=3))
+    world.clock.advance(10 * HOUR)
+    await decide(store)
+    await set_back(world, store, 10 * HOUR)
+    await decide(store)
+    assert await dispositions(store) == {"started": 3}
+
+    world.clock.advance(12 * HOUR)
+    await decide(store)
+
+    assert await dispositions(store) == {"capped": 6, "started": 6}
+    assert len(await run_ids(store)) == 6
+    assert await check(store) == []
 
 
 async def test_old_slots_are_removed_except_for_the_newest(world: World) -> None:

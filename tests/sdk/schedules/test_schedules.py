@@ -103,8 +103,11 @@ def test_an_overlap_rule_holds_for_runs_that_take_longer(
 
 
 def test_a_run_that_continues_as_new_stays_open() -> None:
+    times = set()
+
     @workflow
     async def forever() -> None:
+        times.add(onward.current().scheduled_at.hour)
         await onward.sleep("40m")
         onward.continue_as_new()
 
@@ -116,6 +119,7 @@ def test_a_run_that_continues_as_new_stays_open() -> None:
         return [slot.disposition for slot in reversed(slots)]
 
     assert in_virtual_time(scene) == ["started", "overlapped", "overlapped", "overlapped"]
+    assert times == {1}  # it does the work of that slot
 
 
 def test_the_options_of_the_workflow_are_those_of_its_runs() -> None:

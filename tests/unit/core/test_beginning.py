@@ -44,9 +44,12 @@ def test_a_fork_of_a_fork_draws_as_each_run_did_for_its_part(
     assert second.seeds == seeds
 
 
-def test_a_run_that_begins_with_nothing_of_another_begins_as_any_other() -> None:
-    assert beginning_of(Link.FORK, FIRST, "fork", 0) is None
-    assert beginning_of(Link.CONTINUE, FIRST, "next", 0) is None
+@pytest.mark.parametrize("link", [Link.FORK, Link.CONTINUE])
+def test_a_run_that_repeats_nothing_keeps_only_the_scheduled_time(link: Link) -> None:
+    assert beginning_of(link, FIRST, "next", 0) == Beginning(None, 900, ((0, "next"),))
+
+
+def test_a_run_that_replaces_another_begins_as_any_other() -> None:
     assert beginning_of(Link.REPLACE, FIRST, "next", 0) is None
 
 

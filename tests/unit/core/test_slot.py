@@ -19,11 +19,13 @@ from onward.core.slot import (
     Plan,
     Rules,
     Span,
+    anchor_by,
     due_interval,
     due_slots,
     jittered,
     plan,
     slot_after,
+    without,
 )
 from onward.errors import BadInput, InvariantBroken
 
@@ -271,3 +273,35 @@ def test_jitter_only_lengthens_and_is_the_same_for_every_worker(
 
 def test_jitter_spreads_slots() -> None:
     assert len({jittered("s", n, SECOND) - n for n in range(100)}) > 90
+
+
+# --- after a clock that was ahead -----------------------------------------------------------------
+
+
+@given(
+    missed=st.integers(1, 2 * MAX_CATCH_UP),
+    taken=st.sets(st.integers(0, 2 * MAX_CATCH_UP - 1)),
+    catch_up=st.sampled_from(CatchUp),
+    overlap=st.sampled_from(Overlap),
+    cap=st.integers(1, MAX_CATCH_UP),
+)
+def test_slots_that_have_a_run_are_left_out_of_any_plan(
+    missed: int, taken: set[int], catch_up: CatchUp, overlap: Overlap, cap: int
+) -> None:
+    due = hourly(missed)
+    ran = tuple(sorted(NOW - n * HOUR for n in taken if n < missed))
+
+    made = decided(without(due, ran), catch_up, overlap, cap)
+
+    assert not set(made.starts) & set(ran)
+    is_inexact = missed > MAX_CATCH_UP + 1 and due.newest[0] in ran
+    assert sum(span.count for span in made.spans) == missed - len(ran) + is_inexact
+    assert made.next_due == due.following
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(1, 10**4), st.integers(-(10**6), 10**6))
+def test_an_anchor_in_the_future_moves_back_on_its_grid(now: int, every: int, anchor: int) -> None:
+    moved = anchor_by(now, anchor=anchor, every=every)
+
+    assert (moved - anchor) % every == 0
+    assert moved == anchor if anchor <= now else now - every < moved <= now

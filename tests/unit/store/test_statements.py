@@ -32,7 +32,7 @@ ONLY_POSTGRES = {
     "claim", "commit_attached", "commit_cached", "commit_records", "commit_runs", "hint_send",
     "hint_start",
     "lanes_of_level", "lock_runs", "look", "oldest_outbox", "place", "runs_of_lanes",
-    "runs_to_control", "send", "start",
+    "runs_to_control", "send", "start", "wait_shortly_for_locks",
 }  # fmt: skip
 
 

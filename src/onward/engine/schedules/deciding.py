@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onward.core.slot import CatchUp, Overlap, Rules, jittered, plan
-from onward.engine.schedules.timing import slot_run_id, timing_of
+from onward.core.slot import CatchUp, Overlap, Rules, jittered, plan, without
+from onward.engine.schedules.rewinding import rewind
+from onward.engine.schedules.timing import has_slot, slot_run_id, timing_of
 from onward.engine.starting import ask_to_end
 from onward.errors import Rejected, Unavailable
 from onward.model.runs import NewRun
 from onward.model.schedules import ScheduleChange, SlotRow, SlotStart
-from onward.store.runs.schedules import change_schedule, due_schedules, seen_schedule
+from onward.store.runs.schedules import (
+    change_schedule,
+    due_schedules,
+    schedules_ahead,
+    seen_schedule,
+    taken_slots,
+)
+from onward.store.writing.lane import Contended
 from onward.telemetry.events import emit
 
 if TYPE_CHECKING:
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.slot import Due, Plan, Span
+    from onward.engine.schedules.timing import Timing
     from onward.model.schedules import ScheduleRow, SeenSchedule
     from onward.store.store import Store
 
@@ -56,12 +65,16 @@ class SlotDecisions:
         Raises:
             Unavailable: the store is away, or could not write for one of the schedules.
         """
+        for ahead in await self._store.read(lambda tx: schedules_ahead(tx, MAX_SCHEDULES)):
+            await rewind(self._store, ahead)
         failure: Unavailable | None = None
         for seen in await self._store.read(lambda tx: due_schedules(tx, MAX_SCHEDULES)):
             again: SeenSchedule | None = seen
             try:
                 while again is not None:
                     again = await self._decide(again)
+            except Contended:
+                continue  # a caller's transaction has its run: the next tick tries again
             except Unavailable as error:
                 if failure is not None:
                     raise
@@ -73,7 +86,10 @@ class SlotDecisions:
         """Decide about slots of one schedule, and return it if there is more to decide."""
         try:
             timing = timing_of(seen.row)
-            due = await self._offload(lambda: timing.due(seen.row.decided_to, seen.at))
+            taken = await self._store.read(
+                lambda tx: taken_slots(tx, seen.row.name, seen.row.decided_to)
+            )
+            due = await self._offload(lambda: due_of(seen, timing, taken))
             made = planned(seen, due)
             change = change_for(seen, made, timing.text, self._store.new_uid)
         except Exception as error:  # noqa: BLE001 - whatever breaks it breaks this schedule alone
@@ -84,7 +100,7 @@ class SlotDecisions:
         if change.row == seen.row:  # it waits for open runs
             return None
         try:
-            if not await change_schedule(self._store, change):
+            if not await change_schedule(self._store, change, patient=False):
                 return None  # another process has decided
         except Rejected as error:
             await self._park(seen, error)
@@ -102,6 +118,12 @@ class SlotDecisions:
         parked = seen.row._replace(state="parked", error=f"{type(error).__name__}: {error}")
         if await change_schedule(self._store, ScheduleChange(parked)):
             emit("schedule.parked", schedule=seen.row.name, cause=error)
+
+
+def due_of(seen: SeenSchedule, timing: Timing, taken: list[Instant]) -> Due:
+    """Return the slots of a schedule that have passed and had no run before."""
+    due = timing.due(seen.row.decided_to, seen.at)
+    return without(due, tuple(at for at in taken if at <= seen.at and has_slot(timing, at)))
 
 
 def planned(seen: SeenSchedule, due: Due) -> Plan:

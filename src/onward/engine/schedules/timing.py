@@ -131,6 +131,11 @@ def read_timing(text: str) -> Timing:
     return CronTiming(rest, first) if kind == "cron" else IntervalTiming(int(first), int(rest))
 
 
+def has_slot(timing: Timing, instant: Instant) -> bool:
+    """Return whether an instant is a slot."""
+    return timing.count_between(instant, instant + 1) > 0
+
+
 def first_slots(timing: Timing, after: Instant, count: int) -> list[Instant]:
     """Return the next slots after an instant."""
     return list(islice(timing.after(after), count))

@@ -35,7 +35,7 @@ from onward.runtime.body.calls import Awaited, SignalCall, StepCall, TimedCall, 
 from onward.runtime.body.children import PatchCall, still_elsewhere
 from onward.runtime.body.clock import BodyClock
 from onward.runtime.body.divergence import Place, hand_over, origin_of, place_now, place_of_wait
-from onward.runtime.body.draws import Draws, beginning_of_body
+from onward.runtime.body.draws import Draws, beginning_of_body, start_of_body
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.body.failure_origin import FailureOrigins
 from onward.runtime.body.futures import salt_of
@@ -122,9 +122,9 @@ class Body:
         self._unclaimed = UnclaimedSignals()
         begun = beginning_of_body(run)
         self._loop = RunLoop(replay.branch, self._set_timer, salt_of(begun.seeds[0][1]))
-        self._loop.set_time(begun.started_at)
+        self._loop.set_time(start_of_body(run))
         self._draws = Draws(begun)
-        self.clock = BodyClock(owner, is_replayed=run.fence > 1 or run.beginning is not None)
+        self.clock = BodyClock(owner, is_replayed=run.fence > 1 or begun.started_at is not None)
         self._marks: list[PatchCall] = []
         self._moved: list[Record] = []
         self._held: dict[int, tuple[Ask, Place | None]] = {}

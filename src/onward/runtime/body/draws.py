@@ -8,6 +8,7 @@ from onward.core.beginning import Beginning, read_beginning
 from onward.runtime.body.runloop import branch_now
 
 if TYPE_CHECKING:
+    from onward.core.instant import Instant
     from onward.model.runs import ClaimedRun
 
 
@@ -15,7 +16,13 @@ def beginning_of_body(run: ClaimedRun) -> Beginning:
     """Return the beginning that the body of a run receives."""
     if run.beginning is not None:
         return read_beginning(run.beginning)
-    return Beginning(run.started_at or run.created_at, run.scheduled_at, ((0, run.uid),))
+    return Beginning(None, run.scheduled_at, ((0, run.uid),))
+
+
+def start_of_body(run: ClaimedRun) -> Instant:
+    """Return the time at which the body of a run starts."""
+    first = beginning_of_body(run).started_at
+    return run.started_at or run.created_at if first is None else first
 
 
 class Draws:

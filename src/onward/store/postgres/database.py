@@ -92,8 +92,17 @@ class PostgresDatabase:
             if self._listener is not None:
                 last.push_async_callback(self._listener.close)
 
-    async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        return await self._transact(work, self._slow)
+    async def write(
+        self, work: Callable[[Tx], Coroutine[Any, Any, T]], *, patient: bool = True
+    ) -> T:
+        if patient:
+            return await self._transact(work, self._slow)
+
+        async def at_once(tx: PostgresTx) -> T:
+            await tx.fetch("wait_shortly_for_locks")
+            return await work(tx)
+
+        return await self._transact(at_once, self._slow, splits=True)
 
     async def _transact(
         self, work: Callable[[PostgresTx], Awaitable[T]], pool: Pool, *, splits: bool = False

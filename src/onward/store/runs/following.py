@@ -13,6 +13,7 @@ from onward.core.chain import Carried, Link, carried, is_same_start, origin
 from onward.core.chain import follow as decide
 from onward.core.decision import Moved, Refused
 from onward.core.run import TERMINAL, Reason, RunState, RunStatus
+from onward.core.value import changed
 from onward.model.following import Followed, Following
 from onward.model.runs import RunRow
 from onward.store.hints import queue_subject, run_subject
@@ -173,12 +174,10 @@ async def _begin(tx: Tx, wish: Following, old: RunRow) -> tuple[Followed, set[st
 async def _beginning(tx: Tx, wish: Following, old: RunRow, copied: int) -> str | None:
     """Return the start time and seed that the new run's code sees, if not its own."""
     [[text]] = await tx.fetch("run_beginning", uid=old.uid)
-    if text is not None:
-        first = read_beginning(text)
-    elif old.started_at is not None:
-        first = Beginning(old.started_at, old.scheduled_at, ((0, old.uid),))
-    else:
-        return None  # nothing of it was ever run
+    own = Beginning(None, old.scheduled_at, ((0, old.uid),))
+    first = own if text is None else read_beginning(text)
+    if first.started_at is None:
+        first = changed(first, started_at=old.started_at)  # None: nothing of it was ever run
     begins = beginning_of(Link(wish.link), first, wish.new_uid, copied)
     return None if begins is None else begins.encoded()
 

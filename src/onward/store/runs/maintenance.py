@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.lease import GONE_WORKERS_KEPT, MAX_AHEAD, Lease, may_share
+from onward.core.slot import AHEAD_TOLERATED
 from onward.model.maintenance import MaintenanceDue
 from onward.model.workers import RunNeeds, why_not
 from onward.store.hints import queue_subject, run_subject
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def maintenance_due(tx: Tx, worker: str) -> MaintenanceDue:
-    [[at, *there]] = await tx.fetch("maintenance_due", worker=worker)
+    [[at, *there]] = await tx.fetch("maintenance_due", worker=worker, tolerated=AHEAD_TOLERATED)
     return MaintenanceDue(at, *map(bool, there))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.slot import NEWEST_KEPT, SLOTS_KEPT, Disposition
+from onward.core.slot import AHEAD_TOLERATED, NEWEST_KEPT, SLOTS_KEPT, Disposition
 from onward.model.schedules import ScheduleRow, SeenSchedule, SlotRow
 from onward.store.hints import SCHEDULES, queue_subject
 from onward.store.writing.text_limits import check_run
@@ -39,6 +39,20 @@ async def due_schedules(tx: Tx, limit: int) -> list[SeenSchedule]:
     return [SeenSchedule(now, row, await _open_runs(tx, row.name)) for row in rows]
 
 
+async def schedules_ahead(tx: Tx, limit: int) -> list[SeenSchedule]:
+    """Return schedules that have got further than the clock, which was set back since."""
+    now = await now_of(tx)
+    given = {"tolerated": AHEAD_TOLERATED, "limit": limit}
+    rows = [ScheduleRow._make(row) for row in await tx.fetch("schedules_ahead", **given)]
+    return [SeenSchedule(now, row, ()) for row in rows]
+
+
+async def taken_slots(tx: Tx, name: str, since: Instant) -> list[Instant]:
+    """Return slots later than `since` that have passed and that had a run before."""
+    rows = await tx.fetch("taken_slots", schedule=name, since=since)
+    return [row[0] for row in rows]
+
+
 async def seen_schedule(tx: Tx, name: str) -> SeenSchedule | None:
     """Return one schedule, if there is one of that name."""
     rows = await tx.fetch("schedule_by_name", name=name)
@@ -60,12 +74,18 @@ async def _open_runs(tx: Tx, name: str) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
-async def change_schedule(store: Store, change: ScheduleChange, *, is_sooner: bool = False) -> bool:
+async def change_schedule(
+    store: Store, change: ScheduleChange, *, is_sooner: bool = False, patient: bool = True
+) -> bool:
     """Make a change, unless another was made since; return whether it was made.
 
     `is_sooner` says that workers may have to look at the schedule sooner than they know.
+
+    Raises:
+        Contended: this is not `patient`, and another transaction has started a run of the same id
+            and not committed yet, or changes the schedule.
     """
-    is_made, subjects = await store.write(lambda tx: _change(tx, change))
+    is_made, subjects = await store.database.write(lambda tx: _change(tx, change), patient=patient)
     store.database.publish(subjects | ({SCHEDULES} if is_sooner else set()))
     return is_made
 
@@ -79,6 +99,8 @@ async def _change(tx: Tx, change: ScheduleChange) -> tuple[bool, set[str]]:
     if assumed is not None and assumed != bool(await _open_runs(tx, row.name)):
         return False, set()
     await tx.fetch("save_schedule", **row._asdict())
+    if change.undone_after is not None:
+        await tx.fetch("undo_slots", schedule=row.name, after=change.undone_after)
     for slot in change.slots:
         await _add_slot(tx, row.name, slot)
     if change.slots:

@@ -162,15 +162,16 @@ WHERE d.namespace = :namespace AND d.state = 'reserved'
                   WHERE n.namespace = r.namespace AND n.follows = r.uid);
 
 -- name: check_slot
--- a slot has one disposition, and its schedule has got as far as that
+-- a slot has one disposition, and its schedule has got as far as that unless the slot has a run
 SELECT s.schedule FROM onward_slot s
 WHERE s.namespace = :namespace AND s.at < s.until AND s.slots > 0 AND EXISTS (
     SELECT 1 FROM onward_slot o
     WHERE o.namespace = s.namespace AND o.schedule = s.schedule AND o.until >= s.at
       AND o.at <= s.until AND o.timing = s.timing AND (o.at <> s.at OR o.until <> s.until)
-      AND o.disposition NOT IN ('backfilled', 'triggered'))
+      AND o.run IS NULL)
 UNION ALL
 SELECT s.schedule FROM onward_slot s
-WHERE s.namespace = :namespace AND s.disposition <> 'triggered' AND NOT EXISTS (
+WHERE s.namespace = :namespace AND NOT EXISTS (
     SELECT 1 FROM onward_schedule c
-    WHERE c.namespace = s.namespace AND c.name = s.schedule AND c.decided_to >= s.until);
+    WHERE c.namespace = s.namespace AND c.name = s.schedule
+      AND (c.decided_to >= s.until OR s.run IS NOT NULL));

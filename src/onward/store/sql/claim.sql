@@ -54,7 +54,10 @@ SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
                         AND i.message = 'deadline' AND i.run = r.uid) IS NULL),
        EXISTS (SELECT 1 FROM onward_schedule INDEXED BY onward_schedule_due
                WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL
-                 AND look_at <= :now),
+                 AND look_at <= :now)
+       OR EXISTS (SELECT 1 FROM onward_schedule INDEXED BY onward_schedule_decided
+                  WHERE namespace = :namespace AND state <> 'parked'
+                    AND decided_to > :now + CAST(:tolerated AS BIGINT)),
        EXISTS (SELECT 1 FROM onward_worker
                WHERE namespace = :namespace AND worker = :worker AND draining = 1);
 

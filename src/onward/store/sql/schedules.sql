@@ -24,6 +24,13 @@ SELECT {schedule_columns} FROM onward_schedule INDEXED BY onward_schedule_due
 WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL AND look_at <= :now
 ORDER BY look_at, name LIMIT :limit;
 
+-- name: schedules_ahead
+-- Schedules that have got further than the clock, which was set back since.
+SELECT {schedule_columns} FROM onward_schedule INDEXED BY onward_schedule_decided
+WHERE namespace = :namespace AND state <> 'parked'
+  AND decided_to > :now + CAST(:tolerated AS BIGINT)
+ORDER BY decided_to, name LIMIT :limit;
+
 -- name: lock_schedule
 SELECT version FROM onward_schedule WHERE namespace = :namespace AND name = :name FOR UPDATE;
 
@@ -69,6 +76,19 @@ WHERE namespace = :namespace AND schedule = :schedule AND until >= :at AND at <=
 UPDATE onward_slot SET disposition = :disposition, run = :run, decided_at = :now
 WHERE namespace = :namespace AND schedule = :schedule AND at = :at AND until = :at
 RETURNING at;
+
+-- name: taken_slots
+-- Slots that have passed and have no other disposition than a run, from when the clock was ahead.
+SELECT at FROM onward_slot
+WHERE namespace = :namespace AND schedule = :schedule AND until > :since AND until <= :now
+  AND run IS NOT NULL
+ORDER BY until;
+
+-- name: undo_slots
+-- What was decided before its time; a slot that has a run keeps it.
+DELETE FROM onward_slot
+WHERE namespace = :namespace AND schedule = :schedule AND until > CAST(:after AS BIGINT)
+  AND run IS NULL;
 
 -- name: remove_old_slots
 -- Those of long ago, except for the newest of the schedule.

@@ -36,7 +36,9 @@ WHERE namespace = :namespace AND state IN ('planned', 'in_flight', 'needs_reconc
 GROUP BY state ORDER BY state;
 
 -- name: store_lags
--- The database's time, how many messages wait in the outbox, and the oldest slot to be decided.
+-- The database's time, how many messages wait in the outbox, and the oldest slot to be decided. A slot
+-- that waits for open runs to end is not late.
 SELECT :now, (SELECT count(*) FROM onward_outbox WHERE namespace = :namespace),
        (SELECT min(look_at) FROM onward_schedule INDEXED BY onward_schedule_due
-        WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL AND look_at <= :now);
+        WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL AND look_at <= :now
+          AND held IS NULL);

@@ -108,7 +108,12 @@ class SqliteDatabase:
         else:
             await call_in_thread(file.close)
 
-    async def write(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def write(
+        self,
+        work: Callable[[Tx], Coroutine[Any, Any, T]],
+        *,
+        patient: bool = True,  # noqa: ARG002 - there is one lock, for the whole file
+    ) -> T:
         return await self._do(work)
 
     async def read(self, work: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:

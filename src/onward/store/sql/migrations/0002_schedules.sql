@@ -1,6 +1,7 @@
 -- Rules that start runs, and the disposition of each of their slots.
 
--- A slot is later than `decided_to` or has a disposition. `look_at` is when a worker looks at the
+-- A slot is later than `decided_to` or has a disposition. A later one may have a run, which it got while
+-- the clock was ahead. `look_at` is when a worker looks at the
 -- schedule again: at its next slot, or at once while `held`, a slot that waits for open runs to end.
 -- `anchor` is where the grid of an interval begins. `options` are those of its runs, as JSON. Every
 -- change raises `version`, and is made only if the version is still the one that was read.
@@ -39,6 +40,9 @@ CREATE TABLE onward_schedule (
 
 CREATE INDEX onward_schedule_due ON onward_schedule (namespace, look_at)
     WHERE state = 'active' AND look_at IS NOT NULL;
+
+CREATE INDEX onward_schedule_decided ON onward_schedule (namespace, decided_to)
+    WHERE state <> 'parked';
 
 -- One slot, or `slots` neighbours of one disposition from `at` to `until`, except those that have a
 -- row of their own. `timing` is the rule by which they were slots, which may have changed since.

@@ -1,5 +1,8 @@
 -- Locks that a transaction of several statements takes before it looks.
 
+-- name: wait_shortly_for_locks
+SELECT set_config('lock_timeout', '100', true);
+
 -- name: lock_runs
 -- In one order, so that no two transactions wait for each other.
 SELECT r.uid FROM (SELECT uid FROM unnest(:uids::text[]) u (uid) ORDER BY uid) k, LATERAL (
