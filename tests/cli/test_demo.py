@@ -17,7 +17,7 @@ def test_the_tour_recovers_from_kill_9_and_settles_an_effect(process: Ask) -> No
     assert answer.status == 0, answer.err
     assert "async def order(cents: int) -> str:" in answer.out
     assert "* kill -9 " in answer.out
-    assert "* reserve was executed 1 time" in answer.out
+    assert "* reserve was executed once" in answer.out
     assert "* effect charge is indeterminate: ConnectionError: the bank hung up" in answer.out
     assert "* run order-7 has succeeded: 'paid, receipt ch_7'" in answer.out
     assert set(Path(tempfile.gettempdir()).glob("onward-demo-*")) <= before

@@ -75,8 +75,8 @@ class _Tour:
             await self._settle()
         self._title("What next")
         self._out.say(
-            "Write your own: docs/guides/quick-start.md. Look at a store: onward runs list, "
-            "onward runs show ID, onward doctor."
+            "Write your own workflow: docs/guides/quick-start.md. Inspect a store: onward runs "
+            "list, onward runs show ID, onward doctor."
         )
 
     async def _crash(self) -> None:
@@ -86,7 +86,7 @@ class _Tour:
             await start_by_name(self._app, "order", {"cents": 500}, {"id": RUN})
             self._say(f"run {RUN} is started, and worker {worker.pid} executes it")
             await self._until(self._is_packing, worker)
-            self._say("step reserve has its result; step pack is running")
+            self._say("the result of step reserve is recorded; step pack is running")
             worker.kill()  # SIGKILL: it cannot clean up
             worker.wait()
             self._say(f"kill -9 {worker.pid}")
@@ -95,12 +95,13 @@ class _Tour:
         (self._folder / "hands_free").touch()
         worker = self._worker()
         try:
-            self._say(f"worker {worker.pid} is started, and finds the run")
+            self._say(f"worker {worker.pid} is started, and continues the run")
             await self._until(self._is_paused, worker)
         finally:
             _end(worker)
         reserved = (self._folder / "reserved").read_text().count("\n")
-        self._say(f"reserve was executed {reserved} time, pack again, charge was sent")
+        times = "once" if reserved == 1 else f"{reserved} times"
+        self._say(f"reserve was executed {times}, pack was executed again, and charge was sent")
         await self._history()
 
     async def _settle(self) -> None:
@@ -108,7 +109,7 @@ class _Tour:
         [effect] = await self._app.effects.of(RUN)
         self._say(f"effect {effect.name} is {effect.state}: {effect.why}")
         self._say("Onward does not send it again: the card could be charged twice")
-        self._say("you look at the bank's statement, find the payment, and say so:")
+        self._say("you find the payment on the bank's statement, and record your verdict:")
         self._out.say(
             f"    onward effects resolve {effect.id[:6]} applied --result '\"ch_7\"' "
             "--reason 'on the statement'"

@@ -39,12 +39,14 @@ FAMILIES = {
         "counter", _RUN, "Claims of runs, first and later ones"
     ),
     "onward_runs_parked_total": SeriesFamily(
-        "counter", (*_RUN, "state"), "Runs that left the worker to wait, paused or given back"
+        "counter",
+        (*_RUN, "state"),
+        "Runs that left the worker because they wait, were paused or were released",
     ),
     "onward_runs_ended_total": SeriesFamily("counter", (*_RUN, "state"), "Runs that ended"),
     "onward_run_seconds": SeriesFamily("histogram", _RUN, "Time from start to end, waits included"),
     "onward_runs_lost_total": SeriesFamily(
-        "counter", _RUN, "Runs that turned out to be another worker's"
+        "counter", _RUN, "Runs that the worker lost to another worker"
     ),
     "onward_step_seconds": SeriesFamily(
         "histogram", ("workflow", "step", "outcome"), "Duration of attempts of steps"
@@ -54,19 +56,21 @@ FAMILIES = {
     ),
     "onward_claim_seconds": SeriesFamily("histogram", (), "Duration of claims"),
     "onward_commit_seconds": SeriesFamily("histogram", (), "Duration of group commits"),
-    "onward_maintenance_seconds": SeriesFamily("histogram", (), "Duration of maintenance turns"),
+    "onward_maintenance_seconds": SeriesFamily("histogram", (), "Duration of maintenance rounds"),
     "onward_lease_renewals_total": SeriesFamily("counter", (), "Renewals of the worker's lease"),
     "onward_leases_lost_total": SeriesFamily("counter", (), "Leases that the worker lost"),
     "onward_open_runs": SeriesFamily("gauge", ("state",), "Open runs of the store"),
     "onward_queue_ready": SeriesFamily(
-        "gauge", ("queue",), "Runs of the store that could be claimed"
+        "gauge", ("queue",), "Runs of the store that are ready to be claimed"
     ),
-    "onward_queue_age_seconds": SeriesFamily("gauge", ("queue",), "Age of the oldest of them"),
+    "onward_queue_age_seconds": SeriesFamily(
+        "gauge", ("queue",), "Age of the oldest run that is ready to be claimed"
+    ),
     "onward_open_effects": SeriesFamily("gauge", ("state",), "Unsettled effects of the store"),
     "onward_workers": SeriesFamily("gauge", (), "Live workers of the store"),
     "onward_outbox": SeriesFamily("gauge", (), "Undelivered messages of callers' transactions"),
     "onward_schedule_lag_seconds": SeriesFamily(
-        "gauge", (), "Age of the oldest slot of a schedule that is not decided"
+        "gauge", (), "Age of the oldest schedule slot that is due and has no disposition"
     ),
 }
 """Everything that the endpoint offers, by name."""
