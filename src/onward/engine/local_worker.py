@@ -141,6 +141,9 @@ class LocalWorker:
         subjects = (SCHEDULES, *map(queue_subject, registration.queues))
         subscription = self._store.subscribe(subjects)
         self._joined = subscription.__enter__()
+        # After the worker before was noted as gone: an order for that one is refused since.
+        if before is not None and await self._store.take_over_drain(self._worker, before.worker):
+            self._on_drain()
 
     @property
     def _subscription(self) -> Subscription:
@@ -197,6 +200,9 @@ class LocalWorker:
             self._on_drain()
         self._pruner.tick()
         return self._has_limited_runs
+
+    async def report_draining(self) -> None:
+        await self._store.drain_worker(self._worker)
 
     async def flush(self) -> None:
         await self._pruner.close()

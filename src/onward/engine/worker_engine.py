@@ -126,6 +126,10 @@ class WorkerEngine(Protocol):
         """Wait until everything that was submitted is written."""
         ...
 
+    async def report_draining(self) -> None:
+        """Let operators see that the worker takes no more runs."""
+        ...
+
     async def leave(self, *, releases: bool) -> None:
         """Give back the lease, and if it `releases`, first the runs that are left under it."""
         ...

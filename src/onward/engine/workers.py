@@ -35,7 +35,7 @@ class WorkerInfo:
         workflows: The workflows that it knows.
         slots: How many runs may execute at a time.
         running: How many runs it has.
-        draining: Whether an operator has drained it.
+        draining: Whether it takes no more runs, after a signal or because an operator drained it.
         started_at: When it joined.
         renewed_at: When it last renewed its lease; None if it has none.
         left_at: When it left, or was found dead.

@@ -328,6 +328,11 @@ class Store(Reads):
         rows = await self.write(lambda tx: tx.fetch("drain_worker", worker=worker))
         return bool(rows)
 
+    async def take_over_drain(self, worker: str, before: str) -> bool:
+        """Let a worker leave if the one whose place it takes was to; return whether it is to."""
+        given = {"worker": worker, "before": before}
+        return bool(await self.write(lambda tx: tx.fetch("take_over_drain", **given)))
+
     async def unregister(self, worker: str) -> None:
         """Note in the row of a worker that it has left."""
         await self.write(lambda tx: tx.fetch("unregister_worker", worker=worker))

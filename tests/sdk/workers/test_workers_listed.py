@@ -8,7 +8,10 @@ import os
 import pytest
 
 from onward import App, step, workflow
+from onward.core.instant import SECOND
+from onward.engine.worker_engine import WorkerHooks
 from onward.errors import NotFound
+from onward.model.workers import LostWorker, Registration
 from tests.kit.watching import until
 
 may_end = asyncio.Event()
@@ -75,6 +78,37 @@ async def test_a_drained_worker_finishes_its_step_and_takes_nothing_new(
         await until(lambda: _is_in(app, "left"))
         assert await late.state() == "ready"
         assert not await app.workers.drain(worker.id)
+
+
+async def test_a_worker_that_is_stopped_is_listed_as_draining(app: App) -> None:
+    async with app, app.worker(workflows=[parcel]) as worker:
+        run = await app.start(parcel)
+        await until(lambda: _state_is(run.state, "running"))
+        worker.stop()
+        await until(lambda: _is_in(app, "draining"))
+        may_end.set()
+        await until(lambda: _is_in(app, "left"))
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+async def test_a_drain_holds_for_the_session_that_follows_a_lost_lease(
+    app: App, is_drained: bool
+) -> None:
+    orders: list[str] = []
+
+    async with app:
+        for name, before in (("old", None), ("new", LostWorker("old", {}))):
+            hooks = WorkerHooks(on_drain=lambda name=name: orders.append(name))  # type: ignore[misc]
+            engine = app._engine.worker(name, hooks)
+            given = Registration(name, "host", 1, None, ("default",), (), ("parcel",))
+            await engine.join(given, 10 * SECOND, before)
+            engine.disconnect()
+            if is_drained:
+                await app.workers.drain("old")
+        states = {worker.id: worker.state for worker in await app.workers.list(gone=True)}
+
+    assert orders == (["new"] if is_drained else [])
+    assert states == {"old": "left", "new": "draining" if is_drained else "alive"}
 
 
 async def test_a_drained_worker_is_replaced_by_another(app: App) -> None:

@@ -187,6 +187,9 @@ class FakeEngine:
     async def maintain(self) -> bool:
         return False
 
+    async def report_draining(self) -> None:
+        return
+
     async def claim(self, wanted: Wanted) -> ClaimAnswer:
         now, claimed = self.clock.wall(), []
         for run in self.runs.values():

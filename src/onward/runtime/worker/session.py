@@ -306,6 +306,9 @@ class WorkerSession:
         for execution in self.running.values():
             execution.wind_down()
         end = self.loop.time() + self._options.drain / 1_000_000
+        if self._has_steps() and not self._is_cancelled:
+            with contextlib.suppress(*AWAY):
+                await self._engine.report_draining()
         while self._has_steps() and not self._is_cancelled and self.loop.time() < end:
             await self._engine.wait(end - self.loop.time())
         for execution in list(self.running.values()):

@@ -56,7 +56,7 @@ SELECT :now, EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
                WHERE namespace = :namespace AND state = 'active' AND look_at IS NOT NULL
                  AND look_at <= :now)
        OR EXISTS (SELECT 1 FROM onward_schedule INDEXED BY onward_schedule_decided
-                  WHERE namespace = :namespace AND state <> 'parked'
+                  WHERE namespace = :namespace AND state <> 'parked' AND decided_to > 0
                     AND decided_to > :now + CAST(:tolerated AS BIGINT)),
        EXISTS (SELECT 1 FROM onward_worker
                WHERE namespace = :namespace AND worker = :worker AND draining = 1);

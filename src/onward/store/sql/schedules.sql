@@ -27,7 +27,7 @@ ORDER BY look_at, name LIMIT :limit;
 -- name: schedules_ahead
 -- Schedules that have got further than the clock, which was set back since.
 SELECT {schedule_columns} FROM onward_schedule INDEXED BY onward_schedule_decided
-WHERE namespace = :namespace AND state <> 'parked'
+WHERE namespace = :namespace AND state <> 'parked' AND decided_to > 0
   AND decided_to > :now + CAST(:tolerated AS BIGINT)
 ORDER BY decided_to, name LIMIT :limit;
 

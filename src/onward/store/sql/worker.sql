@@ -27,6 +27,14 @@ UPDATE onward_worker SET draining = 1
 WHERE namespace = :namespace AND worker = :worker AND left_at IS NULL
 RETURNING worker;
 
+-- name: take_over_drain
+-- An order to drain a worker holds for the one that takes its place, under a new id.
+UPDATE onward_worker SET draining = 1
+WHERE namespace = :namespace AND worker = :worker AND EXISTS (
+    SELECT 1 FROM onward_worker b
+    WHERE b.namespace = :namespace AND b.worker = :before AND b.draining = 1)
+RETURNING worker;
+
 -- name: live_workers
 SELECT w.queues, w.names, w.version, w.tags FROM onward_lease l
 JOIN onward_worker w ON w.namespace = l.namespace AND w.worker = l.worker

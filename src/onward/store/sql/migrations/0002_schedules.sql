@@ -41,8 +41,9 @@ CREATE TABLE onward_schedule (
 CREATE INDEX onward_schedule_due ON onward_schedule (namespace, look_at)
     WHERE state = 'active' AND look_at IS NOT NULL;
 
+-- `decided_to > 0` holds always; it keeps Postgres from using this index for schedules that are due.
 CREATE INDEX onward_schedule_decided ON onward_schedule (namespace, decided_to)
-    WHERE state <> 'parked';
+    WHERE state <> 'parked' AND decided_to > 0;
 
 -- One slot, or `slots` neighbours of one disposition from `at` to `until`, except those that have a
 -- row of their own. `timing` is the rule by which they were slots, which may have changed since.
