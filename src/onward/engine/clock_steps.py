@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.clock_steps import SeenStep
 from onward.core.value import changed
 from onward.engine.database_time import DatabaseTime
-from onward.store.runs.clock_steps import last_step, record_step
+from onward.store.runs.clock_steps import record_step, time_and_latest_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ class ClockSteps:
         self, store: Store, clock: Clock, worker: str, recorded: Callable[[], None]
     ) -> None:
         self._store = store
+        self._clock = clock
         self._worker = worker
         self._recorded = recorded
         self._time = DatabaseTime(clock, self._stepped)
@@ -38,11 +39,16 @@ class ClockSteps:
         self._seen: SeenStep | None = None
         self._known = 0
 
-    async def join(self, at: Instant, asked: int) -> None:
-        """Begin with the database's time and what is recorded so far."""
-        self._time.learn(at, asked)
-        self._at = at
-        self._known = await self._store.read(last_step)
+    async def join(self) -> tuple[Instant, int]:
+        """Begin with the database's time and what is recorded so far.
+
+        Returns:
+            The database's time, and what the steady clock said when it was asked for.
+        """
+        asked = self._clock.monotonic()
+        self._at, self._known = await self._store.read(time_and_latest_step)
+        self._time.learn(self._at, asked)
+        return self._at, asked
 
     def latest(self) -> Instant:
         """Return up to when runs may be claimed as due: not further than time has passed."""

@@ -128,10 +128,7 @@ class LocalWorker:
         if before is not None:
             await self._store.resign(before.worker, before.held)
             await self._store.unregister(before.worker)
-        asked = self._clock.monotonic()
-        now = await self._store.now()
-        self._on_time(now, asked)
-        await self._steps.join(now, asked)
+        self._on_time(*await self._steps.join())
         await self._store.take_lease(self._worker, lease)
         await self.register(registration)
         for flow, limits in registration.limits.items():

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from onward.store.database import Tx
 
 
-async def last_step(tx: Tx) -> int:
+async def time_and_latest_step(tx: Tx) -> tuple[Instant, int]:
+    """Return the database's time and the number of the latest step on record by then."""
+    [[now, last]] = await tx.fetch("time_and_latest_step")
+    return int(now), int(last)
+
+
+async def latest_step(tx: Tx) -> int:
     """Return the number of the latest step on record."""
     [[last, _]] = await tx.fetch("recorded_steps", after=0)
     return int(last)
@@ -40,14 +46,14 @@ async def record_step(tx: Tx, worker: str, known: int, seen: SeenStep) -> int:
     if not await tx.leased(worker) or await tx.fetch(
         "renewed_between", worker=worker, after=after, before=before
     ):
-        return await last_step(tx)
+        return await latest_step(tx)
     added = to_record(seen, recorded, await steps_in_force(tx))
     for each in added:
         await _add(tx, each, seen.before)
     if seen.step < 0 and (added or recorded < 0):
         # Also if another worker recorded it: this one may have parked runs by the old time since.
         await tx.fetch("look_again")
-    return await last_step(tx)
+    return await latest_step(tx)
 
 
 async def steps_in_force(tx: Tx) -> list[ClockStep]:

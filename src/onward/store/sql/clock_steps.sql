@@ -5,6 +5,12 @@
 -- One transaction at a time records steps, or two workers would record the same one.
 SELECT value FROM onward_meta WHERE name = 'schema' FOR UPDATE;
 
+-- name: time_and_latest_step
+-- In one statement: a worker that read the time, stood still, and then read the number would take a
+-- step for its own that another has recorded meanwhile.
+SELECT CAST(:now AS BIGINT), coalesce(max(seq), 0) FROM onward_clock_step
+WHERE namespace = :namespace;
+
 -- name: recorded_steps
 -- The number of the latest, and the sum of those after a number.
 SELECT coalesce(max(seq), 0),
