@@ -98,3 +98,12 @@ def test_a_run_with_a_wait_that_is_over_does_not_spin_while_its_cancel_is_writte
 
 def test_a_pause_that_comes_while_its_run_is_being_claimed_is_heard_at_once() -> None:
     Simulation(100142).run()
+
+
+@pytest.mark.parametrize("seed", [4, 19])
+def test_a_worker_that_always_finds_runs_hears_of_a_pause_although_hints_are_lost(
+    seed: int,
+) -> None:
+    slow = Weather(delay=0.5, hints_lost=1.0, answers_lost=0.0, clears=60.0)
+    workflows = ("simulated retried sampler",) * 4
+    Simulation(seed, Plan(workflows, 100, 1, slow, pauses=1.0, is_server=True)).run()

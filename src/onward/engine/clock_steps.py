@@ -60,11 +60,19 @@ class ClockSteps:
         )
         self._seen = SeenStep(before, 0, earlier + step)
 
-    async def learn(self, at: Instant, asked: int) -> bool:
-        """Learn the database's time from an answer, and return whether a step was recorded."""
+    async def learn(self, at: Instant, asked: int, latest: int | None = None) -> bool:
+        """Learn the database's time from an answer, and return whether a step was recorded.
+
+        Args:
+            at: The time.
+            asked: What the steady clock said when it was asked for.
+            latest: The number of the latest step on record, if the answer has it. One that others
+                recorded and this worker did not see was before it joined.
+        """
         self._time.learn(at, asked)
         if self._seen is None:
             self._at = at
+            self._known = self._known if latest is None else latest
             return False
         seen = self._seen = changed(self._seen, at=at)
         known = self._known

@@ -58,7 +58,7 @@ class Maintenance:
         asked = self._clock.monotonic()
         due = await self._store.maintenance_due(self._worker)
         self._on_time(due.at, asked)
-        if self._steps is not None and await self._steps.learn(due.at, asked):
+        if self._steps is not None and await self._steps.learn(due.at, asked, due.latest_step):
             due = await self._store.maintenance_due(self._worker)  # what looked overdue may not be
         if due.outbox:
             await self._store.sweep()

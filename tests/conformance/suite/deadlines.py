@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onward.model.runs import NewRun
     from tests.conformance.suite.world import World
 
-NOTHING = MaintenanceDue(0, outbox=False, limited=False, overdue=False)
+NOTHING = MaintenanceDue(0, 0, outbox=False, limited=False, overdue=False)
 
 
 def due_in_a_minute(id: str) -> NewRun:  # noqa: A002 - it is the user's word

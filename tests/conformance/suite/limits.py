@@ -262,7 +262,7 @@ async def test_many_who_claim_at_once_never_pass_the_limit(world: World) -> None
 
 async def test_a_look_at_the_chores_shows_what_has_a_key_and_could_be_claimed(world: World) -> None:
     worker = await world.worker()
-    nothing = MaintenanceDue(0, outbox=False, limited=False, overdue=False)
+    nothing = MaintenanceDue(0, 0, outbox=False, limited=False, overdue=False)
     await worker.store.start(a_run("free"))
     await worker.store.start(keyed("late")._replace(delay_in=MINUTE))
     assert (await worker.store.maintenance_due())._replace(at=0) == nothing

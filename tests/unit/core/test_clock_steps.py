@@ -27,6 +27,10 @@ def test_a_step_that_others_have_recorded_adds_nothing(step: int) -> None:
     assert to_record(seen(step), step, []) == []
 
 
+def test_a_worker_that_saw_less_of_a_step_forward_than_others_takes_nothing_away() -> None:
+    assert to_record(seen(HOUR), DAY, [ClockStep(AT, DAY)]) == []
+
+
 @given(lengths, st.lists(lengths, max_size=5))
 def test_a_step_back_takes_away_no_more_than_was_added(back: int, added: list[int]) -> None:
     in_force = [ClockStep(AT + place, each) for place, each in enumerate(added)]

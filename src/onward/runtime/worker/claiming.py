@@ -78,6 +78,7 @@ class Claiming:
         self._clock = clock
         self._claimed_at = 0
         self._maintained_at = 0
+        self._read_all_at = clock.monotonic()
         self._next_audit = clock.monotonic() + AUDIT_EVERY
         self._has_limited_runs = False
         self._idled = 0
@@ -102,6 +103,7 @@ class Claiming:
                 claimed += await self._claim()
         if claimed:
             self._idled = 0
+            self._read_inboxes(News())
         return claimed
 
     async def _audit(self) -> None:
@@ -140,7 +142,7 @@ class Claiming:
         _report_dead(runs, session.id)
         await session.begin(runs)
         if claim.changed:
-            session.read_inboxes(News(tuple(sorted(claim.changed))))
+            self._read_inboxes(News(tuple(sorted(claim.changed))))
         return len(runs)
 
     async def idle(self) -> None:
@@ -154,7 +156,16 @@ class Claiming:
 
     async def wait(self, seconds: float) -> None:
         """Wait for news, and let the runs that it is about read their inboxes."""
-        self._session.read_inboxes(await self._engine.wait(seconds))
+        self._read_inboxes(await self._engine.wait(seconds))
+
+    def _read_inboxes(self, news: News) -> None:
+        # A worker that always has something to do hears of no poll. Hints may be lost, so
+        # it reads all inboxes as often as an idle one.
+        now = self._clock.monotonic()
+        is_due = now - self._read_all_at >= POLL_SECONDS * SECOND and not self._options.is_alone
+        if news.everything or is_due:
+            self._read_all_at = now
+        self._session.read_inboxes(News(everything=True) if is_due else news)
 
     def _poll_seconds(self, due: Instant | None) -> float:
         if not self._options.is_alone or self._has_limited_runs:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 async def maintenance_due(tx: Tx, worker: str) -> MaintenanceDue:
-    [[at, *there]] = await tx.fetch("maintenance_due", worker=worker, tolerated=AHEAD_TOLERATED)
-    return MaintenanceDue(at, *map(bool, there))
+    given = {"worker": worker, "tolerated": AHEAD_TOLERATED}
+    [[at, latest_step, *there]] = await tx.fetch("maintenance_due", **given)
+    return MaintenanceDue(at, latest_step, *map(bool, there))
 
 
 async def disown(tx: Tx, worker: str, runs: Iterable[tuple[str, int]]) -> set[str]:
