@@ -36,6 +36,11 @@ ONLY_POSTGRES = {
 }  # fmt: skip
 
 
+def test_statements_are_rendered_once_for_all_databases_of_a_kind() -> None:
+    assert Dialect().statements() is SQLITE.statements()
+    assert Dialect(postgres=True, schema="jobs").statements() is not POSTGRES.statements()
+
+
 def test_the_statements_that_only_sqlite_has_are_listed() -> None:
     assert own_statements("sqlite") == ONLY_SQLITE
 
