@@ -177,7 +177,7 @@ def test_a_step_that_waiting_code_has_not_called_may_still_be_called(
 ) -> None:
     answer = checked(process, filled, "receipt = await charge(cents)", "receipt = 'none'")
     assert answer.status == 0
-    expected = "run order-7 continues; its code has not come to these recorded calls yet: :charge#1"
+    expected = "run order-7 continues; its code has not reached these recorded calls yet: :charge#1"
     assert expected in answer.err
 
 

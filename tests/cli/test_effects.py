@@ -75,7 +75,7 @@ def test_a_long_list_comes_by_pages(how: tuple[str, ...], shop: str, ask: Ask) -
 
 def test_an_empty_list_is_no_failure(shop: str, ask: Ask) -> None:
     answer = ask("effects", "list", "--namespace", "other")
-    assert (answer.status, answer.out) == (0, "No effects are open.\n")
+    assert (answer.status, answer.out) == (0, "All effects are settled.\n")
 
 
 def test_show_says_what_was_sent_to_whom_and_why_it_is_unknown(shop: str, ask: Ask) -> None:
@@ -87,7 +87,7 @@ def test_show_says_what_was_sent_to_whom_and_why_it_is_unknown(shop: str, ask: A
     assert facts["id"].startswith(charge)
     assert facts["arguments"] == '{"card": "4242", "cents": 500}'
     assert facts["why"] == "ConnectionError: the line went dead"
-    assert facts["sent"] == f"once no later than {facts['changed']} (limit: 3)"
+    assert facts["sent"] == f"once (limit: 3); the send began no later than {facts['changed']}"
     assert facts["reconciler"] == "none"
     assert facts["not applied"].startswith("counts from 2")
     assert "next" not in facts
@@ -96,7 +96,7 @@ def test_show_says_what_was_sent_to_whom_and_why_it_is_unknown(shop: str, ask: A
 def test_show_says_when_the_reconciler_is_asked_again(shop: str, ask: Ask) -> None:
     out = ask("effects", "show", key(ask, "ship")).out
     assert "ask_carrier: answered once" in out
-    assert "asked about at 2" in out
+    assert "reconciled at 2" in out
 
 
 def test_show_lists_every_send_and_every_question(shop: str, ask: Ask) -> None:
@@ -104,13 +104,13 @@ def test_show_lists_every_send_and_every_question(shop: str, ask: Ask) -> None:
     head, send, question, *_ = out.partition("Attempts:\n")[2].splitlines()
     assert head.split() == ["ATTEMPT", "BEGAN", "TOOK", "OUTCOME", "ERROR"]
     assert (send[:6], send.split()[-2:]) == ("send 1", ["unknown", "ConnectionError"])
-    assert (question[:10], question.split()[-2:]) == ("question 1", ["unknown", "-"])
+    assert (question[:11], question.split()[-2:]) == ("reconcile 1", ["unknown", "-"])
 
 
 def test_the_attempts_are_in_the_json(shop: str, ask: Ask) -> None:
     [effect] = ask("effects", "show", key(ask, "ship"), "--json").things
     told = [(each["kind"], each["outcome"], each["error"]) for each in effect["attempts"]]
-    assert told == [("send", "unknown", "ConnectionError"), ("question", "unknown", None)]
+    assert told == [("send", "unknown", "ConnectionError"), ("reconcile", "unknown", None)]
     assert effect["reconciler"] == "ask_carrier"
 
 
@@ -195,7 +195,7 @@ def test_a_result_of_another_kind_is_refused_without_the_code(shop: str, process
     words = ("applied", "--result", "null", "--reason", "seen")
     answer = process("effects", "resolve", charge, *words)
     assert answer.status == 1
-    assert "effect 'charge' returns str, which is no null in JSON" in answer.err
+    assert "effect 'charge' returns str, which is not stored as a JSON null" in answer.err
     assert process("effects", "show", charge, "--json").thing["state"] == "indeterminate"
 
 

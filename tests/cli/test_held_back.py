@@ -98,7 +98,7 @@ def test_why_prints_the_difference_line_by_line(diverged: str, ask: Ask) -> None
 
 def test_doctor_knows_that_a_fork_helps_too(diverged: str, ask: Ask) -> None:
     out = ask("doctor", "--db", diverged).out
-    assert "1 run paused because code and history do not fit: order-1.\n" in out
+    assert "1 run paused because the code does not fit the history: order-1.\n" in out
     assert "a fork can leave out the calls that differ" in out
 
 

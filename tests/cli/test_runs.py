@@ -193,7 +193,7 @@ def test_a_run_that_another_run_holds_is_shown_with_that_run(shop: str, ask: Ask
             resumed = ask("runs", "resume", "below-1")
             assert (resumed.status, resumed.out) == (
                 0,
-                "run below-1 is not resumed: the pause of run above-1 holds it too. "
+                "run below-1 is still paused, because it is also held by run above-1. "
                 "Run: onward runs resume above-1\n",
             )
         assert ask("runs", "resume", "below-1", "--json").thing["held_by"] == ["above-1"]
@@ -209,7 +209,7 @@ def test_a_run_whose_effect_needs_a_verdict_stays_paused(shop: str, ask: Ask) ->
 
 def test_a_run_that_is_not_paused_is_said_to_be_so(shop: str, ask: Ask) -> None:
     answer = ask("runs", "resume", "hold-1", "--db", shop)
-    assert (answer.status, answer.out) == (0, "run hold-1 is not paused, it is waiting\n")
+    assert (answer.status, answer.out) == (0, "run hold-1 is not paused: it is waiting\n")
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])

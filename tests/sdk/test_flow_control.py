@@ -234,7 +234,7 @@ async def test_what_an_operator_cannot_mean_is_refused(app: App) -> None:
         for given in ({}, {"queue": "a"}, {"queue": "a", "workflow": "b", "max": 1}):
             with pytest.raises(BadInput):
                 await app.queues.limit(**given)
-        with pytest.raises(BadInput, match="goes with a queue"):
+        with pytest.raises(BadInput, match="needs a queue"):
             await app.queues.limit(workflow="b", key="k", max=1)
         with pytest.raises(BadInput, match="weight"):
             await app.queues.weight("a", "k", 0)

@@ -35,13 +35,13 @@ ids = click.argument("ids", metavar="[ID]...", nargs=-1)
 def in_bulk(*, failures: bool) -> Callable[[Command], Command]:
     """Give a command the options that make it act on all runs that match."""
     options = [
-        click.option("--all", "every", is_flag=True, help="All runs that match, without a filter."),
+        click.option("--all", "every", is_flag=True, help="All runs that the action applies to."),
         choosing(failures=failures),
         click.option("--dry-run", is_flag=True, help="Only show how many runs match."),
         click.option(
             "--bulk-id",
             metavar="ID",
-            help="Id of the bulk action; repeating it starts no second one.",
+            help="Id of the bulk action; a second start with the same id has no effect.",
         ),
         click.option(
             "--no-wait", is_flag=True, help="Start the bulk action without waiting for it."

@@ -21,10 +21,12 @@ def cache() -> None:
 
 
 @command(cache, "list", example="onward cache list --step rate")
-@click.option("--step", metavar="NAME", help="Those of one step.")
-@click.option("--version", metavar="TEXT", help="Those of one version of a step.")
+@click.option("--step", metavar="NAME", help="Only results of this step.")
+@click.option("--version", metavar="TEXT", help="Only results of this version.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--after", metavar="KEY", default="", help="Continue after the last one of a page.")
+@click.option(
+    "--after", metavar="KEY", default="", help="Continue after this key, the last of a page."
+)
 async def list_cache(
     context: CommandContext, *, step: str | None, version: str | None, limit: int, after: str
 ) -> int:
@@ -43,10 +45,10 @@ async def list_cache(
 
 
 @command(cache, "purge", example="onward cache purge --step rate")
-@click.option("--key", metavar="KEY", help="The one with this key.")
-@click.option("--step", metavar="NAME", help="Those of one step.")
-@click.option("--version", metavar="TEXT", help="Those of one version of a step.")
-@click.option("--all", "every", is_flag=True, help="All of them.")
+@click.option("--key", metavar="KEY", help="Only the result with this key.")
+@click.option("--step", metavar="NAME", help="Only results of this step.")
+@click.option("--version", metavar="TEXT", help="Only results of this version.")
+@click.option("--all", "every", is_flag=True, help="All cached results.")
 async def purge(
     context: CommandContext,
     *,

@@ -114,7 +114,7 @@ def _print(given: Given, checked: list[CheckedRun]) -> None:
         given.out.say(_text(run) + "\n")
     for run in unread:
         calls = ", ".join(_unread(run))
-        fact = "continues; its code has not come to these recorded calls yet"
+        fact = "continues; its code has not reached these recorded calls yet"
         if _has_ended(run):
             fact = "continues, but does not make these calls again"
         given.out.note(f"run {run.id} {fact}: {calls}")

@@ -72,7 +72,8 @@ async def _retime(context: CommandContext, *, reset: bool) -> int:
     text = "No run waits for a time that was set while the store's time was ahead."
     if runs:
         named = ", ".join(runs[:_MAX_NAMED]) + (", ..." if len(runs) > _MAX_NAMED else "")
-        text = f"The waits of {len(runs)} runs count from now: {named}"
+        count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+        text = f"The waits of {count} count from now: {named}"
     context.out.done({"retimed": runs}, text)
     return DONE
 
@@ -81,7 +82,7 @@ async def _accept(context: CommandContext) -> int:
     added = await context.engine.accept_steps()
     text = "No wait is longer because the clock was set forward."
     if added:
-        text = f"Waits that were {_rounded(added)} longer end when they were first due."
+        text = f"Waits that were extended by {_rounded(added)} now end when they were first due."
     context.out.done({"accepted_seconds": added / SECOND}, text)
     return DONE
 
@@ -105,7 +106,7 @@ def _shown(reading: Reading) -> dict[str, Any]:
     if reading.timers:
         shown["timers"] = f"{reading.timers} set while the store's time was ahead"
     if reading.added:
-        shown["waits"] = f"{_rounded(reading.added)} longer, as the clock was set forward"
+        shown["waits"] = f"{_rounded(reading.added)} longer, because the clock was set forward"
     return shown
 
 
@@ -121,7 +122,7 @@ def _reset_text(before: Reading) -> str:
         f"The store's time was set back by {_rounded(before.ahead)}"
         f" to {instant_text(before.machine // SECOND * SECOND)}. Workers follow within about a"
         f" second. Timers keep their due times; {before.timers} of them were set while the time was"
-        " ahead and fire late by that amount (to let them count from now: onward clock --retime)."
+        " ahead and fire late by that amount (to make them count from now: onward clock --retime)."
     )
 
 

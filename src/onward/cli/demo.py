@@ -37,7 +37,7 @@ def add_demo(root: click.Group) -> None:
     @bare_command(root, "demo", example="onward demo")
     @click.option("--keep", is_flag=True, help="Keep the code and the database, and say where.")
     def demo(given: Given, *, keep: bool) -> int:
-        """Take a tour of a minute, on a temporary file.
+        """Take a one-minute tour, on a temporary file.
 
         Runs a small shop in a temporary folder. A worker is killed with SIGKILL in the middle of an
         order, and another continues it. Then a payment provider hangs up, and you see how an

@@ -28,7 +28,7 @@ def add_doctor(root: click.Group) -> None:
 
     @bare_command(root, "doctor", example="onward doctor --db postgresql://shop@db/shop")
     def doctor(given: Given) -> int:
-        """Find problems of a store, its runs and its workers.
+        """Find problems with a store, its runs and its workers.
 
         Checks the schema, the settings on which durability depends, the invariants of all tables,
         the clock, leases, runs that no worker can take, uncertain effects, and sizes. Nothing is

@@ -73,19 +73,20 @@ def _sent(info: EffectInfo) -> str:
     if not info.attempt or info.sent_at is None:
         return "never"
     limit = "" if info.tries is None else f" (limit: {info.tries})"
-    last = ", the last time" if info.attempt > 1 else ""
+
     if info.state == "in_flight":
         since = time_text(info.updated_at)
         return f"{_times(info.attempt)}{limit}; the call has been in progress since {since}"
     # The end of the time in which it may be sent lies ahead, if an answer came before that.
     by = min(info.sent_at, info.updated_at)
-    return f"{_times(info.attempt)}{last} no later than {time_text(by)}{limit}"
+    send = "the send" if info.attempt == 1 else "the last send"
+    return f"{_times(info.attempt)}{limit}; {send} began no later than {time_text(by)}"
 
 
 def _reconciler(info: EffectInfo) -> str | None:
     if not info.can_be_asked:
         return None if info.known_until is not None else "none"
-    asked = max((each.number for each in info.attempts if each.kind == "question"), default=0)
+    asked = max((each.number for each in info.attempts if each.kind == "reconcile"), default=0)
     if asked:
         return f"{info.reconciler}: answered {_times(asked)}"
     if info.settled_by == "handler":
@@ -115,7 +116,7 @@ def _next(info: EffectInfo) -> str | None:
         return None
     if info.asked_at is not None:
         sent = "sent again" if info.attempt else "sent"
-        does = "asked about" if info.waits_for == "reconciler" else sent
+        does = "reconciled" if info.waits_for == "reconciler" else sent
         return f"{does} at {time_text(info.asked_at)}"
     if info.state != "indeterminate" or info.known_until is None or info.can_be_asked:
         return None

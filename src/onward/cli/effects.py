@@ -14,6 +14,7 @@ from onward.cli.user_code import import_module
 from onward.cli.value import from_json
 from onward.core.effect import Verdict
 from onward.core.run import TERMINAL
+from onward.engine.effect_info import effect_wait_text
 from onward.sdk import effect as effect_module
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ async def list_effects(
         found = await ledger.pending(limit=limit, after=after)
     context.out.things([asdict(info) for info in found], HEAD, [_row(info) for info in found])
     if not found:
-        context.out.say("There are no effects." if settled_too else "No effects are open.")
+        context.out.say("There are no effects." if settled_too else "All effects are settled.")
     elif run is None and len(found) == limit:
         context.out.note(f"There may be more: --after {found[-1].id[:SHORT]}")
     return DONE
@@ -154,8 +155,8 @@ async def resolve(  # noqa: PLR0913 - each is an option of the command
 
     Its run continues with your verdict. applied: the effect happened and returned --result.
     not_applied: it did not happen, and is sent again. skip: the run continues without it.
-        ask_again:
-    Onward calls the reconciler or, without one, resends the effect if its key is still valid.
+    ask_again: Onward calls the reconciler or, without one, resends the effect if its key is still
+    valid.
     """
     if result is not None and verdict != Verdict.APPLIED:
         raise click.UsageError("--result is valid only with the verdict applied.")
@@ -250,8 +251,7 @@ def _meaning(info: EffectInfo, verdict: str) -> str:
 
 def _told(context: CommandContext, info: EffectInfo) -> int:
     """Print an effect after a verdict."""
-    waits = info.waits_for
-    wait = "" if waits is None else f" and waits for {waits}"
+    wait = "" if info.waits_for is None else f" and waits for {effect_wait_text(info)}"
     said = f"{info.name} {info.id[:SHORT]} of run {info.run} is {info.state}{wait}"
     context.out.done(asdict(info), said)
     return DONE

@@ -185,7 +185,9 @@ async def metrics_endpoint(app: App, address: str) -> AsyncIterator[int]:
     try:
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
-        raise BadInput(f"--metrics {address}", f"cannot be used ({error})", "Use another") from None
+        raise BadInput(
+            f"--metrics {address}", f"cannot be used ({error})", "Use another address"
+        ) from None
     emit("worker.metrics", address=f"{host}:{server.server_port}")
     refreshing = asyncio.ensure_future(_refresh(app, metrics))
     try:

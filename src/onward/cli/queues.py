@@ -64,9 +64,9 @@ async def limit(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Limit how many runs of QUEUE may run at a time.
 
-    MAX is the number of runs that may run, --rate how many may start. Both win over what the code
-    declares, until `onward queues clear`. Runs that are running continue. With --workflow, give
-    MAX alone.
+    MAX is the number of runs that may run, --rate how many may start. Both take precedence over
+    the limits in the code until you run `onward queues clear`. Runs that are running continue.
+    With --workflow, leave out QUEUE.
     """
     if workflow is not None and queue is not None and max is None and queue.isdecimal():
         queue, max = None, int(str(queue))  # noqa: A001 - it is the name of the argument
@@ -84,7 +84,7 @@ async def limit(  # noqa: PLR0913 - each is an option of the command
 @_queue
 @_workflow
 @_key
-@click.option("--declared", is_flag=True, help="Also forget what the code has declared.")
+@click.option("--declared", is_flag=True, help="Also remove limits that code has declared.")
 async def clear(
     context: CommandContext,
     *,

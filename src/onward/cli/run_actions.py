@@ -119,7 +119,7 @@ async def resume(context: CommandContext, *, ids: tuple[str, ...], **asked: Any)
         is_held = before.state == RunState.PAUSED or bool(before.held_by)
         accepted = await context.app.resume(row.id)
         after = await context.engine.newest(row.id)
-        done = _after_resume(after) if is_held else f"is not paused, it {in_words(before.state)}"
+        done = _after_resume(after) if is_held else f"is not paused: it {in_words(before.state)}"
         report_on(
             context,
             row.id,
@@ -210,7 +210,7 @@ def _after_resume(info: RunInfo) -> str:
     if info.held_by:
         holders = ", ".join(info.held_by)
         verb = f"onward runs resume {' '.join(info.held_by)}"
-        return f"is not resumed: the pause of run {holders} holds it too. Run: {verb}"
+        return f"is still paused, because it is also held by run {holders}. Run: {verb}"
     if info.state == RunState.PAUSED:
         return f"is still paused ({info.reason}). Run: onward runs show {info.id}"
     return "continues"

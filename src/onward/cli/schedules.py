@@ -37,7 +37,7 @@ SHOWN_SLOTS = 10
 def schedules() -> None:
     """List, create, change and run schedules.
 
-    Workers start the runs of schedules; these commands only change what they do.
+    Workers start the runs of schedules when they are due.
     """
 
 
@@ -48,17 +48,17 @@ _names = click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def _settings(work: Any) -> Any:
     """Give a command the settings of a schedule as options."""
     for option in (
-        click.option("--max-catch-up", type=int, metavar="N", help="At most so many, with all."),
+        click.option("--max-catch-up", type=int, metavar="N", help="Maximum for --catch-up all."),
         click.option("--jitter", metavar="TIME", help="Start runs up to this much later."),
         click.option(
             "--catch-up",
             type=click.Choice([word.value for word in CatchUp]),
-            help="Which late slots run.",
+            help="Which slots of an outage get a run.",
         ),
         click.option(
             "--overlap",
             type=click.Choice([word.value for word in Overlap]),
-            help="If a run is open.",
+            help="What a slot does while a run is open.",
         ),
         click.option("--zone", metavar="ZONE", help="Such as Europe/Berlin; UTC by default."),
         click.option("--every", metavar="TIME", help="An interval, such as 5m."),
@@ -128,7 +128,7 @@ async def preview(context: CommandContext, *, name: str, count: int, after: str 
 async def slots(context: CommandContext, *, name: str, limit: int) -> int:
     """List past slots with their dispositions.
 
-    Newest first, with the run of each and how late it was decided.
+    Newest first, with the run of each slot and its lateness.
     """
     found = await context.app.schedules.slots(name, limit)
     rows = [slot_row(slot) for slot in found]
@@ -182,7 +182,7 @@ async def create(
 
 @command(schedules, "update", example="onward schedules update nightly --cron '30 2 * * *'")
 @_name
-@click.option("--workflow", metavar="WORKFLOW", help="Run this one, with the arguments given.")
+@click.option("--workflow", metavar="WORKFLOW", help="Run this workflow, with the arguments given.")
 @_settings
 async def update(
     context: CommandContext,
@@ -213,7 +213,7 @@ async def update(
 @command(schedules, "pause", example="onward schedules pause nightly")
 @_names
 async def pause(context: CommandContext, *, names: tuple[str, ...]) -> int:
-    """Let schedules start no more runs.
+    """Pause schedules: they start no more runs.
 
     Open runs continue. The slots that pass are recorded as paused.
     """
@@ -223,7 +223,7 @@ async def pause(context: CommandContext, *, names: tuple[str, ...]) -> int:
 @command(schedules, "resume", example="onward schedules resume nightly")
 @_names
 async def resume(context: CommandContext, *, names: tuple[str, ...]) -> int:
-    """Let paused or parked schedules continue from now."""
+    """Resume paused or parked schedules from now on."""
     return await _change_each(context, names, context.app.schedules.resume)
 
 
@@ -232,7 +232,7 @@ async def resume(context: CommandContext, *, names: tuple[str, ...]) -> int:
 async def trigger(context: CommandContext, *, name: str) -> int:
     """Start a run of a schedule now.
 
-    It uses no slot, and starts also if the schedule is paused or has an open run.
+    The run uses no slot, and starts even if the schedule is paused or has an open run.
     """
     run = await context.app.schedules.trigger(name)
     said = f"{name} started run {run.id}"
@@ -272,7 +272,8 @@ async def backfill(
 async def delete(context: CommandContext, *, names: tuple[str, ...], dry_run: bool) -> int:
     """Delete schedules and the history of their slots.
 
-    Their runs stay. A worker whose code declares one creates it again when it starts.
+    Their runs are kept. A worker whose code declares a deleted schedule creates it again when the
+    worker starts.
     """
 
     async def one(name: str) -> bool:

@@ -26,7 +26,7 @@ def add_stats(root: click.Group) -> None:
 
     @command(root, "stats", example="onward stats")
     async def stats(context: CommandContext) -> int:
-        """Show how much there is to do.
+        """Show how much work is open.
 
         Open runs by state, runs to claim by queue with the age of the oldest, unsettled effects,
         live workers and their slots, and dead letters, up to 1,000. Other finished runs are not
@@ -59,7 +59,7 @@ def add_why(root: click.Group) -> None:
     @command(root, "why", example="onward why order-7")
     @click.argument("run_id", metavar="ID")
     async def why(context: CommandContext, *, run_id: str) -> int:
-        """Show what keeps a run from running, and the next move.
+        """Show why a run does not proceed, and what to do next.
 
         Includes what keeps the runs that it waits for.
         """
@@ -74,7 +74,7 @@ def add_why(root: click.Group) -> None:
             context.out.say(f"  Next: {shown(blocker.next)}")
         if not blockers:
             over = info.state in TERMINAL
-            context.out.say("It has ended." if over else "Nothing keeps it from running.")
+            context.out.say("It has ended." if over else "Nothing holds it up.")
             move = next_move(info)
             if move is not None:
                 context.out.say(f"Next: {shown(move)}")

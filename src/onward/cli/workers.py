@@ -27,7 +27,7 @@ def workers() -> None:
 
 
 @command(workers, "list", example="onward workers list")
-@click.option("--all", "gone", is_flag=True, help="Also those that left within a day.")
+@click.option("--all", "gone", is_flag=True, help="Include workers that left within the last day.")
 async def list_workers(context: CommandContext, *, gone: bool) -> int:
     """List workers: what they serve, and how many runs they have.
 
@@ -44,7 +44,7 @@ async def list_workers(context: CommandContext, *, gone: bool) -> int:
 @command(workers, "drain", example="onward workers drain web-1-4711-3f2a9c")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 async def drain(context: CommandContext, *, ids: tuple[str, ...]) -> int:
-    """Let workers take no more runs, and leave.
+    """Stop workers when their steps in progress have finished.
 
     A worker notices within about a second. It waits for steps in progress up to its --drain,
     returns its runs, and exits with 0. Exits with 1 if a worker has already left.

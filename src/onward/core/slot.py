@@ -71,7 +71,7 @@ class Rules(Value):
         if not 1 <= self.cap <= MAX_CATCH_UP:
             raise BadInput(
                 f"catch-up cap {self.cap}",
-                f"is not from 1 to {MAX_CATCH_UP}",
+                f"is not between 1 and {MAX_CATCH_UP}",
                 'Use catch_up="skip" to start none of the missed slots.',
             )
 

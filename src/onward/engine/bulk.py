@@ -45,17 +45,18 @@ def target_query(action: BulkAction, query: RunQuery) -> RunQuery:
     if kind is Targets.DEAD and (query.state is None or query.state in DEAD):
         return query._replace(dead=True)
     if action is BulkAction.DISCARD:
-        raise BadInput(f"state={query.state!r}", "is not a state of dead letters", "Use failed")
+        advice = "Use failed or timed_out"
+        raise BadInput(f"state={query.state!r}", "is not a state of dead letters", advice)
     if query.error is not None or query.failed_step is not None or query.since is not None:
         raise BadInput(
             "error, failed_step and since",
-            "choose among dead letters",
-            "Leave them out, or the state",
+            "select only dead letters",
+            "Leave them out, or leave out the state",
         )
     if kind is Targets.OPEN:
         return query._replace(is_open=True)
     if kind is Targets.PAUSED and query.state not in (None, RunState.PAUSED):
-        raise BadInput(f"state={query.state!r}", "cannot be resumed", "Leave it out")
+        raise BadInput(f"state={query.state!r}", "is not paused", "Leave out the state")
     return query._replace(state=query.state or RunState.PAUSED)
 
 

@@ -33,8 +33,8 @@ _LIMBO = "check_limbo"
 _SETTINGS = {
     "fsync": "A crash of the machine can damage the database and lose committed work",
     "full_page_writes": "A crash of the machine can leave torn pages, which damage the database",
-    "synchronous_commit": "A crash of the server can lose the last commits: a step whose result "
-    "was recorded, or an effect whose outcome was, may be repeated",
+    "synchronous_commit": "A crash of the server can lose the last commits: a step or an effect "
+    "whose outcome was recorded may be repeated",
 }
 
 
@@ -76,7 +76,8 @@ def examine_file(url: str) -> list[Finding]:
             "journal_mode",
             f"{address} is not in WAL mode",
             "Another program changed it, or it is a restored copy. Each commit blocks all readers",
-            "Start a worker, or open it with any App: that turns WAL on. Then find the program",
+            "Start a worker, or open the file with any App: both turn WAL on. Then find out which "
+            "program turned it off",
         )
     ]
 
@@ -101,7 +102,7 @@ async def _invariants(store: Store) -> list[Finding]:
         Finding(
             "limbo" if each.name == _LIMBO else "invariant",
             f"{each.name} is violated by {_some(each.subjects)}: {each.rule}",
-            "The rows were changed by hand or restored in part, or this is a bug of Onward",
+            "The rows were changed by hand or restored in part, or this is a bug in Onward",
             f"onward runs show {each.subjects[0]}; please report it",
         )
         for each in violations
@@ -138,7 +139,8 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
         names = [row[0] for row in parked]
         yield Finding(
             "divergence",
-            f"{_count(names, 'run')} paused because code and history do not fit: {_some(names)}",
+            f"{_count(names, 'run')} paused because the code does not fit the history: "
+            f"{_some(names)}",
             "A worker with code that fits continues them; a fork can leave out the calls that "
             "differ, or replace a value that does not fit",
             f"onward runs show {quote(names[0])}",
@@ -150,7 +152,7 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
             "crashes",
             f"{_count(names, 'run')} whose last workers died: {_some(names)}",
             "A run that kills 5 workers in a row ends as failed (crashed)",
-            f"Look for memory use and native code in it: onward runs show {quote(names[0])}",
+            f"Check it for high memory use and native code: onward runs show {quote(names[0])}",
         )
     effects = await effect_infos(store, await ledger.open_effects(store, limit=MAX_COUNTED))
     uncertain = [effect.id for effect in effects if effect.waits_for == "verdict"]
@@ -165,9 +167,9 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     if stale:
         yield Finding(
             "outbox",
-            f"{stale} messages or starts of your transactions were not delivered for "
+            f"{stale} messages or starts of your transactions have not been delivered for "
             f"{show(limits.outbox)}",
-            "A worker delivers them within a second",
+            "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",
         )
 
@@ -202,7 +204,7 @@ async def _clock(store: Store) -> list[Finding]:
             "clock",
             f"the store's time is {apart} {side} this machine's clock",
             "Timers, deadlines and leases follow the store's time",
-            "Synchronise both machines (NTP)" if has_own_clock else "onward clock",
+            "Synchronise the clocks of both machines (NTP)" if has_own_clock else "onward clock",
         )
     ]
 
@@ -243,7 +245,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
     if health.wal > limits.wal:
         yield Finding(
             "wal",
-            f"the write-ahead log of the file has {_size(health.wal)}",
+            f"the write-ahead log of the file is {_size(health.wal)}",
             "A reader that stays open keeps it from shrinking, and reads become slower",
             "Close programs that keep a transaction open on the file",
         )
@@ -260,7 +262,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
                 "dead_rows",
                 f"{table.name} has {table.dead} dead rows beside {table.rows} live ones",
                 "Autovacuum is off or too slow, and claims become slower",
-                f"Vacuum {table.name}, and let autovacuum visit it more often",
+                f"Vacuum {table.name}, and make autovacuum process it more often",
             )
     if health.oldest_transaction > limits.transaction:
         since = show(health.oldest_transaction // SECOND * SECOND)
@@ -268,7 +270,7 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
             "transaction",
             f"a transaction has been open for {since}",
             "Vacuum cannot remove rows that were deleted since, and tables grow",
-            "Find it in pg_stat_activity, and end it",
+            "Find it in pg_stat_activity, and terminate it",
         )
 
 

@@ -101,20 +101,35 @@ def _attempts(row: EffectRow) -> tuple[EffectAttemptInfo, ...]:
     )
 
 
+def effect_wait_text(info: EffectInfo) -> str:
+    """Return what an effect waits for, as the end of a sentence."""
+    return _WAIT_TEXTS.get(str(info.waits_for), "nothing")
+
+
+_WAIT_TEXTS = {
+    "approval": "approval",
+    "verdict": "a verdict",
+    "reconciler": "its reconciler",
+    "reply": "a reply",
+    "send": "its first send",
+    "next send": "its next send",
+}
+
+
 def _waits_for(row: EffectRow, run_state: str) -> str | None:
     if run_state in TERMINAL and row.state in ("in_flight", "needs_reconcile"):
         return "verdict"  # its run neither sends it nor asks about it any more
     match row.state:
         case "planned":
-            return "its turn" if row.approved else "approval"
+            return "send" if row.approved else "approval"
         case "in_flight":
-            return "its answer"
+            return "reply"
         case "needs_reconcile":
-            return "reconciler" if row.reconciler else "its next send"
+            return "reconciler" if row.reconciler else "next send"
         case "indeterminate":
             return "verdict"
         case "failed" if row.due is not None:
-            return "its turn"
+            return "next send"
     return None
 
 

@@ -430,7 +430,7 @@ def _checked(namespace: str) -> str:
     """Return a namespace that keys of others, such as those of hints, may begin with."""
     if ":" in check_id(namespace, "the namespace"):
         raise BadInput(
-            f"namespace {namespace!r}", "has a colon", "Use another character, such as -"
+            f"namespace {namespace!r}", "contains a colon", "Use another character, such as -"
         )
     return namespace
 

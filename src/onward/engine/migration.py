@@ -30,7 +30,9 @@ async def plan_migration(url: str) -> Migration:
     address = parse(url)
     if isinstance(address, SqliteAddress) and address.path is None:
         raise StoreUnusable(
-            ":memory:", "ends with its process", "Name a file, or postgresql://user@host/database"
+            ":memory:",
+            "exists only in its own process",
+            "Name a file, or postgresql://user@host/database",
         )
     before = await schema_at(address)
     missing(before, str(address))

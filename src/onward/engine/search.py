@@ -90,7 +90,7 @@ async def _family(store: Store, parent: str | None, root: str | None) -> Family 
         raise BadInput(
             "parent and root",
             "are both given",
-            "Use parent for direct children, or root for all below it",
+            "Use parent for direct children, or root for all descendants",
         )
     top = parent or root
     if top is None:

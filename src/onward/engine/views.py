@@ -366,18 +366,18 @@ class UnservedRun:
 
 @dataclass(frozen=True, slots=True)
 class EffectAttemptInfo:
-    """One send of an effect, or one question to its reconciler.
+    """One send of an effect, or one call of its reconciler.
 
     Attributes:
-        kind: send or question.
-        number: Counts the sends, or the questions, over all runs that have had the effect.
+        kind: "send" or "reconcile".
+        number: Counts the sends, or the calls of the reconciler, over all runs of the effect.
         began_at: When the call began.
-        ended_at: When it ended, or its worker was found dead; None while it is under way.
-        outcome: Of a send: returned, not_applied, unknown, or not_started (it was too late to
-            begin, which is no attempt). Of a question: applied, not_applied, unknown, or
-            too_early (not applied, at a time when the call could still arrive). None while it is
-            under way, or if an operator decided first.
-        error: The type of what it raised, if it did.
+        ended_at: When it ended, or its worker was found dead; None while it is in progress.
+        outcome: For a send: returned, not_applied, unknown, or not_started (it was too late to
+            begin, which does not count as an attempt). For the reconciler: applied, not_applied,
+            unknown, or too_early (not applied, at a time when the call could still arrive). None
+            while it is in progress, or if an operator decided first.
+        error: The type of the exception that it raised, if any.
     """
 
     kind: str
@@ -412,8 +412,9 @@ class EffectInfo:
         can_be_asked: Whether it has a reconciler.
         version: Increases with every change. Pass it with a verdict to be sure that nothing has
             changed.
-        waits_for: What it waits for, if anything: approval, verdict, reconciler, its answer, its
-            turn, or its next send.
+        waits_for: What it waits for: "approval", "verdict", "reconciler" (the next lookup),
+            "reply" (to a call in flight), "send" (the first one) or "next send". None if it is
+            settled.
         returns: The annotation of its result and the kind of JSON that it is stored as: `Charge:
             object`.
         settled_by: How it was settled: by the handler, the reconciler, or an operator, whose name

@@ -1,4 +1,4 @@
-"""Why a run is not running: what it waits for, what holds it, and the next move for each."""
+"""Why a run does not proceed: what it waits for, what holds it, and what to do about each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from onward.core.replay import RecordKind
 from onward.core.run import TERMINAL, Reason, RunState, in_words
+from onward.engine.effect_info import effect_wait_text
 from onward.engine.report import report
 from onward.engine.views import Blocker
 from onward.errors import NotFound
@@ -135,10 +136,10 @@ def next_of_divergence(info: RunInfo) -> str:
 
 def _effect(effect: EffectInfo) -> Blocker:
     waits_for = str(effect.waits_for)
-    text = f"effect {effect.name} is {effect.state} and waits for {waits_for}"
+    text = f"effect {effect.name} is {effect.state} and waits for {effect_wait_text(effect)}"
     kind = waits_for if waits_for in _DECIDED_BY_HUMANS else "effect"
     if kind == "effect" and effect.asked_at is not None:
-        text += f", at {_time(effect.asked_at)}"
+        text += f", due at {_time(effect.asked_at)}"
     return Blocker(kind, text, f"onward effects show {effect.id}")
 
 
@@ -153,7 +154,7 @@ def _call(info: RunInfo, call: PendingCall) -> Blocker:
         case _ if call.run is not None:
             move = f"onward runs show {call.run}"
         case _:
-            move = "Wait for it"
+            move = "Wait until it ends"
     return Blocker(call.kind, f"it waits for {call.kind} {call.name}, {since}{until}", move)
 
 

@@ -88,5 +88,5 @@ class Cache:
             BadInput: nothing says which results.
         """
         if not all and key is None and step is None and version is None:
-            raise BadInput("purge", "was not given which results", "Pass step=, or all=True")
+            raise BadInput("purge()", "was called without a filter", "Pass step=, or all=True")
         return await self._engine.purge_cache(key=key, step=step, version=version)

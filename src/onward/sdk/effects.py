@@ -141,6 +141,8 @@ class Effects:
         annotation, _, kinds = info.returns.rpartition(": ")
         kind = json_kind(payload)
         if kinds and kind not in kinds.split():
-            fact = f"effect {info.name!r} returns {annotation}, which is no {kind} in JSON"
+            fact = (
+                f"effect {info.name!r} returns {annotation}, which is not stored as a JSON {kind}"
+            )
             raise VerdictRefused(effect_id, f"the result does not fit: {fact}")
         return pack(payload)

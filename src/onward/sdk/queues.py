@@ -127,7 +127,9 @@ def _flow(queue: Any, workflow: Any, key: str | None = None) -> FlowId:
         raise BadInput("the call", "needs a queue or a workflow", "Give one of them")
     if workflow is not None:
         if key is not None:
-            raise BadInput("key=", "goes with a queue: keys are counted by queue", "Give the queue")
+            raise BadInput(
+                "key=", "needs a queue, because each queue has its own keys", "Give the queue"
+            )
         name = getattr(workflow, "name", workflow)
         return FlowId(FlowKind.WORKFLOW, check_id(name, "the workflow"))
     if key is None:

@@ -167,7 +167,7 @@ def declared_schedules(
     names = [each.name for each in chosen]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise BadInput(f"schedule {twice!r}", "is declared twice", "Give one another name.")
+        raise BadInput(f"schedule {twice!r}", "is declared twice", "Give one of them another name.")
     for each in chosen:
         check_spec(each.spec)
     return chosen
@@ -202,7 +202,7 @@ def call_of(
     unset = StartOptions()
     for option in _ONE_RUN_ONLY:
         if getattr(found.start_options, option) != getattr(unset, option):
-            fact = f"has the option {option}=, which only one run can have"
+            fact = f"has the option {option}=, which is valid for a single run only"
             raise BadInput(f"schedule {name!r}", fact, "Leave it out.")
     # Not pinned to a version: a schedule lives longer than the code that created it.
     try:

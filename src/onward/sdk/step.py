@@ -145,7 +145,7 @@ class Step(Mappable[P, R], Generic[P, R]):
         if self.definition.cache is not None:
             raise BadInput(
                 f"step {self.name!r}",
-                "is a method, and the key of a cached result says nothing of its object",
+                "is a method, and the key of a cached result does not include its object",
                 "Make it a function, or leave out cache",
             )
         bound = replace(
@@ -291,11 +291,15 @@ def _cache_policy(
 ) -> CachePolicy | None:
     if cache is None:
         if key is not None or version is not None:
-            raise BadInput("cache_key and version", "are for cached steps", "Give cache= too")
+            raise BadInput(
+                "cache_key and version", "have no effect without cache=", "Give cache= too"
+            )
         return None
     length = duration(cache)
     if length <= 0:
-        raise BadInput(f"cache={cache!r}", "is no time at all", "Leave it out, or use a longer one")
+        raise BadInput(
+            f"cache={cache!r}", "is not longer than zero", "Leave it out, or use a longer time"
+        )
     return CachePolicy(length, key, "" if version is None else check_id(version, "the version"))
 
 

@@ -236,7 +236,7 @@ async def test_a_verdict_is_needed_when_its_key_may_be_forgotten(app: App, bank:
         await until(is_too_late)
         fact = await refused(app, info, "ask_again")
 
-        assert f"its receiver knows the key until {known_until}" in fact
+        assert f"its receiver remembers the key only until {known_until}" in fact
         await app.effects.resolve(info.id, "applied", result="by hand", reason="looked")
         assert await run.result(timeout="10s") == "by hand"
     assert len(bank.sent) == times

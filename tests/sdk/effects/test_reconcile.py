@@ -292,13 +292,13 @@ async def test_every_send_and_every_answer_of_the_reconciler_is_listed(app: App)
     told = [each for each in info.attempts if each.outcome not in ("not_started", "too_early")]
     assert [(each.kind, each.outcome, each.error) for each in told] == [
         ("send", "unknown", "ConnectionError"),
-        ("question", "not_applied", None),
+        ("reconcile", "not_applied", None),
         ("send", "unknown", "ConnectionError"),
-        ("question", "unknown", "ValueError"),
-        ("question", "unknown", None),
-        ("question", "applied", None),
+        ("reconcile", "unknown", "ValueError"),
+        ("reconcile", "unknown", None),
+        ("reconcile", "applied", None),
     ]
-    for kind in ("send", "question"):
+    for kind in ("send", "reconcile"):
         numbers = [each.number for each in info.attempts if each.kind == kind]
         assert numbers == list(range(1, len(numbers) + 1))
     times = [time for each in info.attempts for time in (each.began_at, each.ended_at)]

@@ -245,7 +245,7 @@ async def test_an_effect_that_waits_for_a_verdict_is_reported(memory: App) -> No
         await until_state(run, "paused")
 
         [why] = await logged(run)
-        assert why == "effect vanishes is indeterminate and waits for verdict"
+        assert why == "effect vanishes is indeterminate and waits for a verdict"
 
 
 @pytest.mark.usefixtures("soon")

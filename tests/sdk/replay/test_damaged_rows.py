@@ -170,7 +170,7 @@ EDITS = {
         f"{RUN} kind = 'step' WHERE uid = '{{uid}}'",
         "failed",
         "internal",
-        "run {id} cannot be read: it is a step by the name 'victim'",
+        "run {id} cannot be read: its name 'victim' does not fit its kind 'step'",
     ),
     "a kind of run that is not executed here": Edit(
         f"{RUN} kind = 'consumer' WHERE uid = '{{uid}}'",

@@ -163,7 +163,7 @@ async def test_a_run_that_an_operator_paused_is_resumed_and_not_retried(app: App
         await app.pause("crew")
         await until_state(run, "paused")
 
-        with pytest.raises(RunOver, match=r"it has not failed, it is paused\. Resume it"):
+        with pytest.raises(RunOver, match=r"it is paused and has not failed\. Resume it"):
             await app.retry("crew")
 
         assert await app.resume("crew")

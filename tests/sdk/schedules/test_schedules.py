@@ -275,7 +275,7 @@ async def test_options_of_one_run_alone_are_refused(memory: App) -> None:
     async with memory:
         for options in ({"id": "x"}, {"delay": "1h"}):
             chosen = report.options(**options)  # type: ignore[arg-type]
-            with pytest.raises(BadInput, match="only one run can have"):
+            with pytest.raises(BadInput, match="valid for a single run only"):
                 await memory.schedules.create("s", chosen, every="1h")
 
 

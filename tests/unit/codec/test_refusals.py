@@ -274,8 +274,8 @@ def test_a_tuple_of_another_length_is_refused() -> None:
 
 def test_a_typed_dict_has_its_keys_and_no_others() -> None:
     assert "lacks the key title" in refusal({}, Film).fact
-    assert "does not name" in refusal({"title": "M", "year": 1}, Film).fact
-    assert "does not name" in refusal({"title": "M", 1: 1}, Film).fact
+    assert "does not have" in refusal({"title": "M", "year": 1}, Film).fact
+    assert "does not have" in refusal({"title": "M", 1: 1}, Film).fact
 
 
 def test_a_field_without_a_value_is_refused() -> None:

@@ -49,7 +49,7 @@ def test_not_applied_is_too_early_while_the_effect_stays_uncertain() -> None:
     fact = Reconciled(Answer.NOT_APPLIED)
     for to, outcome in ((OPEN, "too_early"), (FAILED, "not_applied")):
         [question] = add_outcome((), fact, to, began=7, ended=8)
-        assert question == ("question", 1, 7, 8, outcome, None)
+        assert question == ("reconcile", 1, 7, 8, outcome, None)
 
 
 def test_a_fact_that_is_not_about_a_call_leaves_the_list() -> None:
@@ -71,6 +71,6 @@ def test_a_long_list_loses_its_oldest_entries_and_keeps_counting() -> None:
 
     assert len(attempts) == MAX_ATTEMPTS
     assert [(each.kind, each.number) for each in attempts[-2:]] == [
-        ("question", 2 * MAX_ATTEMPTS),
+        ("reconcile", 2 * MAX_ATTEMPTS),
         ("send", 2),
     ]

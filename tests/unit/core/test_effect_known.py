@@ -238,7 +238,8 @@ def test_an_operator_is_told_why_it_is_not_sent_any_more() -> None:
     refused = advance(STUCK, Judged(Verdict.ASK_AGAIN), TERMS, now=LAST + 1)
 
     assert refused == Refused(
-        "its receiver knows the key until 1970-01-01T01:16:40Z only: it could happen twice"
+        "its receiver remembers the key only until 1970-01-01T01:16:40Z, so the effect could "
+        "happen twice"
     )
 
 

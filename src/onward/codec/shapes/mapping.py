@@ -126,7 +126,7 @@ class NamedKeys(Shape):
         for key in value:
             if type(key) is not str or key not in self._items:
                 raise ValueRefused(
-                    f"has a key that {self.name} does not name", "Add the key to the annotation."
+                    f"has a key that {self.name} does not have", "Add the key to the annotation."
                 )
 
     def lift(self, data: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The attempts of an effect: its sends and the questions to its reconciler, for operators.
+"""The attempts of an effect: its sends and the calls of its reconciler, for operators.
 
 Nothing is decided by them. The machine counts what it needs itself, anew for each run and send;
 these go on over all runs that have had the row.
@@ -32,7 +32,7 @@ class AttemptKind(StrEnum):
     """What an attempt called."""
 
     SEND = "send"
-    QUESTION = "question"
+    RECONCILE = "reconcile"
 
 
 class AttemptOutcome(StrEnum):
@@ -47,7 +47,7 @@ class AttemptOutcome(StrEnum):
 
 
 class AttemptEntry(NamedTuple):
-    """One send of an effect, or one question to its reconciler.
+    """One send of an effect, or one call of its reconciler.
 
     `number` counts the attempts of a kind. `error` is the type of what the code raised.
     """
@@ -82,7 +82,7 @@ def add_outcome(
     if outcome is None:
         return attempts
     if isinstance(fact, Reconciled):
-        attempts = _added(attempts, AttemptKind.QUESTION, began)
+        attempts = _added(attempts, AttemptKind.RECONCILE, began)
     if not attempts or attempts[-1].outcome is not None:
         return attempts
     return (*attempts[:-1], attempts[-1]._replace(ended=ended, outcome=outcome, error=error))

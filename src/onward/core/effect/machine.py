@@ -272,7 +272,9 @@ def _asked_again(effect: LedgerEntry, terms: Terms, now: Instant) -> Decision[Le
         if terms.idempotency_window is None or effect.known_until is None:
             return Refused("it has no reconciler")
         until = instant_text(effect.known_until)
-        return Refused(f"its receiver knows the key until {until} only: it could happen twice")
+        return Refused(
+            f"its receiver remembers the key only until {until}, so the effect could happen twice"
+        )
     return Moved(changed(effect, state=EffectState.NEEDS_RECONCILE, asks=0, due=now))
 
 

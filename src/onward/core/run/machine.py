@@ -224,14 +224,14 @@ def _cancel_asked(run: RunStatus, why: Reason | None, now: Instant) -> Decision[
 
 def _superseded(run: RunStatus, fact: Superseded) -> Decision[RunStatus]:
     if run.state is not RunState.PAUSED and not fact.forked:
-        return Refused(f"it has not failed, it is {run.state}; wait until it ends, or cancel it")
+        return Refused(f"it is {run.state} and has not failed; wait until it ends, or cancel it")
     if run.state is not RunState.PAUSED:
         return Refused(f"it is {run.state}; cancel or pause it first")
     if run.reason is Reason.RECONCILIATION:
         return Refused("one of its effects is uncertain; resolve that effect first")
     # A retry would cancel its open children, and repeat what they have completed.
     if run.reason is Reason.OPERATOR and not fact.forked:
-        return Refused("it has not failed, it is paused; resume it")
+        return Refused("it is paused and has not failed; resume it")
     return Moved(_put(run, RunState.FAILED, run.reason))
 
 

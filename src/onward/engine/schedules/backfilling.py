@@ -38,7 +38,9 @@ async def backfill(
     count = timing.count_between(start, before) if start < before else 0
     if count > MAX_BACKFILL:
         fact = f"covers {count:,} slots, the limit is {MAX_BACKFILL:,}"
-        raise BadInput(f"the backfill of schedule {seen.row.name!r}", fact, "Choose a shorter time")
+        raise BadInput(
+            f"the backfill of schedule {seen.row.name!r}", fact, "Choose a shorter period"
+        )
     if not count:
         return []
     rows = await store.read(lambda tx: slots_between(tx, seen.row.name, start, before))

@@ -31,7 +31,7 @@ def check_spec(spec: ScheduleSpec) -> ScheduleSpec:
     check_id(spec.name, "the schedule name")
     if len(spec.name.encode()) > MAX_ID_BYTES - _ID_END:
         fact = f"is longer than {MAX_ID_BYTES - _ID_END} bytes, so run ids would be too long"
-        raise BadInput("the schedule name", fact, "Use a shorter one.")
+        raise BadInput("the schedule name", fact, "Use a shorter name.")
     zone_of(spec.zone)
     overlap = _word("overlap", spec.overlap, Overlap)
     Rules(_word("catch_up", spec.catch_up, CatchUp), overlap, spec.cap)

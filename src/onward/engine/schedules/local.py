@@ -40,7 +40,7 @@ class LocalSchedules:
             if seen.row.spec != spec:
                 raise BadInput(
                     f"schedule {spec.name!r}",
-                    "exists already with other settings",
+                    "already exists with different settings",
                     "Change it with update(), or delete it first.",
                 )
         return await self.get(spec.name)

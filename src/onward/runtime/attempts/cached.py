@@ -59,6 +59,8 @@ def _key(call: StepCall, policy: CachePolicy) -> str:
     given = policy.key(*args, **kwargs)
     if not isinstance(given, str):
         raise BadInput(
-            f"cache_key of step {call.name!r}", f"returned {given!r}, not a text", "Return a str"
+            f"cache_key of step {call.name!r}",
+            f"returned {given!r}, which is not a string",
+            "Return a str",
         )
     return digest("key", call.name, policy.version, given)

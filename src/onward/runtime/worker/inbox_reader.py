@@ -102,5 +102,8 @@ class InboxReader:
         """Return the error if the last message has a number that its run has not counted up to."""
         if seen <= counted or not await self._engine.messages(execution.uid, [seen]):
             return None
-        row, fact = f"message {seen} of run {execution.uid}", f"its run has counted to {counted}"
+        row, fact = (
+            f"message {seen} of run {execution.uid}",
+            f"its run has received {counted} messages",
+        )
         return UnreadableRow(row, f"its number is too high: {fact}")
