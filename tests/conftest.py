@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,7 +58,18 @@ def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Limit a worker to the workflows of its test file and of the helpers beside and above it."""
     if "onward.sdk.app" not in sys.modules:
         return
-    module = request.module.__name__
+    monkeypatch.setattr("onward.runtime.registry._used", {})
+    for place in ("workflow", "step", "effect"):
+        known = sys.modules[f"onward.sdk.{place}"].registered
+        found = _defined_near(request.module.__name__, place, len(known))
+        own = {name: list(same) for name, same in found.items()}
+        monkeypatch.setattr(f"onward.sdk.{place}.registered", own)
+        if place == "workflow":
+            monkeypatch.setattr("onward.sdk.run_operations.registered", own)
+
+
+@cache  # it goes through thousands of definitions; the size makes it look again after an import
+def _defined_near(module: str, place: str, _size: int) -> dict[str, list[Any]]:
     folder = module.rpartition(".")[0]
 
     def is_own(place: str) -> bool:
@@ -65,13 +77,8 @@ def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         is_shared = is_near and ".test_" not in place
         return place == module or is_shared
 
-    monkeypatch.setattr("onward.runtime.registry._used", {})
-    for place in ("workflow", "step", "effect"):
-        known = sys.modules[f"onward.sdk.{place}"].registered
-        own = {
-            name: [each for each in same if is_own(each.fn.__module__)]
-            for name, same in known.items()
-        }
-        monkeypatch.setattr(f"onward.sdk.{place}.registered", own)
-        if place == "workflow":
-            monkeypatch.setattr("onward.sdk.run_operations.registered", own)
+    found = {
+        name: [each for each in same if is_own(each.fn.__module__)]
+        for name, same in sys.modules[f"onward.sdk.{place}"].registered.items()
+    }
+    return {name: same for name, same in found.items() if same}

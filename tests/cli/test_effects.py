@@ -298,7 +298,7 @@ def test_an_abbreviation_of_several_is_refused_by_name(ask: Ask) -> None:
 
 def run_is_paused(run: SyncRun[Any]) -> None:
     with pytest.raises(RunPaused):
-        run.result(timeout="10s", raise_paused=True)
+        run.result(timeout="60s", raise_paused=True)
 
 
 def test_what_others_wrote_never_reaches_the_terminal_as_it_is(shop: str, ask: Ask) -> None:

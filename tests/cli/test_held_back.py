@@ -86,7 +86,7 @@ def test_a_run_that_code_does_not_fit_is_shown_with_a_fork_that_helps(
     assert ask("runs", "fork", "order-1", "--step", ":charge#1", "--db", diverged).status == 0
     with App(diverged).sync() as app, app.worker(workflows=[shopping]):
         app.signal("order-1", picked, 5)
-        assert app.get("order-1").result(timeout="20s") == 7
+        assert app.get("order-1").result(timeout="60s") == 7
 
 
 def test_why_prints_the_difference_line_by_line(diverged: str, ask: Ask) -> None:
@@ -116,7 +116,7 @@ def test_a_signal_that_does_not_fit_is_shown_with_the_fork_that_replaces_it(
         run = app.start(shopping.options(id="order-1"))
         app.signal("order-1", "picked", "two")
         with pytest.raises(RunPaused):
-            run.result(timeout="20s", raise_paused=True)
+            run.result(timeout="60s", raise_paused=True)
     move = "Next: onward runs fork order-1 --step ':picked#1' --result JSON"
     assert f"\n{move} --db " in ask("runs", "show", "order-1", "--db", url).out
     assert f"  {move}\n" in ask("why", "order-1", "--db", url).out

@@ -38,7 +38,7 @@ def test_an_operator_settles_an_effect_and_the_run_goes_on(url: str, process: As
     with App(url).sync() as app, app.worker(workflows=WORKFLOWS):
         run = app.start(pay.options(id="pay-1"), 500)
         with pytest.raises(Exception, match="is paused"):
-            run.result(timeout="20s", raise_paused=True)
+            run.result(timeout="60s", raise_paused=True)
         charge = key(process, url)
         assert (
             "ConnectionError: the line went dead"
@@ -50,7 +50,7 @@ def test_an_operator_settles_an_effect_and_the_run_goes_on(url: str, process: As
             0,
             f"charge {charge[:12]} of run pay-1 is applied\n",
         )
-        assert run.result(timeout="20s") == "ch_7"
+        assert run.result(timeout="60s") == "ch_7"
         late = process("effects", "resolve", charge, "skip", "--reason", "too late", "--db", url)
         assert late.status == 1
         assert "it is applied already" in late.err
@@ -62,11 +62,11 @@ def test_an_operator_approves_what_is_shown(url: str, process: Ask) -> None:
     with App(url).sync() as app, app.worker(workflows=WORKFLOWS):
         run = app.start(write.options(id="write-1"), "bob")
         with pytest.raises(Exception, match="is paused"):
-            run.result(timeout="20s", raise_paused=True)
+            run.result(timeout="60s", raise_paused=True)
         mail = process("effects", "show", key(process, url), "--db", url, "--json").thing
         assert (mail["arguments"], sent) == ({"to": "bob"}, [])
         assert process("effects", "approve", mail["id"], "--reason", "ok", "--db", url).status == 0
-        assert run.result(timeout="20s") == "mail to bob"
+        assert run.result(timeout="60s") == "mail to bob"
     assert sent == ["bob"]
     assert asyncio.run(broken(url)) == []
 
@@ -77,7 +77,7 @@ def test_an_operator_signals_and_cancels(url: str, process: Ask) -> None:
         app.start(hold.options(id="hold-2"))
         words = ("go", "--json-value", "7", "--db", url)
         assert process("runs", "signal", "hold-1", *words).status == 0
-        assert first.result(timeout="20s") == "7 of 3"
+        assert first.result(timeout="60s") == "7 of 3"
         cancelled = process(
             "runs",
             "cancel",

@@ -165,10 +165,10 @@ def test_a_run_is_paused_and_resumed(shop: str, ask: Ask) -> None:
         assert ask("runs", "pause", "hold-1").out == "run hold-1 is being paused\n"
         run = app.get("hold-1")
         with pytest.raises(Exception, match="is paused"):
-            run.result(timeout="10s", raise_paused=True)
+            run.result(timeout="60s", raise_paused=True)
         assert ask("runs", "resume", "hold-1").out == "run hold-1 continues\n"
         run.signal(go, "now")
-        assert run.result(timeout="10s") == "'now' of 3"
+        assert run.result(timeout="60s") == "'now' of 3"
 
 
 @workflow
@@ -238,7 +238,7 @@ def test_a_signal_carries_json_or_else_text(
     answer = ask("runs", "signal", "hold-1", "go", *words)
     assert (answer.status, answer.out) == (0, f"run hold-1 is sent go {told}".strip() + "\n")
     with App(shop).sync() as app, app.worker(workflows=[hold]):
-        assert app.get("hold-1").result(timeout="10s") == f"{heard!r} of 3"
+        assert app.get("hold-1").result(timeout="60s") == f"{heard!r} of 3"
 
 
 def test_a_signal_of_one_message_id_is_delivered_once(shop: str, ask: Ask) -> None:
@@ -246,7 +246,7 @@ def test_a_signal_of_one_message_id_is_delivered_once(shop: str, ask: Ask) -> No
         words = ("go", text, "--message-id", "m-1")
         assert ask("runs", "signal", "hold-1", *words).status == 0
     with App(shop).sync() as app, app.worker(workflows=[hold]):
-        assert app.get("hold-1").result(timeout="10s") == "'first' of 3"
+        assert app.get("hold-1").result(timeout="60s") == "'first' of 3"
 
 
 def test_a_signal_to_what_is_over_comes_too_late(shop: str, ask: Ask) -> None:
@@ -265,11 +265,11 @@ def test_what_failed_is_retried_and_what_did_not_is_refused(shop: str, ask: Ask)
 def test_a_fork_begins_with_an_edited_result(shop: str, ask: Ask) -> None:
     with App(shop).sync() as app, app.worker(workflows=[hold]):
         ask("runs", "signal", "hold-1", "go", "one")
-        assert app.get("hold-1").result(timeout="10s") == "'one' of 3"
+        assert app.get("hold-1").result(timeout="60s") == "'one' of 3"
         words = ("--step", "weigh", "--result", "4", "--new-id", "hold-2", "--json")
         answer = ask("runs", "fork", "hold-1", *words)
         assert (answer.status, answer.thing["id"]) == (0, "hold-2")
-        assert app.get("hold-2").result(timeout="10s") == "'one' of 4"
+        assert app.get("hold-2").result(timeout="60s") == "'one' of 4"
 
 
 def test_a_fork_sends_an_uncertain_effect_again_only_if_it_is_told_to(shop: str, ask: Ask) -> None:
@@ -286,7 +286,7 @@ def test_a_fork_without_a_result_runs_the_step_again(shop: str, ask: Ask) -> Non
     with App(shop).sync() as app, app.worker(workflows=[fail]):
         assert ask("runs", "fork", "fail-1", "--step", "weigh").status == 0
         with pytest.raises(RunFailed, match="lighter"):
-            app.get("fail-1").result(timeout="10s")
+            app.get("fail-1").result(timeout="60s")
     assert ask("runs", "show", "fail-1", "--json").thing["link"] == "forked_from"
 
 

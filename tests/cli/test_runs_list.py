@@ -142,7 +142,7 @@ def retried(url: str) -> str:
             with pytest.raises(RunFailed):
                 app.run(parcel.options(id=name))
         broken.clear()
-        app.retry("parcel-1").result(timeout="10s")
+        app.retry("parcel-1").result(timeout="60s")
     return url
 
 

@@ -131,7 +131,7 @@ def test_signals_that_nobody_has_read_are_shown(db: str, ask: Ask) -> None:
     signals = ask("runs", "show", "inner", "--db", db, "--json").thing["unread_signals"]
     assert [signal["name"] for signal in signals] == ["approval", "complaint"]
     with App(db).sync() as app, app.worker(workflows=ALL):
-        assert app.get("inner").result(timeout="20s") is True
+        assert app.get("inner").result(timeout="60s") is True
     [left] = ask("runs", "show", "inner", "--db", db, "--json").thing["unread_signals"]
     assert left["name"] == "complaint"
     assert "not read    signal complaint, sent 2" in ask("runs", "show", "inner", "--db", db).out
@@ -179,7 +179,7 @@ def test_the_error_of_a_parent_leads_to_the_child(is_registered: bool, url: str,
     with App(url).sync() as app, app.worker(workflows=ALL):
         run = app.start(print_all.options(id="all"), is_registered=is_registered)
         with pytest.raises((OutOfPaper, RunFailed)):
-            run.result(timeout="20s")
+            run.result(timeout="60s")
     out = ask("runs", "show", "all", "--db", url).out
     assert "onward runs show page\n" in out
     assert "onward.errors.RunFailed" not in out
@@ -255,7 +255,7 @@ def test_a_run_whose_child_was_stopped_is_shown(url: str, ask: Ask) -> None:
         run = app.start(hear_of_a_stop.options(id="parent"))
         asyncio.run(_until_there(url))
         app.cancel("stopped", force=True)
-        assert run.result(timeout="20s") == "it was stopped"
+        assert run.result(timeout="60s") == "it was stopped"
     answer = ask("runs", "show", "parent", "--db", url, "--json")
     assert [record["state"] for record in answer.thing["history"]] == ["cancelled"]
 

@@ -48,7 +48,7 @@ async def test_a_step_that_runs_at_sigterm_is_finished(folder: Path, url: str) -
             assert "signal=SIGTERM runs=1 drain_seconds=10" in worker.until("worker.stopping")
             (folder / "go").touch()
             assert worker.status() == 0
-            assert await run.result(timeout="1s") == worker.pid
+            assert await run.result(timeout="60s") == worker.pid
             assert "worker.left" in worker.log[-1]
 
 

@@ -119,7 +119,7 @@ async def ends(app: App, url: str, run: Run[Any], state: str, reason: str | None
     """Check that a run has ended without a result, and that everyone says the same of it."""
     await _says(app, run.id, state, reason)
     with pytest.raises(RunCancelled) as told:
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
     assert (told.value.state, told.value.reason) == (state, reason or "")
     assert await run.cancel() == "too_late"
     if url != ":memory:":
@@ -130,7 +130,7 @@ async def ends(app: App, url: str, run: Run[Any], state: str, reason: str | None
 async def _says(app: App, run_id: str, state: str, reason: str | None) -> None:
     run = await app.get(run_id)
     with pytest.raises(RunCancelled) as told:
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
     assert (told.value.state, told.value.reason) == (state, reason or "")
     assert await run.state() == state
     info = await run.info()

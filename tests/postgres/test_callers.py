@@ -38,7 +38,7 @@ async def crowd(store: Store, fences: dict[str, int]) -> None:
     commits = [writer.commit(Commit(u, f, (a_record(u),))) for u, f in fences.items()]
     sends = [store.send(a_message(uid)) for uid in fences]
     starts = [store.start(a_run(f"new-{uid}")) for uid in fences]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         outcomes, sent, started = await asyncio.gather(
             asyncio.gather(*commits), asyncio.gather(*sends), asyncio.gather(*starts)
         )

@@ -213,7 +213,7 @@ async def test_neither_leases_nor_writes_wait_for_readers_that_are_stuck(
             read = partial(tx_reads, "handler_state", handler="rows", key="")
             stuck = [tasks.create_task(store.read(read)) for _ in range(20)]
             await until(eyes.somebody_waits)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 assert await store.renew_lease(WORKER) is not None
                 assert (await store.start(a_run("new"))).created
                 outcome = await store.writer(WORKER).commit(KINDS["a record"](fence))

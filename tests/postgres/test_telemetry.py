@@ -38,7 +38,7 @@ async def test_a_store_that_is_away_is_told_once_and_once_that_it_is_back(
             monkeypatch.setattr(claiming, "tick", counted)
             with server.down():
                 await until(lambda: _holds(tries.count(1) > 1))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 assert await app.run(survivor, "still here") == "still here"
             await until(lambda: _holds("store.back" in log.events))
 

@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onward
 from onward import App, Retry, step, workflow
@@ -23,12 +23,12 @@ from onward.testing.postgres import PostgresServer
 from tests.e2e.engine.gates import gate, gated
 from tests.e2e.engine.outside import VARIABLE, deeds
 from tests.e2e.engine.sweep import until
-from tests.kit.watching import until_state
 from tests.unit.telemetry.builders import a_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onward import Run
     from onward.store import Store
     from tests.e2e.engine.supervisor import Crew
 
@@ -45,6 +45,12 @@ def note_time(name: str) -> None:
     """Write down when something of this name was done."""
     with _times(os.environ[VARIABLE]).open("a") as times:
         times.write(json.dumps([name, time.monotonic()]) + "\n")
+
+
+async def until_waiting(run: Run[Any]) -> None:
+    from tests.kit.watching import until_state  # imports pytest, which no worker needs
+
+    await until_state(run, "waiting")
 
 
 def spans(log: Path, name: str) -> list[float]:
@@ -159,7 +165,7 @@ async def _timed(app: App, crew: Crew, name: str) -> str:
 async def _kept(app: App, crew: Crew, clock: Clock, seconds: int) -> str:
     """Set the clock forward while a wait is on record, and check that it lasts as long."""
     run = await app.start(naps, "kept")
-    await until_state(run, "waiting")
+    await until_waiting(run)
     clock.set_ahead(seconds)
     await run.result(timeout=PATIENCE_SECONDS)
     [took] = spans(crew.log, "kept")
@@ -171,7 +177,7 @@ async def _retimed(store: Store, app: App, crew: Crew, clock: Clock, seconds: in
     """Let a wait begin while the clock is ahead, set the clock right, and restart the wait."""
     clock.set_ahead(seconds)
     run = await app.start(naps, "frozen")
-    await until_state(run, "waiting")
+    await until_waiting(run)
     clock.set_ahead(0)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while await store.retime() != [run.uid]:  # noqa: ASYNC110 - a worker may look at the run

@@ -22,8 +22,6 @@ from onward.store.invariants import check
 from tests.e2e.engine.gates import gate
 from tests.e2e.engine.outside import deeds, note
 from tests.e2e.engine.sweep import until
-from tests.postgres.hand import hand
-from tests.postgres.pooler import Pooler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
     from onward import Run
     from onward.testing.postgres import PostgresServer
     from tests.e2e.engine.supervisor import Crew, Process
+    from tests.postgres.hand import Hand
+    from tests.postgres.pooler import Pooler
 
 WORKERS = 4
 RUNS = 20
@@ -114,10 +114,18 @@ async def endure_outages(server: PostgresServer, crew: Crew, kind: Kind, outages
             await admin.run(f"CREATE ROLE {ROLE} LOGIN SUPERUSER")
         crew.url = direct.replace("postgres@", f"{ROLE}@")
         return await _Trial(crew, direct, kind).endure(partial(_refused, direct), outages)
+    from tests.postgres.pooler import Pooler
+
     async with Pooler(direct) as pooler:
         crew.url = f"{pooler.url}?pgbouncer=true"
         places = 2 if kind.fault == "two places" else 0
         return await _Trial(crew, direct, kind).endure(partial(_full, pooler, places), outages)
+
+
+def hand(url: str) -> AbstractAsyncContextManager[Hand]:
+    from tests.postgres import hand  # imports asyncpg, which a worker on SQLite does not need
+
+    return hand.hand(url)
 
 
 # --- faults ---------------------------------------------------------------------------------------

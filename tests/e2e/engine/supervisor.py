@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 80.0
 
 SHORT_LEASE = ("--lease", "1")
 """Options for a worker that is missed soon after it vanished, also on Postgres."""

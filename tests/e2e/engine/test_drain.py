@@ -64,7 +64,8 @@ async def test_a_step_that_takes_too_long_is_given_up_and_taken_by_another_worke
 
 async def test_a_worker_that_leaves_claims_nothing_more(crew: Crew) -> None:
     async with App(crew.url) as app:
-        leaving = await crew.worker(*LONG_LEASE)
+        # With its only slot in use, no claim can be under way when the signal comes.
+        leaving = await crew.worker(*LONG_LEASE, "--slots", "1")
         held = await app.start(gated, "gate")
         await until(lambda: len(deeds(crew.log)) == 2)
         leaving.send(signal.SIGTERM)

@@ -325,7 +325,7 @@ async def test_an_error_in_a_cleanup_is_a_failure(app: App, url: str) -> None:
         await run.cancel()
 
         with pytest.raises(RunFailed, match="lost the broom"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         info = await run.info()
         assert (info.state, info.reason) == ("failed", "logic")
         assert "lost the broom" in (info.error or "")
@@ -333,7 +333,7 @@ async def test_an_error_in_a_cleanup_is_a_failure(app: App, url: str) -> None:
         if url != ":memory:":
             async with App(url) as later:
                 with pytest.raises(RunFailed, match="lost the broom"):
-                    await (await later.get(run.id)).result(timeout="10s")
+                    await (await later.get(run.id)).result(timeout="60s")
 
 
 @workflow
@@ -346,7 +346,7 @@ async def test_a_body_that_cancels_itself_is_cancelled_for_no_reason(app: App, u
     async with working(app):
         run = await app.start(cancels_itself)
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "cancelled", None)
 
 
@@ -364,7 +364,7 @@ async def test_a_child_that_is_no_longer_awaited_gets_the_reason(app: App, url: 
         run = await app.start(parent_in_a_hurry)
         await has_seen("step")
         await app.signal(run.id, stop_it, "go on")
-        assert await run.result(timeout="10s") == "went on"
+        assert await run.result(timeout="60s") == "went on"
         [info] = await app.runs(name="long_child")
         child = await app.get(info.id)
         await until_state(child, "cancelled")
@@ -388,7 +388,7 @@ async def test_a_parent_gets_an_error_when_its_child_was_cancelled(app: App, for
         await app.cancel("the child", force=force)
 
         reason = "forced" if force else "operator"
-        assert await run.result(timeout="10s") == f"cancelled {reason}"
+        assert await run.result(timeout="60s") == f"cancelled {reason}"
 
 
 async def test_of_two_wishes_that_come_together_one_is_recorded(app: App, url: str) -> None:

@@ -87,7 +87,7 @@ async def test_a_deadline_is_a_cancel_with_cleanup(app: App, url: str, how: str)
         run = await begun(app, dawdle.options(deadline="80ms"), how)
 
         with pytest.raises(RunCancelled, match=r"timed out \(deadline\)"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "timed_out", "deadline")
         assert late["cleared"] == 1
 
@@ -107,7 +107,7 @@ async def test_a_worker_without_a_free_slot_keeps_deadlines(app: App, url: str) 
         run = await app.start(dawdle.options(deadline="80ms"), "in a step")
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "timed_out", "deadline")
 
 
@@ -119,7 +119,7 @@ async def test_a_paused_run_does_not_outlive_its_deadline(app: App, url: str) ->
         await until_state(run, "paused")
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "timed_out", "deadline")
         assert late["cleared"] == 1
 
@@ -129,7 +129,7 @@ async def test_a_run_without_a_worker_does_not_outlive_its_deadline(app: App, ur
         run = await app.start(dawdle.options(queue="unserved", deadline="50ms"), "waiting")
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "timed_out", "deadline")
         assert await run.history() == []
         assert (await run.info()).started_at is None
@@ -152,7 +152,7 @@ async def test_a_delayed_run_has_its_time_from_its_scheduled_start(app: App) -> 
         assert info.scheduled_at is not None
         assert info.scheduled_at - info.created_at == timedelta(seconds=1)
         assert info.deadline == info.scheduled_at + timedelta(seconds=10)
-        scheduled, deadline = await run.result(timeout="10s")
+        scheduled, deadline = await run.result(timeout="60s")
         assert scheduled == info.scheduled_at.isoformat()
         assert deadline == info.deadline.isoformat()
 
@@ -166,7 +166,7 @@ async def quick() -> list[Any]:
 async def test_a_delayed_run_is_not_over_before_it_may_start(app: App) -> None:
     async with working(app):
         run = await app.start(quick.options(delay="600ms", deadline="500ms"))
-        result = await run.result(timeout="10s")
+        result = await run.result(timeout="60s")
         info = await run.info()
 
         assert info.started_at is not None
@@ -197,7 +197,7 @@ async def test_a_deadline_in_a_cleanup_changes_nothing(app: App, url: str) -> No
         await app._store.send(to_overdue(run.uid))
         await run.signal(clear)
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "cancelled", "operator")
         assert late["cleared"] == 1
 
@@ -213,14 +213,14 @@ async def test_a_cancel_after_the_deadline_does_not_change_why(app: App, url: st
         assert await run.cancel() == "accepted"
         await run.signal(clear)
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "timed_out", "deadline")
 
 
 async def test_a_run_that_is_over_in_time_knows_nothing_of_it(app: App) -> None:
     async with working(app):
         run = await app.start(quick.options(deadline="1s"))
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         await onward.sleep("1s")
 
         assert (await run.info()).state == "succeeded"
@@ -235,7 +235,7 @@ async def test_a_run_starts_at_a_time(app: App) -> None:
     async with working(app):
         run = await app.start(quick.options(at=at))
         assert (await run.info()).scheduled_at == at
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         info = await run.info()
 
         assert info.started_at is not None
@@ -246,7 +246,7 @@ async def test_a_time_that_has_passed_is_no_wait(app: App) -> None:
     at = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
     async with working(app):
         run = await app.start(quick.options(at=at))
-        assert (await run.result(timeout="10s"))[0] == at.isoformat()
+        assert (await run.result(timeout="60s"))[0] == at.isoformat()
 
 
 async def test_a_time_in_another_zone_is_the_same_instant(app: App) -> None:
@@ -314,4 +314,4 @@ async def test_a_run_that_no_code_fits_is_replaced(app: App) -> None:
 
             second = await app.start(quick.options(id="a", on_conflict="replace"))
 
-            assert len(await second.result(timeout="10s")) == 2
+            assert len(await second.result(timeout="60s")) == 2

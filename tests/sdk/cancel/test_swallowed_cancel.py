@@ -80,7 +80,7 @@ async def test_a_step_that_took_too_long_is_not_waited_for(
 ) -> None:
     async with working(app):
         run = await app.start(takes_too_long)
-        assert await run.result(timeout="20s") == "too long"
+        assert await run.result(timeout="60s") == "too long"
         assert left(caplog) == [("step", "stubborn")]
         await over()
         assert [(row.name, row.state) for row in await run.history()] == [("stubborn", "failed")]
@@ -104,7 +104,7 @@ async def test_the_next_attempt_counts_whatever_comes_of_the_one_before(memory: 
         await until_state(run, "waiting")
         await over()
         await run.signal(go, "on")
-        assert await run.result(timeout="20s") == "second"
+        assert await run.result(timeout="60s") == "second"
         states = sorted(
             (row.attempt, row.state) for row in await run.history() if row.kind == "step"
         )
@@ -130,7 +130,7 @@ async def test_a_run_that_gave_up_a_step_can_be_put_away(app: App) -> None:
         run = await app.start(gives_up)
         await until_state(run, "waiting")
         await run.signal(go, "on")
-        assert await run.result(timeout="20s") == "on"
+        assert await run.result(timeout="60s") == "on"
         await over()
 
 
@@ -170,7 +170,7 @@ async def test_an_effect_that_took_too_long_is_uncertain(
         assert (await effect_of(app, run, "indeterminate")).version == info.version
 
         await app.effects.resolve(info.id, "applied", result="by hand", reason="seen")
-        assert await run.result(timeout="20s") == "by hand"
+        assert await run.result(timeout="60s") == "by hand"
 
 
 async def test_a_run_with_a_stubborn_effect_can_be_ended_by_force(memory: App) -> None:

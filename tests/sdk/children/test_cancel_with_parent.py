@@ -92,10 +92,10 @@ async def test_a_child_that_is_not_cancelled_with_its_parent_outlives_the_run_th
         child = await until_started(app, "child")
         await run.signal(leave, 1)
 
-        assert await run.result(timeout="10s") == "done"
+        assert await run.result(timeout="60s") == "done"
         await until_idle(app)
         await child.signal(hint, 3)
-        assert await child.result(timeout="10s") == 3
+        assert await child.result(timeout="60s") == 3
 
 
 @workflow
@@ -176,7 +176,7 @@ async def test_a_child_that_is_no_longer_awaited_is_cancelled(
         await until_state(child, "cancelled")
         assert await why(child) == ENDED_WITH_ITS_PARENT
         await run.signal(leave, 1)
-        assert await run.result(timeout="10s") == "went on"
+        assert await run.result(timeout="60s") == "went on"
         await until_idle(app)
 
 
@@ -195,7 +195,7 @@ async def test_a_child_that_is_given_up_before_it_was_started_does_no_harm(app: 
     async with app, app.worker():
         run = await app.start(change_its_mind)
 
-        assert await run.result(timeout="10s") == "went on"
+        assert await run.result(timeout="60s") == "went on"
         await until_idle(app)
         assert {row.state for row in await children_of(app, run)} <= {"cancelled"}
 
@@ -284,7 +284,7 @@ async def test_a_child_that_went_on_as_a_new_run_is_still_cancelled_with_its_par
         await run.cancel()
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await until_state(await app.get("rounds"), "cancelled")
         await until_idle(app)
 
@@ -343,5 +343,5 @@ async def test_a_cancelled_run_may_clean_up_with_a_child(app: App) -> None:
         await run.cancel()
 
         await until_state(run, "cancelled")
-        assert await (await app.get("goodbye")).result(timeout="10s") == "goodbye"
+        assert await (await app.get("goodbye")).result(timeout="60s") == "goodbye"
         await until_idle(app)

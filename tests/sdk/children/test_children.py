@@ -110,7 +110,7 @@ async def test_a_child_gives_its_result_to_the_run_that_awaits_it(app: App) -> N
     async with app, app.worker():
         run = await app.start(parent_of, {"a": 1})
 
-        assert await run.result(timeout="10s") == [{"a": 1}]
+        assert await run.result(timeout="60s") == [{"a": 1}]
         [child] = await children_of(app, run)
         assert (child.parent, child.root, child.state) == (run.uid, run.uid, "succeeded")
         await until_idle(app)
@@ -121,7 +121,7 @@ async def test_a_falsy_result_of_a_child_is_a_result(app: App) -> None:
         falsy: list[Any] = [None, False, 0, "", [], {}]
         for value in falsy:
             run = await app.start(parent_of, value)
-            found = await run.result(timeout="10s")
+            found = await run.result(timeout="60s")
             assert found == [value]
             assert type(found[0]) is type(value)
 
@@ -175,7 +175,7 @@ async def test_the_error_of_a_parent_says_which_child_failed(
     async with app, app.worker():
         run = await app.start(fail_with, "other", child_id)
         with pytest.raises(RunFailed) as failed:
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         child = await first_child(app, run)
         assert child == (child_id or child)
         shown = f"onward runs show {quote(child)}"
@@ -191,7 +191,7 @@ async def test_a_registered_error_says_from_which_runs_it_comes(app: App) -> Non
     async with app, app.worker():
         run = await app.start(fail_with, "registered", None)
         with pytest.raises(PearsSoldOut) as failed:
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert failed.value.__notes__ == [
             f"It ended run {each}: onward runs show {each}"
             for each in (await first_child(app, run), run.id)
@@ -213,7 +213,7 @@ async def test_a_body_gets_the_id_of_the_child_that_was_stopped(app: App, is_kno
         run = await app.start(told_by_a_stopped_child)
         await until_state(await until_started(app, "endless"), "waiting")
         await app.cancel("endless", force=True)
-        told = await run.result(timeout="10s")
+        told = await run.result(timeout="60s")
         assert told.startswith("run endless has no result: it was cancelled (")
 
 
@@ -231,7 +231,7 @@ async def test_an_error_of_a_child_is_the_same_when_it_is_replayed(app: App) -> 
             await until_state(run, "waiting")
         async with app.worker():
             await run.signal(answer, 1)
-            one, other = await run.result(timeout="10s")
+            one, other = await run.result(timeout="60s")
         assert one == other
         assert one[2] == f"{__name__}.PearRotten"
         await until_idle(app)
@@ -256,7 +256,7 @@ async def test_a_child_that_is_cancelled_says_so(app: App, force: bool) -> None:
         assert await child.cancel(force=force)
 
         reason = "forced" if force else "operator"
-        assert await run.result(timeout="10s") == ["child", "cancelled", reason]
+        assert await run.result(timeout="60s") == ["child", "cancelled", reason]
         await until_idle(app)
 
 
@@ -287,7 +287,7 @@ async def test_a_child_that_goes_on_as_a_new_run_reports_once_at_its_end(app: Ap
     async with app, app.worker():
         run = await app.start(count_rounds, 3)
 
-        assert await run.result(timeout="10s") == 5
+        assert await run.result(timeout="60s") == 5
         assert await ended(app, run) == [("go_round", "succeeded")] * 4
         assert len(await app._store.look([run.uid])) == 1
         await until_idle(app)
@@ -302,7 +302,7 @@ async def test_a_child_that_is_retried_reports_once_and_repeats_nothing(app: App
     async with app, app.worker():
         run = await app.start(wait_for_recovery, "pear")
 
-        assert await run.result(timeout="10s") == "pear"
+        assert await run.result(timeout="60s") == "pear"
         assert await ended(app, run) == [("recover", "failed"), ("recover", "succeeded")]
         assert tried == {"before pear": 1, "pear": 2}
         messages = (await app._store.look([run.uid]))[run.uid]
@@ -323,7 +323,7 @@ async def test_a_child_that_fails_at_every_attempt_reports_the_last_error(app: A
     async with app, app.worker():
         run = await app.start(wait_in_vain)
 
-        assert "PearRotten" in await run.result(timeout="10s")
+        assert "PearRotten" in await run.result(timeout="60s")
         assert await ended(app, run) == [("go_wrong", "failed")] * 3
         await until_idle(app)
 
@@ -348,7 +348,7 @@ async def test_a_parent_that_is_retried_repeats_no_finished_child(app: App) -> N
     async with app, app.worker():
         run = await app.start(fail_after_children.options(retry=SOON), "pear")
 
-        assert await run.result(timeout="10s") == [1, 2, "pear"]
+        assert await run.result(timeout="60s") == [1, 2, "pear"]
         assert tried == {"child pear": 2, "pear": 2}
         await until_idle(app)
 
@@ -379,7 +379,7 @@ async def test_a_retried_parent_may_use_the_id_of_a_child_again_that_ended_with_
         await until(is_replaced)
         await app.signal("child of pear", answer, 4)
 
-        assert await run.result(timeout="10s") == [5, "pear"]
+        assert await run.result(timeout="60s") == [5, "pear"]
         assert await ended(app, run) == [("ask", "cancelled")]
         await until_idle(app)
 
@@ -405,7 +405,7 @@ async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_w
     app: App,
 ) -> None:
     async with app:
-        async with asyncio.timeout(30), app.worker():
+        async with asyncio.timeout(60), app.worker():
             run = await app.start(fail_beside_one_who_hangs_on.options(retry=SOON), "pear")
             elder = await until_started(app, "hanging on")
             await until_open(elder, "farewell")
@@ -420,7 +420,7 @@ async def test_a_retried_parent_waits_for_the_end_of_its_elder_child_without_a_w
             await until(is_replaced)
             await app.signal("hanging on", answer, 4)
             await app.signal("hanging on", farewell, 1)
-            assert await run.result(timeout="10s") == [4, "pear"]
+            assert await run.result(timeout="60s") == [4, "pear"]
             await until_idle(app)
 
 
@@ -475,7 +475,7 @@ async def test_a_child_goes_to_its_own_queue_with_its_own_priority_and_tags(app:
         assert child.state == "ready"
 
         async with app.worker(queues=["elsewhere"], tags=["big"]):
-            assert await run.result(timeout="10s") == "there"
+            assert await run.result(timeout="60s") == "there"
         await until_idle(app)
 
 
@@ -503,7 +503,7 @@ async def give_unfit() -> str:
 async def test_an_argument_that_cannot_be_kept_is_refused_in_the_body(app: App) -> None:
     async with app, app.worker():
         run = await app.start(give_unfit)
-        assert "say(value)" in await run.result(timeout="10s")
+        assert "say(value)" in await run.result(timeout="60s")
         assert await children_of(app, run) == []
 
 

@@ -75,14 +75,14 @@ async def test_parents_that_gather_children_never_use_up_the_slots(
     async with app, app.worker(slots=slots):
         runs = [await app.start(gather_of, width) for _ in range(parents)]
         for run in runs:
-            assert await run.result(timeout="10s") == sum(range(1, width + 1))
+            assert await run.result(timeout="60s") == sum(range(1, width + 1))
         await until_idle(app)
 
 
 async def test_parents_do_not_crowd_out_the_children_they_wait_for(app: App) -> None:
     async with app, app.worker(slots=2):
         runs = [await app.start(gather_of, 2) for _ in range(40)]
-        assert [await run.result(timeout="10s") for run in runs] == [3] * 40
+        assert [await run.result(timeout="60s") for run in runs] == [3] * 40
         await until_idle(app)
 
 
@@ -127,7 +127,7 @@ async def test_one_slot_suffices_for_everything_at_once(app: App, warm: int) -> 
         run = await app.start(everything_at_once)
         await (await until_started(app, "ringing")).signal(bell, 7)
 
-        assert await run.result(timeout="10s") == EVERYTHING
+        assert await run.result(timeout="60s") == EVERYTHING
         await until_idle(app)
 
 
@@ -135,14 +135,14 @@ async def test_a_worker_leaves_while_a_parent_waits_for_a_child_that_only_it_wou
     app: App,
 ) -> None:
     async with app:
-        async with asyncio.timeout(10), app.worker(slots=1):
+        async with asyncio.timeout(60), app.worker(slots=1):
             run = await app.start(family_of_ringing)
             await until_state(await until_started(app, "rung"), "waiting")
             await until_state(run, "waiting")
         assert await app.counts() == {"waiting": 2}
         async with app.worker(slots=1):
             await app.signal("rung", bell, 1)
-            assert await run.result(timeout="10s") == [2]
+            assert await run.result(timeout="60s") == [2]
             await until_idle(app)
 
 
@@ -165,7 +165,7 @@ async def test_a_child_ends_while_no_worker_has_its_parent(app: App) -> None:
             await until_state(await app.get("rung"), "succeeded")
             assert await run.state() == "ready"
         async with app.worker():
-            assert await run.result(timeout="10s") == [5]
+            assert await run.result(timeout="60s") == [5]
             await until_idle(app)
 
 
@@ -183,7 +183,7 @@ async def test_a_signal_to_a_child_that_is_paused_with_its_parent_waits_for_the_
 
         await app.resume("pausing")
 
-        assert await run.result(timeout="10s") == [5]
+        assert await run.result(timeout="60s") == [5]
         await until_idle(app)
 
 
@@ -203,7 +203,7 @@ async def test_children_that_end_while_their_parent_parks_or_is_claimed_are_all_
 ) -> None:
     async with app, app.worker(warm=warm), app.worker(warm=warm):
         run = await app.start(many_short_children, 6)
-        assert await run.result(timeout="20s") == 6 * (1 + 2 + 3 + 4)
+        assert await run.result(timeout="60s") == 6 * (1 + 2 + 3 + 4)
         await until_idle(app)
 
 
@@ -229,4 +229,4 @@ async def test_a_run_that_waits_only_for_a_child_holds_no_slot(app: App) -> None
         await until(is_free)
         assert await app.run(leaf, 1) == 2
         await app.signal("rung", bell, 1)
-        assert await run.result(timeout="10s") == [2]
+        assert await run.result(timeout="60s") == [2]

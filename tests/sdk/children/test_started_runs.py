@@ -69,14 +69,14 @@ async def start_one() -> list[str]:
 async def test_a_started_run_has_ids_and_outlives_the_run_that_started_it(app: App) -> None:
     async with app, app.worker():
         run = await app.start(start_one)
-        found = await run.result(timeout="10s")
+        found = await run.result(timeout="60s")
 
         child = await app.get("nodder")
         assert found == ["nodder", child.uid, "<child run nodder>"]
         await until_state(child, "waiting")
         await until_idle(app)
         await child.signal(nod, 2)
-        assert await child.result(timeout="10s") == 3
+        assert await child.result(timeout="60s") == 3
         await until_idle(app)
 
 
@@ -112,7 +112,7 @@ async def test_two_branches_wait_for_one_started_run(app: App) -> None:
         await until_state(run, "waiting")
         await app.signal("asked twice", nod, 1)
 
-        assert await run.result(timeout="10s") == [12, 22]
+        assert await run.result(timeout="60s") == [12, 22]
         await until_idle(app)
 
 
@@ -129,7 +129,7 @@ async def test_a_result_that_came_before_it_was_asked_for_is_there(app: App) -> 
         await until_state(await until_started(app, "long over"), "succeeded")
         await run.signal(proceed, 1)
 
-        assert await run.result(timeout="10s") == "early"
+        assert await run.result(timeout="60s") == "early"
         await until_idle(app)
 
 
@@ -152,7 +152,7 @@ async def test_a_started_run_continues_while_it_is_not_awaited(app: App) -> None
         await run.signal(proceed, 5)
         await app.signal("slow", nod, 1)
 
-        assert await run.result(timeout="10s") == [True, 5, 2]
+        assert await run.result(timeout="60s") == [True, 5, 2]
         await until_idle(app)
 
 
@@ -171,7 +171,7 @@ async def listen_in_rounds(n: int) -> int:
 async def test_a_run_may_go_on_as_a_new_one_when_it_has_stopped_listening(app: App) -> None:
     async with app, app.worker():
         run = await app.start(listen_in_rounds, 0)
-        assert await run.result(timeout="10s") == 2
+        assert await run.result(timeout="60s") == 2
         await until_idle(app)
         assert (await app.counts())["waiting"] == 3
 
@@ -200,7 +200,7 @@ async def test_the_error_of_a_started_run_is_raised_every_time(app: App) -> None
         await until_state(other, "waiting")
         await other.cancel()
 
-        found = await run.result(timeout="10s")
+        found = await run.result(timeout="60s")
         assert found[0] == found[1] == "LookupError('it blew up')"
         assert found[2] == "cancelled"
         await until_idle(app)
@@ -262,7 +262,7 @@ async def test_a_run_that_is_replaced_needs_no_slot_of_the_one_that_waits_for_it
 
         run = await app.start(replace_nodder)
 
-        assert await run.result(timeout="10s") == "new"
+        assert await run.result(timeout="60s") == "new"
         assert (await info_of(app, old.uid)).state == "cancelled"
         await until_idle(app)
 
@@ -283,14 +283,14 @@ async def replace_stubborn() -> Any:
 
 async def test_a_worker_may_leave_while_a_run_waits_to_replace_another(app: App) -> None:
     async with app:
-        async with asyncio.timeout(10), app.worker():
+        async with asyncio.timeout(60), app.worker():
             old = await app.start(refuse_to_end.options(id="stubborn"))
             await until_state(old, "waiting")
             run = await app.start(replace_stubborn)
             await until_state(run, "waiting")
         async with app.worker():
             await app.signal(old.uid, proceed, 1)
-            assert await run.result(timeout="10s") == "new"
+            assert await run.result(timeout="60s") == "new"
             await until_idle(app)
 
 
@@ -322,7 +322,7 @@ async def test_a_parent_that_is_retried_hears_of_the_run_that_it_started_before(
             await until_state(second, "waiting")
             await child.signal(nod, 1)
 
-        assert await run.result(timeout="10s") == 2
+        assert await run.result(timeout="60s") == 2
         assert made == {name: 2}
         assert await children_of(app, await app.get(name)) == []
         await until_idle(app)
@@ -372,5 +372,5 @@ async def start_unfit() -> str:
 async def test_what_cannot_be_kept_starts_nothing(app: App) -> None:
     async with app, app.worker():
         run = await app.start(start_unfit)
-        assert "give(value)" in await run.result(timeout="10s")
+        assert "give(value)" in await run.result(timeout="60s")
         assert await children_of(app, run) == []

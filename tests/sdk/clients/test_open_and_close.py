@@ -130,7 +130,7 @@ async def test_a_forked_child_that_waits_for_a_run_of_its_parent_is_refused_at_o
 
 
 async def awaited(work: Awaitable[Any]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await work
 
 

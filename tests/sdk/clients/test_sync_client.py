@@ -65,7 +65,7 @@ def test_a_run_is_started_signalled_and_looked_at(url: str) -> None:
         app.signal("sum", "answer", 2)
 
         assert (run.id, repr(run)) == ("sum", "<run sum>")
-        assert run.result(timeout="10s") == 42
+        assert run.result(timeout="60s") == 42
         assert run.state() == "succeeded"
         assert run.info().name == "add_answers"
         assert len(run.history()) == 2
@@ -79,7 +79,7 @@ def test_a_run_is_cancelled(url: str) -> None:
         run = app.start(add_answers.options(id="sum"), 2)
         assert run.cancel()
         with pytest.raises(RunCancelled):
-            run.result(timeout="10s")
+            run.result(timeout="60s")
         assert not app.cancel("sum")
 
 

@@ -40,7 +40,7 @@ async def reaches_out(what: str) -> None:
 
 @step
 async def starts_another() -> int:
-    return await (await apps["app"].start(child)).result(timeout="10s")
+    return await (await apps["app"].start(child)).result(timeout="60s")
 
 
 @workflow
@@ -121,8 +121,8 @@ async def test_a_signal_of_the_wrong_type_is_replaced_by_a_fork(app: App) -> Non
         run = await app.start(takes_a_number)
         await run.signal("go", "poison")
         with pytest.raises(onward.errors.RunPaused):
-            await run.result(timeout="10s", raise_paused=True)
+            await run.result(timeout="60s", raise_paused=True)
 
         mended = await app.fork(run.id, "go", result=4)
 
-        assert await mended.result(timeout="10s") == 4
+        assert await mended.result(timeout="60s") == 4

@@ -232,7 +232,7 @@ async def test_a_replay_does_not_log_such_a_call_again(
             await until_state(run, "waiting")
         async with app.worker(workflows=[forget_and_wait]):
             await run.signal("go", "went")
-            assert await run.result(timeout="10s") == "went"
+            assert await run.result(timeout="60s") == "went"
 
     assert [calls for calls, _ in unawaited(caplog)] == ["roll"]
 

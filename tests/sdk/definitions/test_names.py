@@ -186,7 +186,7 @@ async def test_of_two_workflows_of_a_name_a_later_worker_runs_what_this_process_
     async with app:
         run = await app.start(dear.shop_again)
         async with app.worker():
-            assert await run.result(timeout="20s") == "dear"
+            assert await run.result(timeout="60s") == "dear"
 
 
 async def test_two_workflows_of_a_name_cannot_be_given_to_a_worker(
@@ -221,7 +221,7 @@ async def test_what_a_body_calls_is_what_its_name_means_to_every_worker_of_the_p
 
     async with working(app, workflows=[sent_away]), app.worker(queues=["away"]):
         run = await app.start(sent_away)
-        assert await run.result(timeout="20s") == ["dear", "dear"]
+        assert await run.result(timeout="60s") == ["dear", "dear"]
 
 
 async def test_a_worker_that_could_not_start_chooses_no_name(

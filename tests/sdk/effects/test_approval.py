@@ -63,7 +63,7 @@ async def test_what_is_to_be_approved_is_shown_and_sent_exactly_so(app: App) -> 
         told = await app.effects.approve(info.id, reason="fine", by="eve", version=info.version)
         assert (told.verdict, told.decided_by, told.decided_why) == ("approve", "eve", "fine")
         assert told.decided_at is not None
-        assert await run.result(timeout="10s") == "2 lines"
+        assert await run.result(timeout="60s") == "2 lines"
         assert [(lines, key) for lines, key, _ in sent] == [(["Dear Ada,"], info.id)]
 
 
@@ -73,7 +73,7 @@ async def test_what_is_rejected_is_not_applied_and_never_sent(app: App) -> None:
         info = await effect_of(app, run, "planned")
         await app.effects.reject(info.id, reason="rude")
 
-        assert await run.result(timeout="10s") == "effect 'letter': it was rejected"
+        assert await run.result(timeout="60s") == "effect 'letter': it was rejected"
         assert (await app.effects.get(info.id)).state == "failed"
         assert await app.effects.pending() == []
     assert sent == []
@@ -91,7 +91,7 @@ async def test_a_retry_of_a_run_asks_again_for_what_was_rejected(app: App) -> No
         [asked] = await app.effects.pending()
         assert (asked.id, asked.needs_approval, asked.run_uid) == (info.id, True, again.uid)
         await app.effects.approve(info.id, reason="on second thought")
-        assert await again.result(timeout="10s") == 2
+        assert await again.result(timeout="60s") == 2
     assert len(sent) == 1
 
 
@@ -103,7 +103,7 @@ async def test_one_that_was_approved_and_did_not_happen_is_sent_again_without_as
         run = await app.start(must_write)
         info = await effect_of(app, run, "planned")
         await app.effects.approve(info.id, reason="fine")
-        assert await run.result(timeout="10s") == 2
+        assert await run.result(timeout="60s") == 2
     assert len(sent) == 2
 
 
@@ -114,7 +114,7 @@ async def test_an_approval_wakes_a_run_also_if_it_left_memory(app: App, warm: in
         info = await effect_of(app, run, "planned")
         await until_state(run, "paused")
         await app.effects.approve(info.id, reason="fine")
-        assert await run.result(timeout="10s") == 2
+        assert await run.result(timeout="60s") == 2
         assert await outcomes(run) == [("letter", "succeeded")]
 
 
@@ -131,7 +131,7 @@ async def test_an_approval_needs_a_reason_a_plan_and_the_version_that_was_seen(a
         await app.effects.approve(info.id, reason="fine")
         with pytest.raises(VerdictRefused):
             await app.effects.reject(info.id, reason="too late")
-        assert await run.result(timeout="10s") == 2
+        assert await run.result(timeout="60s") == 2
 
 
 async def test_of_an_approval_and_a_rejection_at_once_one_counts(app: App) -> None:
@@ -145,7 +145,7 @@ async def test_of_an_approval_and_a_rejection_at_once_one_counts(app: App) -> No
         )
         [refused] = [answer for answer in answers if isinstance(answer, BaseException)]
         assert isinstance(refused, VerdictRefused)
-        result = await run.result(timeout="10s")
+        result = await run.result(timeout="60s")
         is_sent = (await app.effects.get(info.id)).decided_by == "ann"
         assert (result == "2 lines") == is_sent == bool(sent)
 
@@ -220,7 +220,7 @@ async def test_sends_are_spaced_evenly_across_workers(app: App) -> None:
     async with working(app), app.worker(), app.worker():
         begun = time.monotonic()
         runs = [await app.start(one_paced, n) for n in range(5)]
-        assert [await run.result(timeout="10s") for run in runs] == [0, 1, 2, 3, 4]
+        assert [await run.result(timeout="60s") for run in runs] == [0, 1, 2, 3, 4]
     assert len(sent) == 5
     assert last_sent() - begun >= 0.2
 

@@ -105,7 +105,7 @@ async def test_a_timeout_is_delivered_when_the_ledger_has_settled(
         assert await states_of(app, run) == {"gated": "in_flight"}
         gate("a").set()
 
-        assert await run.result(timeout="10s") == "too slow"
+        assert await run.result(timeout="60s") == "too slow"
         assert await states_of(app, run) == {"gated": "applied"}
         assert [name for name, _ in await outcomes(run)] == ["sleep", "gated", "note"]
 
@@ -141,7 +141,7 @@ async def test_a_sibling_that_fails_waits_for_an_effect_in_flight(app: App) -> N
         await until(has_failed)
         assert seen == []
         gate("a").set()
-        assert await run.result(timeout="10s") == "over"
+        assert await run.result(timeout="60s") == "over"
         assert await states_of(app, run) == {"gated": "applied"}
 
 
@@ -156,7 +156,7 @@ async def test_a_run_does_not_end_before_an_effect_that_is_no_longer_awaited(app
         await until(has_failed)
         assert await run.state() == "running"
         gate("a").set()
-        assert await run.result(timeout="10s") == "over"
+        assert await run.result(timeout="60s") == "over"
         assert await states_of(app, run) == {"gated": "applied"}
 
 
@@ -255,7 +255,7 @@ async def test_a_run_ends_when_an_effect_that_was_not_awaited_has_settled(app: A
         await until(has_noted)
         assert await run.state() == "running"
         gate("a").set()
-        assert await run.result(timeout="10s") == "done"
+        assert await run.result(timeout="60s") == "done"
         assert await states_of(app, run) == {"gated": "applied"}
 
 
@@ -274,7 +274,7 @@ async def test_a_run_that_does_not_wait_for_its_uncertain_effect_leaves_it_to_th
         run = await app.start(leaves_it_uncertain)
         await effect_of(app, run, "indeterminate")
         await run.signal(go, "on")
-        assert await run.result(timeout="10s") == "done"
+        assert await run.result(timeout="60s") == "done"
 
         [info] = await app.effects.pending()
         assert (info.state, info.run_state) == ("indeterminate", "succeeded")
@@ -333,7 +333,7 @@ async def test_siblings_go_on_and_the_run_pauses_when_nothing_can_move(app: App,
         assert (await run.info()).reason == "reconciliation"
         assert [name for name, _ in sent] == ["a", "b"]
         await app.effects.resolve(info.id, "skip", reason="never mind")
-        assert await run.result(timeout="10s") == ["skipped", "b"]
+        assert await run.result(timeout="60s") == ["skipped", "b"]
         assert [name for name, _ in sent] == ["a", "b"]
 
 
@@ -350,7 +350,7 @@ async def test_a_verdict_is_heard_while_a_sibling_still_waits(app: App) -> None:
         await until(is_handed_over)
         await until_state(run, "waiting")
         await run.signal(go, "b")
-        assert await run.result(timeout="10s") == ["a did", "b"]
+        assert await run.result(timeout="60s") == ["a did", "b"]
 
 
 async def test_a_timer_beside_an_uncertain_effect_goes_off(app: App) -> None:
@@ -360,7 +360,7 @@ async def test_a_timer_beside_an_uncertain_effect_goes_off(app: App) -> None:
         await until_state(run, "paused")
         assert seen == ["awake"]
         await app.effects.resolve(info.id, "skip", reason="never mind")
-        assert await run.result(timeout="10s") == ["skipped", "awake"]
+        assert await run.result(timeout="60s") == ["skipped", "awake"]
         assert seen == ["awake"]
 
 
@@ -372,7 +372,7 @@ async def test_a_child_beside_an_uncertain_effect_is_heard(app: App) -> None:
         await app.signal("the child", go, "grown")
         await until_state(run, "paused")
         await app.effects.resolve(info.id, "skip", reason="never mind")
-        assert await run.result(timeout="10s") == ["skipped", "grown"]
+        assert await run.result(timeout="60s") == ["skipped", "grown"]
 
 
 # --- pause and resume -----------------------------------------------------------------------------
@@ -399,7 +399,7 @@ async def test_a_paused_run_lets_a_call_come_to_its_end_and_sends_no_other(app: 
         assert [name for name, _ in sent] == ["a"]
 
         await app.resume(run.id)
-        assert await run.result(timeout="10s") == ["a", "b"]
+        assert await run.result(timeout="60s") == ["a", "b"]
 
 
 async def test_a_resume_does_not_touch_an_uncertain_effect(app: App) -> None:
@@ -413,7 +413,7 @@ async def test_a_resume_does_not_touch_an_uncertain_effect(app: App) -> None:
         again = await app.effects.get(info.id)
         assert (again.state, again.version) == ("indeterminate", info.version)
         await app.effects.resolve(info.id, "skip", reason="never mind")
-        assert await run.result(timeout="10s") == "skipped"
+        assert await run.result(timeout="60s") == "skipped"
     assert len(sent) == 1
 
 
@@ -437,4 +437,4 @@ async def test_a_verdict_in_a_run_that_an_operator_paused_counts_when_it_is_resu
         assert await run.state() == "paused"
 
         await app.resume(run.id)
-        assert await run.result(timeout="10s") == ["skipped", "b"]
+        assert await run.result(timeout="60s") == ["skipped", "b"]

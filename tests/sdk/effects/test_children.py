@@ -102,7 +102,7 @@ async def test_what_a_child_has_done_is_not_done_again_when_its_parent_is_retrie
     async with working(app):
         again = await retried(app, await app.start(flow))
 
-        assert await again.result(timeout="20s") == result
+        assert await again.result(timeout="60s") == result
     assert sorted(whom for whom, _ in sent) == paid
 
 
@@ -113,7 +113,7 @@ async def test_what_did_not_happen_in_a_child_is_sent_under_its_key_when_its_par
     async with working(app):
         again = await retried(app, await app.start(shop))
 
-        assert await again.result(timeout="20s") == "paid Ada"
+        assert await again.result(timeout="60s") == "paid Ada"
     assert len(sent) == 2
     assert len(set(sent)) == 1
 
@@ -121,10 +121,10 @@ async def test_what_did_not_happen_in_a_child_is_sent_under_its_key_when_its_par
 async def test_the_children_of_a_fork_have_keys_of_their_own(app: App) -> None:
     async with working(app):
         run = await app.start(shop)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         forked = await app.fork(run.id, "order", new_id="beside", resend=True)
 
-        assert await forked.result(timeout="20s") == "paid Ada"
+        assert await forked.result(timeout="60s") == "paid Ada"
     assert [whom for whom, _ in sent] == ["Ada", "Ada"]
     assert len(set(sent)) == 2
 
@@ -185,7 +185,7 @@ async def test_a_child_waits_for_the_one_before_it_that_has_the_effect_under_way
         await children(app, again, "waiting", "running")
         answers[0].set()
 
-        assert await again.result(timeout="20s") == "paid Ada"
+        assert await again.result(timeout="60s") == "paid Ada"
     assert len(sent) == 1
 
 
@@ -230,7 +230,7 @@ async def test_a_child_hears_what_is_said_of_an_effect_that_the_one_before_it_le
         else:
             await app.effects.resolve(info.id, "applied", result="wired Ada", reason="seen")
 
-        assert await again.result(timeout="20s") == "wired Ada"
+        assert await again.result(timeout="60s") == "wired Ada"
     assert len(sent) == 1
 
 

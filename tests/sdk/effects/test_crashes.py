@@ -62,7 +62,7 @@ async def goes_on(app: App, patch: pytest.MonkeyPatch, which: str, state: str) -
             await until(is_lost)
             assert await outcomes(run) == []
         async with working(app):
-            return await run.result(timeout="10s")
+            return await run.result(timeout="60s")
 
 
 async def test_a_result_is_read_from_the_ledger_if_history_has_it_not(
@@ -102,7 +102,7 @@ async def test_a_worker_that_lost_its_run_before_the_call_does_not_make_it(
         async with working(app):
             info = await effect_of(app, run, "indeterminate")
             await app.effects.resolve(info.id, "applied", result="b", reason="it is so")
-            assert await run.result(timeout="10s") == "b"
+            assert await run.result(timeout="60s") == "b"
     assert sent == []
 
 

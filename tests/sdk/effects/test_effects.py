@@ -114,7 +114,7 @@ async def told_what(text: str) -> str:
 async def test_an_effect_that_returns_is_applied_once(app: App) -> None:
     async with working(app):
         run = await app.start(one_deed, "a")
-        assert await run.result(timeout="10s") == "a"
+        assert await run.result(timeout="60s") == "a"
 
         [info] = await app.effects.of(run.id)
         assert (info.state, info.attempt, info.result, info.why) == ("applied", 1, "a", None)
@@ -129,7 +129,7 @@ async def test_a_replay_sends_nothing(app: App, warm: int) -> None:
         await until_state(run, "waiting")
         await run.signal(go, "on")
 
-        assert await run.result(timeout="10s") == ["one", "on", "two"]
+        assert await run.result(timeout="60s") == ["one", "on", "two"]
         assert [text for text, _ in sent] == ["one", "two"]
 
 
@@ -140,7 +140,7 @@ async def test_a_worker_that_takes_over_sends_nothing_again(app: App) -> None:
             await until_state(run, "waiting")
         async with working(app):
             await run.signal(go, "on")
-            assert await run.result(timeout="10s") == ["one", "on", "two"]
+            assert await run.result(timeout="60s") == ["one", "on", "two"]
     assert [text for text, _ in sent] == ["one", "two"]
 
 
@@ -160,7 +160,7 @@ async def test_a_result_that_cannot_be_kept_is_an_error_in_the_body_of_something
 ) -> None:
     async with working(app):
         run = await app.start(oddly)
-        assert await run.result(timeout="10s") == "Unencodable"
+        assert await run.result(timeout="60s") == "Unencodable"
 
         [info] = await app.effects.of(run.id)
         assert (info.state, info.attempt, len(sent)) == ("applied", 1, 1)
@@ -194,7 +194,7 @@ async def test_a_retry_of_the_run_sends_under_the_same_key_again(app: App) -> No
         await until_state(run, "failed")
         again = await app.retry(run.id)
 
-        assert await again.result(timeout="10s") == "a"
+        assert await again.result(timeout="60s") == "a"
         [info] = await app.effects.of(run.id)
         assert (info.run_uid, info.attempt, info.state) == (again.uid, 1, "applied")
     assert len(sent) == 4
@@ -215,16 +215,16 @@ async def test_a_retry_of_the_run_does_not_repeat_what_happened(app: App) -> Non
         await until_state(run, "failed")
         again = await app.retry(run.id)
         with pytest.raises(RunFailed):
-            await again.result(timeout="10s")
+            await again.result(timeout="60s")
     assert len(sent) == 1
 
 
 async def test_a_fork_sends_under_another_key(app: App) -> None:
     async with working(app):
         run = await app.start(one_deed, "a")
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         fork = await app.fork(run.id, "deed")
-        assert await fork.result(timeout="10s") == "a"
+        assert await fork.result(timeout="60s") == "a"
     assert len({key for _, key in sent}) == 2
 
 
@@ -326,7 +326,7 @@ async def tells() -> tuple[int, Any, float]:
 async def test_a_handler_sees_its_run_and_what_it_notes_is_kept(app: App) -> None:
     async with working(app, warm=0):
         run = await app.start(tells)
-        assert await run.result(timeout="10s") == (1, "Ada", 1)
+        assert await run.result(timeout="60s") == (1, "Ada", 1)
         assert (await run.info()).attributes == {"customer": "Ada"}
 
 
@@ -355,7 +355,7 @@ async def test_what_did_not_happen_is_tried_as_often_as_its_policy_says(app: App
     does[:] = [NotApplied("one"), NotApplied("two"), NotApplied("three")]
     async with working(app):
         run = await app.start(told_what, "a")
-        assert await run.result(timeout="10s") == "not applied: three"
+        assert await run.result(timeout="60s") == "not applied: three"
         [info] = await app.effects.of(run.id)
         assert (info.state, info.attempt) == ("failed", 3)
         assert info.why == "onward.errors.NotApplied: three"
@@ -442,7 +442,7 @@ async def test_whatever_else_a_handler_raises_leaves_it_uncertain(
         assert type(raised).__name__ in info.why
         assert (await run.info()).reason == "reconciliation"
         await app.effects.resolve(info.id, "applied", result="it did", reason="looked")
-        assert await run.result(timeout="10s") == "it did"
+        assert await run.result(timeout="60s") == "it did"
     assert len(sent) == 1
 
 

@@ -137,7 +137,7 @@ async def test_a_no_for_sure_is_tried_again_and_believed_as_ever(app: App, bank:
     bank.befall(Trouble.REFUSED, times=3)
     async with working(app):
         run = await app.start(buys, "card")
-        assert await run.result(timeout="10s") == "NotApplied"
+        assert await run.result(timeout="60s") == "NotApplied"
         [info] = await app.effects.of(run.id)
         assert (info.state, info.attempt) == ("failed", 3)
 
@@ -160,7 +160,7 @@ async def test_while_it_waits_to_be_sent_again_it_is_seen_to_be_uncertain(
         first = info.sent_at - timedelta(seconds=15)
         assert abs(info.known_until - first - timedelta(hours=1)) < timedelta(seconds=1)
         assert timedelta(seconds=1) < info.asked_at - first < timedelta(seconds=10)
-        assert await run.result(timeout="10s") == "receipt 1"
+        assert await run.result(timeout="60s") == "receipt 1"
 
 
 async def test_a_run_that_left_memory_wakes_to_send_it_again(app: App, bank: Outside) -> None:
@@ -195,7 +195,7 @@ async def test_a_no_of_a_later_send_is_no_proof_of_the_first(app: App, bank: Out
 
         assert (info.attempt, info.why) == (3, "ConnectionError: the reply got lost")
         await app.effects.resolve(info.id, "ask_again", reason="the bank is back")
-        assert await run.result(timeout="10s") == "receipt 1"
+        assert await run.result(timeout="60s") == "receipt 1"
     assert (len(bank.sent), len(bank.applied)) == (4, 1)
 
 
@@ -238,7 +238,7 @@ async def test_a_verdict_is_needed_when_its_key_may_be_forgotten(app: App, bank:
 
         assert f"its receiver remembers the key only until {known_until}" in fact
         await app.effects.resolve(info.id, "applied", result="by hand", reason="looked")
-        assert await run.result(timeout="10s") == "by hand"
+        assert await run.result(timeout="60s") == "by hand"
     assert len(bank.sent) == times
 
 
@@ -258,7 +258,7 @@ async def test_asking_again_is_to_send_it_once_more(app: App, bank: Outside) -> 
 
         await until(is_back)
         await app.effects.resolve(info.id, "ask_again", reason="now it is")
-        assert await run.result(timeout="10s") == "receipt 1"
+        assert await run.result(timeout="60s") == "receipt 1"
     assert (len(bank.sent), len(bank.applied)) == (5, 1)
 
 
@@ -271,7 +271,7 @@ async def test_asking_again_does_not_wait_for_the_next_send(app: App, bank: Outs
 
         assert asked.asked_at is not None
         assert asked.asked_at <= asked.updated_at
-        assert await run.result(timeout="10s") == "receipt 1"
+        assert await run.result(timeout="60s") == "receipt 1"
 
 
 @pytest.mark.parametrize(("verdict", "result"), [("applied", "by hand"), ("skip", "EffectSkipped")])
@@ -284,7 +284,7 @@ async def test_who_knows_more_need_not_wait_for_the_next_send(
         info = await effect_of(app, run, "needs_reconcile")
         await app.effects.resolve(info.id, verdict, result="by hand", reason="looked")
 
-        assert await run.result(timeout="10s") == result
+        assert await run.result(timeout="60s") == result
     assert len(bank.sent) == 1
 
 
@@ -305,7 +305,7 @@ async def test_that_it_did_not_happen_is_proof_and_lets_it_be_sent_again(
             return True
 
         await until(is_judged)
-        assert await run.result(timeout="10s") == "NotApplied"  # there is no attempt left
+        assert await run.result(timeout="60s") == "NotApplied"  # there is no attempt left
         assert (await app.effects.get(info.id)).attempt == 2
     assert 0 < len(bank.sent) <= 2
     assert bank.applied == []

@@ -74,7 +74,7 @@ async def test_what_was_approved_once_is_sent_again_without_asking(app: App, ban
         info = await effect_of(app, run, "planned")
         assert info.known_until is None  # nothing was sent yet
         await app.effects.approve(info.id, reason="fine")
-        assert await run.result(timeout="10s") == "receipt 1"
+        assert await run.result(timeout="60s") == "receipt 1"
     assert (len(bank.sent), len(bank.applied)) == (2, 1)
 
 
@@ -128,7 +128,7 @@ async def test_the_next_worker_sends_again_what_the_last_one_left_uncertain(
 
             await until(is_lost)
         async with working(app):
-            assert (await run.result(timeout="10s")).startswith("receipt")
+            assert (await run.result(timeout="60s")).startswith("receipt")
             [info] = await app.effects.of(run.id)
             assert info.state == "applied"
             assert 1 < info.attempt <= 3
@@ -166,7 +166,7 @@ async def test_code_that_has_a_reconciler_now_asks_it(
         asking = replace(charge_later.definition, idempotency_window=None, reconcile=bank.find)
         monkeypatch.setattr(charge_later, "definition", asking)
         async with working(app):
-            assert await run.result(timeout="10s") == "receipt 1"
+            assert await run.result(timeout="60s") == "receipt 1"
             assert (await effect_of(app, run, "applied")).can_be_asked
     assert len(bank.sent) == 1
 
@@ -193,7 +193,7 @@ async def test_a_retry_sends_again_under_the_key_and_the_memory_of_the_first(
         await until_state(run, "failed")
         [before] = await app.effects.of(run.id)
         again = await app.retry(run.id)
-        assert await again.result(timeout="10s") == "receipt 1"
+        assert await again.result(timeout="60s") == "receipt 1"
         after = await app.effects.get(before.id)
 
         assert (after.state, after.attempt, after.run_uid) == ("applied", 1, again.uid)
@@ -230,7 +230,7 @@ async def test_a_retry_sends_again_what_the_first_run_left_uncertain(
         assert [each.run_state for each in await app.effects.pending()] == ["failed"]
         again = await app.retry(run.id)
 
-        assert await again.result(timeout="10s") == "receipt 1"
+        assert await again.result(timeout="60s") == "receipt 1"
         after = await app.effects.get(info.id)
         assert (after.state, after.attempt, after.run_uid) == ("applied", 2, again.uid)
         assert after.known_until == info.known_until
@@ -244,7 +244,7 @@ async def test_a_fork_has_a_key_and_a_memory_of_its_own(app: App, bank: Outside)
         await until_state(run, "failed")
         [before] = await app.effects.of(run.id)
         fork = await app.fork(run.id, "charge_once")
-        assert await fork.result(timeout="10s") == "receipt 1"
+        assert await fork.result(timeout="60s") == "receipt 1"
         [after] = await app.effects.of(fork.id)
 
         assert after.id != before.id

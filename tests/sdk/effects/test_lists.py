@@ -74,7 +74,7 @@ async def test_settled_effects_are_among_all_but_not_among_the_pending(app: App)
         await until_state(run, "paused")
         [info] = await app.effects.pending()
         await app.effects.approve(info.id, reason="fine")
-        assert await run.result(timeout="10s") == [0]
+        assert await run.result(timeout="60s") == [0]
         assert await app.effects.pending() == []
         assert [(one.id, one.state) for one in await app.effects.all()] == [(info.id, "applied")]
         await check_database(app)

@@ -120,7 +120,7 @@ async def test_a_call_for_which_no_thread_was_free_is_made_when_one_is(app: App)
         await effect_of(app, run, "failed", name="knocks")
         door.set()
 
-        assert await run.result(timeout="10s") == ["blocked", "knocked"]
+        assert await run.result(timeout="60s") == ["blocked", "knocked"]
         assert (await effect_of(app, run, "applied", name="knocks")).attempt == 1
     assert sent == ["blocks", "knocks"]
 
@@ -151,7 +151,7 @@ async def test_a_reconciler_has_its_time_when_a_thread_is_free(memory: App) -> N
         await effect_of(memory, run, "needs_reconcile", name="unanswered")
         await memory.run(naps)  # for longer than the reconciler may take
         door.set()
-        assert await run.result(timeout="10s") == ["blocked", "looked up"]
+        assert await run.result(timeout="60s") == ["blocked", "looked up"]
         assert (await effect_of(memory, run, "applied", name="unanswered")).asks == 1
 
 

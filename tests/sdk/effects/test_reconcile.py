@@ -124,7 +124,7 @@ async def test_what_the_reconciler_found_is_the_result_and_nothing_is_sent_again
     says[:] = [Applied("found")]
     async with working(app):
         run = await app.start(briskly)
-        assert await run.result(timeout="10s") == "found"
+        assert await run.result(timeout="60s") == "found"
 
         [info] = await app.effects.of(run.id)
         assert (info.state, info.result, info.attempt, info.why) == ("applied", "found", 1, None)
@@ -227,7 +227,7 @@ async def test_what_is_proven_not_to_have_happened_is_sent_again_under_its_key(
     says[:] = [said] * 9
     async with working(app):
         run = await app.start(often)
-        assert await run.result(timeout="10s") == "a"
+        assert await run.result(timeout="60s") == "a"
         [info] = await app.effects.of(run.id)
         assert (info.attempt > 1, info.state) == (True, "applied")
     assert len(sent) == 2
@@ -239,7 +239,7 @@ async def test_the_ledger_says_that_the_reconciler_settled_an_effect(memory: App
     says[:] = [Applied("found")]
     async with working(memory):
         run = await memory.start(briskly)
-        assert await run.result(timeout="10s") == "found"
+        assert await run.result(timeout="60s") == "found"
         [info] = await memory.effects.of(run.id)
         assert (info.settled_by, info.asks) == ("reconciler", 1)
 
@@ -249,7 +249,7 @@ async def test_the_ledger_says_that_the_handler_settled_what_was_sent_again(memo
     says[:] = [NotApplied()] * 9
     async with working(memory):
         run = await memory.start(briefly)
-        assert await run.result(timeout="10s") == "a"
+        assert await run.result(timeout="60s") == "a"
         [info] = await memory.effects.of(run.id)
         assert (info.settled_by, info.asks) == ("handler", 0)
 
@@ -259,7 +259,7 @@ async def test_the_ledger_says_that_the_reconciler_disproved_the_last_send(memor
     says[:] = [NotApplied()] * 20
     async with working(memory):
         run = await memory.start(briefly)
-        assert (await run.result(timeout="10s")).startswith("not applied")
+        assert (await run.result(timeout="60s")).startswith("not applied")
         [info] = await memory.effects.of(run.id)
         assert (info.state, info.settled_by, info.asks) == ("failed", "reconciler", 1)
 
@@ -286,7 +286,7 @@ async def test_every_send_and_every_answer_of_the_reconciler_is_listed(app: App)
     says[:] = [ValueError("no such order"), Unknown(), Applied("found")]
     async with working(app):
         run = await app.start(sends_twice)
-        assert await run.result(timeout="10s") == "found"
+        assert await run.result(timeout="60s") == "found"
         [info] = await app.effects.of(run.id)
     # How often these happen depends on the machine.
     told = [each for each in info.attempts if each.outcome not in ("not_started", "too_early")]
@@ -326,7 +326,7 @@ async def test_proof_lets_it_be_sent_three_times(app: App) -> None:
     says[:] = [NotApplied()] * 20
     async with working(app):
         run = await app.start(briefly)
-        assert await run.result(timeout="10s") == (
+        assert await run.result(timeout="60s") == (
             "not applied: effect 'brief': it did not happen after 3 sends;"
             " last error ConnectionError: lost"
         )
@@ -340,7 +340,7 @@ async def test_proof_lets_it_be_sent_as_often_as_its_policy_says_and_at_once(app
     says[:] = [NotApplied()] * 20
     async with working(app):
         run = await app.start(often)
-        assert await run.result(timeout="10s") == "not applied"
+        assert await run.result(timeout="60s") == "not applied"
         [info] = await app.effects.of(run.id)
         assert (info.state, info.attempt, info.tries) == ("failed", 5, 5)
     assert 0 < len(sent) <= 5
@@ -580,9 +580,9 @@ async def test_a_retry_of_the_run_goes_on_with_the_list_of_sends(memory: App) ->
     async with working(memory):
         run = await memory.start(fails_once.options(id="a"))
         with pytest.raises(NotApplied):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         again = await memory.retry("a")
-        assert await again.result(timeout="10s") == "a"
+        assert await again.result(timeout="60s") == "a"
         [info] = await memory.effects.of("a")
     assert [(each.number, each.outcome, each.error) for each in info.attempts] == [
         (1, "not_applied", "onward.errors.NotApplied"),

@@ -356,7 +356,7 @@ async def test_a_retry_of_a_cancelled_run_plans_the_same_effect_again(app: App) 
 
         assert (planned.id, planned.needs_approval) == (info.id, True)
         await app.effects.approve(info.id, reason="after all")
-        assert await again.result(timeout="10s") == info.id
+        assert await again.result(timeout="60s") == info.id
     assert (sent, done) == (["work"], [])
 
 
@@ -367,7 +367,7 @@ async def test_a_retry_of_a_cancelled_run_waits_for_the_verdict_on_its_effect(ap
         await until_state(again, "paused")
         await app.effects.resolve(info.id, "applied", result="it did", reason="seen")
 
-        assert await again.result(timeout="10s") == "it did"
+        assert await again.result(timeout="60s") == "it did"
     assert sent == ["work"]
 
 
@@ -487,4 +487,4 @@ async def test_a_child_that_waits_for_its_effect_cleans_up_with_its_parent(
 
         assert done == [f"effect '{name}': {STOPPED[name][3]}"]
         with pytest.raises((onward.errors.RunCancelled, RunFailed)):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")

@@ -265,7 +265,7 @@ async def test_on_attention_is_called_once_for_each_effect_that_waits_while_sibl
         await until_state(run, "paused")
         await app.effects.resolve(charged.id, "applied", result="paid", reason="looked")
         await app.effects.approve(planned.id, reason="fine")
-        assert await run.result(timeout="10s") == ["paid", "thanked", "on"]
+        assert await run.result(timeout="60s") == ["paid", "thanked", "on"]
     assert len(bell.told) == 2
 
 

@@ -186,7 +186,7 @@ async def test_it_happened_and_this_is_its_result(app: App, warm: int) -> None:
         assert told.decided_why == "saw it at the bank"
         assert told.decided_at is not None
         assert abs((told.decided_at - before).total_seconds()) < 60
-        assert await run.result(timeout="10s") == "paid 70"
+        assert await run.result(timeout="60s") == "paid 70"
     assert len(sent) == 1
 
 
@@ -195,7 +195,7 @@ async def test_it_did_not_happen_and_is_sent_again_under_its_key(app: App) -> No
     async with working(app):
         run = await app.start(pays_often, 7)
         await until(lambda: is_over_by_saying_no(app, run))
-        assert await run.result(timeout="10s") == "paid 9"
+        assert await run.result(timeout="60s") == "paid 9"
     assert len(sent) == 2
     assert len({key for _, key in sent}) == 1
 
@@ -218,7 +218,7 @@ async def test_it_may_be_said_as_often_as_its_policy_says_that_it_did_not_happen
         info = await effect_of(app, run, "indeterminate")
         assert info.tries == times
         await until(lambda: is_over_by_saying_no(app, run))
-        assert await run.result(timeout="10s") == "NotApplied"
+        assert await run.result(timeout="60s") == "NotApplied"
         [info] = await app.effects.of(run.id)
         assert info.attempt == times
     assert 0 < len(sent) <= times  # a worker that is too slow makes an attempt, but does not send
@@ -231,7 +231,7 @@ async def test_the_run_goes_on_without_it(app: App) -> None:
         told = await app.effects.resolve(info.id, "skip", reason="too small to matter")
 
         assert told.state == "skipped"
-        assert await run.result(timeout="10s") == "EffectSkipped"
+        assert await run.result(timeout="60s") == "EffectSkipped"
         assert await outcomes(run) == [("charge", "failed")]
     assert len(sent) == 1
 
@@ -242,7 +242,7 @@ async def test_the_reconciler_is_asked_again(app: App) -> None:
         run = await app.start(pays_and_looks, 7)
         info = await effect_of(app, run, "indeterminate")
         await app.effects.resolve(info.id, "ask_again", reason="the bank is back")
-        assert await run.result(timeout="10s") == "paid 5"
+        assert await run.result(timeout="60s") == "paid 5"
     assert (len(sent), len(asked)) == (1, 2)
 
 
@@ -265,7 +265,7 @@ async def test_too_early_a_no_is_refused_with_the_time_from_which_it_counts(app:
         fact = await refused(app, info.id, "not_applied")
         assert info.judged_from.isoformat()[:19] in fact
         await app.effects.resolve(info.id, "applied", result=1, reason="a yes is never early")
-        assert await run.result(timeout="10s") == "paid 1"
+        assert await run.result(timeout="60s") == "paid 1"
 
 
 async def test_nothing_is_said_of_a_call_under_way(app: App) -> None:
@@ -277,7 +277,7 @@ async def test_nothing_is_said_of_a_call_under_way(app: App) -> None:
         for verdict in ("applied", "not_applied", "skip", "ask_again"):
             assert "may be in progress until" in await refused(app, info.id, verdict, result=1)
         holds[0].set()
-        assert await run.result(timeout="10s") == 7
+        assert await run.result(timeout="60s") == 7
 
 
 @effect
@@ -325,7 +325,7 @@ async def test_a_settled_effect_is_not_judged_again(app: App) -> None:
         info = await effect_of(app, run, "indeterminate")
         await app.effects.resolve(info.id, "skip", reason="never mind")
         assert "skipped already" in await refused(app, info.id, "applied", result=1)
-        assert await run.result(timeout="10s") == "EffectSkipped"
+        assert await run.result(timeout="60s") == "EffectSkipped"
 
 
 async def test_of_two_operators_at_once_one_wins_and_the_other_gets_an_error(app: App) -> None:
@@ -341,7 +341,7 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_gets_an_error(app
         lost = [answer for answer in answers if isinstance(answer, VerdictRefused)]
 
         assert (len(won), len(lost)) == (1, 4)
-        assert await run.result(timeout="10s") == f"paid {won[0]}"
+        assert await run.result(timeout="60s") == f"paid {won[0]}"
         assert (await app.effects.get(info.id)).decided_by == f"op {won[0]}"
 
 
@@ -390,7 +390,7 @@ async def test_an_operator_who_saw_a_verdict_may_overrule_it(app: App) -> None:
         await app.effects.resolve(info.id, "skip", reason="told to", version=decided.version)
 
         async with working(app):
-            assert await run.result(timeout="10s") == "EffectSkipped"
+            assert await run.result(timeout="60s") == "EffectSkipped"
     assert len(sent) == 1
 
 
@@ -419,7 +419,7 @@ async def test_a_result_of_another_kind_is_refused_without_the_code(
             await app.effects.resolve(info.id, "applied", result=result, reason="saw it")
         assert await run.state() == "paused"
         await app.effects.resolve(info.id, "applied", result=7, reason="saw it")
-        assert await run.result(timeout="10s") == "paid 7"
+        assert await run.result(timeout="60s") == "paid 7"
 
 
 async def test_a_result_that_an_operator_without_the_code_got_wrong_parks_the_run(
@@ -457,7 +457,7 @@ async def test_a_verdict_while_the_reconciler_is_asked_wins(app: App) -> None:
         await app.effects.resolve(info.id, "applied", result=2, reason="saw it")
         holds[0].set()
 
-        assert await run.result(timeout="10s") == "paid 2"
+        assert await run.result(timeout="60s") == "paid 2"
         assert (await app.effects.get(info.id)).result == 2
     assert (len(sent), len(asked)) == (1, 1)
 
@@ -479,7 +479,7 @@ async def test_a_verdict_before_the_run_has_noticed_that_it_is_uncertain_wins(ap
         await until(is_judged)
         assert await run.state() == "running"
         holds[0].set()
-        assert await run.result(timeout="10s") == "paid 3"
+        assert await run.result(timeout="60s") == "paid 3"
     assert len(sent) == 1
 
 
@@ -491,7 +491,7 @@ async def test_a_verdict_while_no_worker_is_there_is_heard_by_the_next(app: App)
             await until_state(run, "paused")
         await app.effects.resolve(info.id, "applied", result=4, reason="saw it")
         async with working(app):
-            assert await run.result(timeout="10s") == "paid 4"
+            assert await run.result(timeout="60s") == "paid 4"
     assert len(sent) == 1
 
 

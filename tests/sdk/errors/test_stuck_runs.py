@@ -235,7 +235,7 @@ async def test_a_limit_that_is_reached_is_reported(memory: App) -> None:
         [why] = await logged(run)
         gates["work"].set()
         assert "workflow 'step work' has 1 of 1 runs running" in str(why)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
 
 @pytest.mark.usefixtures("soon")

@@ -122,7 +122,7 @@ async def test_the_error_of_a_run_in_memory_names_no_command(memory: App) -> Non
     async with working(memory):
         run = await memory.start(raises)
         with pytest.raises(RunFailed, match=r"See its history: await run\.history\(\)"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
 
 async def test_the_error_of_a_run_names_the_command_that_shows_it(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_the_error_of_a_run_names_the_command_that_shows_it(tmp_path: Path
     async with working(app):
         run = await app.start(raises.options(id="r"))
         with pytest.raises(RunFailed, match="See its history: onward runs show r"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
 
 @effect(retry=Retry(attempts=1))
@@ -149,7 +149,7 @@ async def test_a_run_ended_by_an_effect_that_did_not_happen_raises_a_failed_run(
     async with working(memory):
         run = await memory.start(buys)
         with pytest.raises(RunFailed) as failed:
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
     assert isinstance(failed.value, NotApplied)
     assert type(failed.value.__cause__) is NotApplied
     assert run.id in str(failed.value)

@@ -129,7 +129,7 @@ async def test_a_replayed_failure_is_not_logged_again(memory: App) -> None:
                     await until_state(run, "waiting")
             async with memory.worker(workflows=[goes_on]):
                 await run.signal("go", None)
-                assert await run.result(timeout="10s") == "done"
+                assert await run.result(timeout="60s") == "done"
 
     assert log.events == ["step.failed"]
 

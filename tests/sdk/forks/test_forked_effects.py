@@ -66,7 +66,7 @@ async def shop() -> list[str]:
 async def test_a_fork_that_would_send_again_what_happened_is_refused(app: App, flow: Any) -> None:
     async with working(app):
         run = await app.start(flow)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         times = len(sent)
         with pytest.raises(WouldResend) as refused:
             await app.fork(run.id, "look")
@@ -76,7 +76,7 @@ async def test_a_fork_that_would_send_again_what_happened_is_refused(app: App, f
         assert "pay (" in str(refused.value)
         assert await run.state() == "succeeded"
         again = await app.fork(run.id, "look", resend=True)
-        await again.result(timeout="20s")
+        await again.result(timeout="60s")
     assert len(sent) == 2 * times
 
 
@@ -84,27 +84,27 @@ async def test_a_fork_that_would_send_again_what_happened_is_refused(app: App, f
 async def test_a_fork_after_what_happened_goes_on_from_there(app: App, flow: Any) -> None:
     async with working(app):
         run = await app.start(flow)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         times = len(sent)
         [last] = [row.identity for row in await run.history() if row.name == "look"][1:]
         again = await app.fork(run.id, last)
-        await again.result(timeout="20s")
+        await again.result(timeout="60s")
     assert len(sent) == times
 
 
 async def test_an_effect_that_is_named_is_sent_again(app: App) -> None:
     async with working(app):
         run = await app.start(order)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         again = await app.fork(run.id, "pay")
-        await again.result(timeout="20s")
+        await again.result(timeout="60s")
     assert sent == ["Ada", "Ada"]
 
 
 async def test_a_child_that_is_named_is_not_leave_to_send_its_effects_again(app: App) -> None:
     async with working(app):
         run = await app.start(shop)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         with pytest.raises(WouldResend):
             await app.fork(run.id, "part", new_id="beside")
         [chunk] = [row.identity for row in await run.history() if row.name == "map part"]
@@ -115,9 +115,9 @@ async def test_a_child_that_is_named_is_not_leave_to_send_its_effects_again(app:
 async def test_an_effect_whose_result_is_given_is_not_sent_again(app: App) -> None:
     async with working(app):
         run = await app.start(order)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         again = await app.fork(run.id, "pay", result="paid in cash")
-        assert await again.result(timeout="20s") == "paid in cash"
+        assert await again.result(timeout="60s") == "paid in cash"
     assert sent == ["Ada"]
 
 
@@ -129,7 +129,7 @@ async def test_an_effect_that_did_not_happen_does_not_keep_a_run_from_being_fork
         run = await app.start(order)
         await until_state(run, "failed")
         again = await app.fork(run.id, "look")
-        assert await again.result(timeout="20s") == "paid Ada"
+        assert await again.result(timeout="60s") == "paid Ada"
 
 
 @pytest.mark.parametrize("settled", [None, "skip"])
@@ -165,16 +165,16 @@ async def test_what_happened_in_the_run_before_a_retry_counts_too(app: App) -> N
 async def test_a_fork_of_a_fork_knows_what_was_sent_before_the_first(app: App, flow: Any) -> None:
     async with working(app):
         run = await app.start(flow)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         times = len(sent)
         fork = await app.fork(run.id, ":look#2", new_id="fork")
-        await fork.result(timeout="20s")
+        await fork.result(timeout="60s")
         with pytest.raises(WouldResend, match="pay"):
             await app.fork("fork", ":look#1")
         assert len(sent) == times
 
         again = await app.fork("fork", ":look#2")
-        await again.result(timeout="20s")
+        await again.result(timeout="60s")
         assert len(sent) == times
 
 
@@ -210,7 +210,7 @@ async def test_a_retry_does_not_send_again_what_a_fork_of_a_child_has_sent(app: 
 
         assert sent == ["Eve"]
         fork = await app.fork(run.id, "stall", result="paid Eve")
-        assert await fork.result(timeout="20s") == "paid Eve"
+        assert await fork.result(timeout="60s") == "paid Eve"
     assert sent == ["Eve"]
 
 
@@ -222,7 +222,7 @@ async def test_a_retry_that_is_forced_starts_a_forked_child_again(app: App) -> N
 
         again = await app.retry(run.id, force=True)
 
-        assert await again.result(timeout="20s") == "paid Eve"
+        assert await again.result(timeout="60s") == "paid Eve"
     assert sent == ["Eve", "Eve"]
 
 
@@ -234,5 +234,5 @@ async def test_a_retry_takes_the_result_of_a_forked_child_with_an_id(app: App) -
 
         again = await app.retry(run.id)
 
-        assert await again.result(timeout="20s") == "paid Eve"
+        assert await again.result(timeout="60s") == "paid Eve"
     assert sent == ["Eve"]

@@ -54,11 +54,11 @@ def purchased() -> list[Any]:
 async def test_a_fork_runs_again_from_a_step_on(app: App, purchased: list[Any]) -> None:
     async with working(app):
         run = await app.start(purchase.options(id="p"))
-        assert await run.result(timeout="10s") == purchased
+        assert await run.result(timeout="60s") == purchased
 
         fork = await app.fork("p", "bill")
 
-        assert await fork.result(timeout="10s") == purchased
+        assert await fork.result(timeout="60s") == purchased
         assert made == {"tea": 1, "coffee": 1, "bill": 2}
         info = await run.info()
         assert (info.uid, info.link, info.follows) == (fork.uid, "forked_from", run.uid)
@@ -68,25 +68,25 @@ async def test_a_fork_runs_again_from_a_step_on(app: App, purchased: list[Any]) 
 async def test_a_step_has_a_name_and_an_identity(app: App) -> None:
     async with working(app):
         run = await app.start(purchase.options(id="p"))
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         second = (await run.history())[1]
         assert second.name == "fetch_price"
 
         fork = await app.fork("p", second.identity, new_id="by identity")
-        await fork.result(timeout="10s")
+        await fork.result(timeout="60s")
         assert made == {"tea": 1, "coffee": 2, "bill": 2}
 
-        await (await app.fork("p", "fetch_price", new_id="by name")).result(timeout="10s")
+        await (await app.fork("p", "fetch_price", new_id="by name")).result(timeout="60s")
         assert made == {"tea": 2, "coffee": 3, "bill": 3}
 
 
 async def test_a_fork_may_have_another_result_at_its_step(app: App) -> None:
     async with working(app):
-        await (await app.start(purchase.options(id="p"))).result(timeout="10s")
+        await (await app.start(purchase.options(id="p"))).result(timeout="60s")
 
         fork = await app.fork("p", "fetch_price", result=100)
 
-        assert await fork.result(timeout="10s") == [100, 6, "pay 106"]
+        assert await fork.result(timeout="60s") == [100, 6, "pay 106"]
         assert made == {"tea": 1, "coffee": 2, "bill": 2}
         assert await steps_of(fork) == ["fetch_price", "fetch_price", "bill"]
 
@@ -99,18 +99,18 @@ async def pass_on() -> list[Any]:
 
 async def test_a_result_can_be_edited_to_a_falsy_one(app: App) -> None:
     async with working(app):
-        await (await app.start(pass_on.options(id="p"))).result(timeout="10s")
+        await (await app.start(pass_on.options(id="p"))).result(timeout="60s")
         for value in FALSY:
             fork = await app.fork("p", "anything", result=value)
 
-            assert await fork.result(timeout="10s") == [value, "second"]
+            assert await fork.result(timeout="60s") == [value, "second"]
         assert made == {"first": 1, "second": 1 + len(FALSY)}
 
 
 async def test_an_edited_result_must_fit_the_step(app: App) -> None:
     async with working(app):
         run = await app.start(purchase.options(id="p"))
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         with pytest.raises(Unencodable):
             await app.fork("p", "fetch_price", result="a lot")
@@ -120,7 +120,7 @@ async def test_an_edited_result_must_fit_the_step(app: App) -> None:
 async def test_an_unknown_step_is_an_error_and_changes_nothing(app: App) -> None:
     async with working(app):
         run = await app.start(purchase.options(id="p"))
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         with pytest.raises(NotFound, match="fetch_prise"):
             await app.fork("p", "fetch_prise")
@@ -131,11 +131,11 @@ async def test_an_unknown_step_is_an_error_and_changes_nothing(app: App) -> None
 
 async def test_a_fork_of_everything_comes_to_the_same_end(app: App, purchased: list[Any]) -> None:
     async with working(app):
-        await (await app.start(purchase.options(id="p"))).result(timeout="10s")
+        await (await app.start(purchase.options(id="p"))).result(timeout="60s")
 
         fork = await app.fork("p")
 
-        assert await fork.result(timeout="10s") == purchased
+        assert await fork.result(timeout="60s") == purchased
         assert made == {"tea": 1, "coffee": 1, "bill": 1}
 
 
@@ -162,8 +162,8 @@ async def test_a_run_that_goes_on_is_forked_beside_it(app: App) -> None:
         await fork.signal(letter, "c")
         await run.signal(letter, "b")
 
-        assert await run.result(timeout="10s") == ["a", "b"]
-        assert await fork.result(timeout="10s") == ["a", "c"]
+        assert await run.result(timeout="60s") == ["a", "b"]
+        assert await fork.result(timeout="60s") == ["a", "c"]
         assert made == {"before": 2, "between": 2}
         assert (await run.info()).uid == run.uid
 
@@ -187,7 +187,7 @@ async def test_a_run_that_goes_on_is_not_forked_in_its_place(app: App) -> None:
         fork = await app.fork("box", "anything")
         await fork.signal(letter, "a")
         await fork.signal(letter, "b")
-        assert await fork.result(timeout="10s") == ["a", "b"]
+        assert await fork.result(timeout="60s") == ["a", "b"]
         assert (await info_of(app, run.uid)).state == "failed"
 
 
@@ -196,11 +196,11 @@ async def test_a_fork_from_a_signal_puts_it_and_all_later_ones_back(app: App) ->
         run = await app.start(post_box.options(id="box"))
         await run.signal(letter, "a")
         await run.signal(letter, "b")
-        assert await run.result(timeout="10s") == ["a", "b"]
+        assert await run.result(timeout="60s") == ["a", "b"]
 
         fork = await app.fork("box", "letter")
 
-        assert await fork.result(timeout="10s") == ["a", "b"]
+        assert await fork.result(timeout="60s") == ["a", "b"]
         assert made == {"before": 1, "between": 2}
 
 
@@ -214,17 +214,17 @@ async def test_a_fork_can_replace_what_a_signal_carried(app: App) -> None:
         run = await app.start(post_box.options(id="box"))
         await run.signal(letter, "a")
         await run.signal(letter, "b")
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         fork = await app.fork("box", "letter", result="x")
 
-        assert await fork.result(timeout="10s") == ["x", "b"]
+        assert await fork.result(timeout="60s") == ["x", "b"]
 
 
 async def test_a_sleep_has_no_result_that_could_be_edited(app: App) -> None:
     async with working(app):
         run = await app.start(naps)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         with pytest.raises(BadInput, match="has no result"):
             await app.fork(run.id, "sleep", result="x")
@@ -232,8 +232,8 @@ async def test_a_sleep_has_no_result_that_could_be_edited(app: App) -> None:
 
 async def test_a_new_id_that_is_taken_is_refused(app: App) -> None:
     async with working(app):
-        await (await app.start(purchase.options(id="p"))).result(timeout="10s")
-        await (await app.start(purchase.options(id="q"))).result(timeout="10s")
+        await (await app.start(purchase.options(id="p"))).result(timeout="60s")
+        await (await app.start(purchase.options(id="q"))).result(timeout="60s")
 
         with pytest.raises(Conflict, match="'q' is taken: it has succeeded"):
             await app.fork("p", "bill", new_id="q")
@@ -260,10 +260,10 @@ async def test_a_fork_beside_a_child_says_nothing_to_the_parent(app: App) -> Non
 
         fork = await app.fork("child", "anything", new_id="beside")
         await fork.signal(letter, "wrong")
-        assert await fork.result(timeout="10s") == "wrong"
+        assert await fork.result(timeout="60s") == "wrong"
         await app.signal("child", letter, "right")
 
-        assert await parent.result(timeout="10s") == "right"
+        assert await parent.result(timeout="60s") == "right"
 
 
 async def test_a_fork_beside_a_child_outlives_the_parent(app: App) -> None:
@@ -278,7 +278,7 @@ async def test_a_fork_beside_a_child_outlives_the_parent(app: App) -> None:
         await until_state(await app.get("child"), "cancelled")
 
         await fork.signal(letter, "still here")
-        assert await fork.result(timeout="10s") == "still here"
+        assert await fork.result(timeout="60s") == "still here"
 
 
 @workflow
@@ -296,9 +296,9 @@ async def falsy_child() -> Any:
 async def test_the_result_of_a_child_can_be_edited(app: App) -> None:
     async with working(app):
         run = await app.start(asks_child.options(id="a"))
-        assert await run.result(timeout="10s") == [0, "then"]
+        assert await run.result(timeout="60s") == [0, "then"]
 
-        assert await (await app.fork("a", "falsy_child", result="")).result(timeout="10s") == [
+        assert await (await app.fork("a", "falsy_child", result="")).result(timeout="60s") == [
             "",
             "then",
         ]
@@ -310,7 +310,7 @@ async def test_a_failed_step_is_edited_into_a_good_one(app: App) -> None:
         run = await app.start(unlucky.options(id="u"))
         await until_state(run, "failed")
 
-        assert await (await app.fork("u", "never_works", result=7)).result(timeout="10s") == 7
+        assert await (await app.fork("u", "never_works", result=7)).result(timeout="60s") == 7
 
 
 @step(retry=onward.Retry(attempts=2, delay="1ms"))

@@ -103,7 +103,7 @@ async def test_a_list_that_is_changed_by_a_deploy_keeps_its_results(
             await run.signal(resume_list, 1)
             changed = CHANGES[change](ITEMS)
 
-            assert await run.result(timeout="10s") == expected(changed)
+            assert await run.result(timeout="60s") == expected(changed)
             again = changed[0]  # that map has a place of its own in the code
             assert {item for item, times in priced.items() if times > 1} == {again}
             await until_idle(app)
@@ -124,7 +124,7 @@ async def test_a_list_that_is_changed_while_it_is_worked_through_keeps_what_was_
         gate.set()
         async with app.worker(workflows=[new]):
             await run.signal(resume_list, 1)
-            found = await run.result(timeout="10s")
+            found = await run.result(timeout="60s")
             assert found[:-3] == [f"{item}!" for item in ["new", *ITEMS[::-1]]]
             assert {item for item, times in priced.items() if times > 1} == {
                 "item 3",
@@ -182,7 +182,7 @@ async def test_any_text_may_be_a_key(app: App) -> None:
     items = [":" * 512, "a=b#c.d@e~f%g", "é" * 200, "map 0", "0", "%3A"]
     async with app, app.worker(warm=0):
         run = await app.start(map_by_key, items)
-        assert await run.result(timeout="10s") == [f"{item} costs {len(item)}" for item in items]
+        assert await run.result(timeout="60s") == [f"{item} costs {len(item)}" for item in items]
         assert set(priced.values()) == {1}
         await until_idle(app)
 

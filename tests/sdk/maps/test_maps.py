@@ -269,7 +269,7 @@ async def test_an_item_that_cannot_be_kept_is_refused_with_its_path_before_anyth
 ) -> None:
     async with app, app.worker():
         run = await app.start(map_unfit)
-        told = await run.result(timeout="10s")
+        told = await run.result(timeout="60s")
         assert "joined(left)" in told
         assert "item 2 of the map" in told
         assert await run.history() == []
@@ -359,7 +359,7 @@ async def test_who_stops_half_way_has_the_rest_cancelled(app: App) -> None:
         await until(is_quiet)
         assert len(await children_of(app, run)) < 8, "more was begun than was wanted"
         await run.signal(let_go, 1)
-        assert await run.result(timeout="10s") == [0, 1, 4]
+        assert await run.result(timeout="60s") == [0, 1, 4]
         await until_idle(app)
 
 
@@ -380,7 +380,7 @@ async def test_a_body_may_wait_between_two_results_and_be_replayed(app: App) -> 
             await until_open(run, "let go")
         async with app.worker():
             await run.signal(let_go, 1)
-            assert await run.result(timeout="10s") == sum(n * n for n in range(10))
+            assert await run.result(timeout="60s") == sum(n * n for n in range(10))
             assert sorted(gauge.done) == list(range(10))
             await until_idle(app)
 
@@ -455,7 +455,7 @@ async def map_sent_children() -> list[int]:
 async def test_the_options_of_a_workflow_hold_for_every_item(app: App) -> None:
     async with app, app.worker(), app.worker(queues=["far"]):
         run = await app.start(map_sent_children)
-        assert await run.result(timeout="10s") == [1, 4]
+        assert await run.result(timeout="60s") == [1, 4]
         items = await app.runs(name="squared_by_child")
         assert [info.queue for info in items] == ["far", "far"]
         await until_idle(app)

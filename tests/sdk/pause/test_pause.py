@@ -103,7 +103,7 @@ async def test_a_waiting_run_is_paused_and_goes_on_with_what_came_meanwhile(app:
 
         assert await app.resume(run.id)
 
-        assert await run.result(timeout="10s") == ["a", "b", "c"]
+        assert await run.result(timeout="60s") == ["a", "b", "c"]
 
 
 async def test_a_step_that_runs_comes_to_its_end_and_the_next_does_not_begin(app: App) -> None:
@@ -118,7 +118,7 @@ async def test_a_step_that_runs_comes_to_its_end_and_the_next_does_not_begin(app
         assert begun == {"one": 1}
         assert await steps_of(run) == ["slow_work"]
         await app.resume(run.id)
-        assert await run.result(timeout="10s") == "two"
+        assert await run.result(timeout="60s") == "two"
         assert begun == {"one": 1, "two": 1}
 
 
@@ -133,7 +133,7 @@ async def test_a_paused_run_begins_no_child_and_no_other_run(app: App) -> None:
 
         assert len(await app.runs()) == 1
         await app.resume(run.id)
-        assert await run.result(timeout="10s") == "done"
+        assert await run.result(timeout="60s") == "done"
         assert len(await app.runs()) == 3
 
 
@@ -147,7 +147,7 @@ async def test_a_run_that_is_paused_before_its_start_does_not_begin(app: App, de
             assert begun == {}
 
             await app.resume(run.id)
-            assert await run.result(timeout="10s") == "done"
+            assert await run.result(timeout="60s") == "done"
 
 
 async def test_a_resume_before_the_pause_was_seen_leaves_the_run_as_it_is(app: App) -> None:
@@ -158,7 +158,7 @@ async def test_a_resume_before_the_pause_was_seen_leaves_the_run_as_it_is(app: A
         await app.resume(run.id)
         gate[0].set()
 
-        assert await run.result(timeout="10s") == "two"
+        assert await run.result(timeout="60s") == "two"
 
 
 async def test_the_last_word_counts(app: App) -> None:
@@ -174,7 +174,7 @@ async def test_the_last_word_counts(app: App) -> None:
         await run.signal(word, "a")
         await app.resume(run.id)
 
-        assert await run.result(timeout="10s") == ["a"]
+        assert await run.result(timeout="60s") == ["a"]
 
 
 async def test_a_time_that_comes_while_a_run_is_paused_counts_afterwards(app: App) -> None:
@@ -184,12 +184,12 @@ async def test_a_time_that_comes_while_a_run_is_paused_counts_afterwards(app: Ap
         await app.pause(run.id)
         await until_state(run, "paused")
         probe = await app.start(napper)  # its time comes later than that of the other
-        await probe.result(timeout="10s")
+        await probe.result(timeout="60s")
 
         assert await run.state() == "paused"
         assert await steps_of(run) == []
         await app.resume(run.id)
-        assert await run.result(timeout="10s") == "awake"
+        assert await run.result(timeout="60s") == "awake"
 
 
 async def test_a_paused_run_is_cancelled(app: App, url: str) -> None:
@@ -259,7 +259,7 @@ async def test_a_paused_run_stays_paused_in_another_process(app: App, url: str) 
         await later.signal("a", word, "x")
         assert await (await later.get("a")).state() == "paused"
         await later.resume("a")
-        assert await (await later.get("a")).result(timeout="10s") == ["x"]
+        assert await (await later.get("a")).result(timeout="60s") == ["x"]
 
 
 async def test_waiting_for_a_paused_run_can_raise(app: App) -> None:
@@ -269,7 +269,7 @@ async def test_waiting_for_a_paused_run_can_raise(app: App) -> None:
         await app.pause("a")
 
         with pytest.raises(RunPaused, match="operator"):
-            await run.result(timeout="10s", raise_paused=True)
+            await run.result(timeout="60s", raise_paused=True)
         with pytest.raises(TimeoutError):
             await run.result(timeout="20ms")
 
@@ -298,7 +298,7 @@ async def test_waiting_for_a_paused_run_costs_next_to_nothing(app: App) -> None:
 async def test_what_is_over_or_not_there_cannot_be_paused(app: App) -> None:
     async with working(app):
         run = await app.start(no_work)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         assert not await app.pause(run.id)
         assert not await app.resume(run.id)

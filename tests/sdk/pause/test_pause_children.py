@@ -139,7 +139,7 @@ async def test_what_works_for_a_paused_run_finishes_its_calls_and_begins_no_othe
         assert {info.held_by for info in held} == {("top",)}
         assert len(held) == len(await open_runs(app)) > 1
         await app.resume("top")
-        assert await run.result(timeout="20s") == 28
+        assert await run.result(timeout="60s") == 28
         assert set(begun.values()) == {1}
 
 
@@ -167,7 +167,7 @@ async def test_a_worker_that_comes_later_begins_nothing_of_what_is_paused(
             assert begun.total() == count
             gate.set()
             await later.resume("top")
-            assert await (await later.get("top")).result(timeout="20s") == 28
+            assert await (await later.get("top")).result(timeout="60s") == 28
 
 
 async def test_a_pause_needs_no_worker(app: App) -> None:
@@ -179,7 +179,7 @@ async def test_a_pause_needs_no_worker(app: App) -> None:
         async with app.worker():
             gate.set()
             await app.resume(run.id)
-            assert await run.result(timeout="20s") == 28
+            assert await run.result(timeout="60s") == 28
 
 
 # --- whose pause it is ----------------------------------------------------------------------------
@@ -216,11 +216,11 @@ async def test_a_child_that_was_paused_by_itself_stays_paused_when_its_parent_go
 
         await app.resume("top")
 
-        assert await two.result(timeout="20s") == "b"
+        assert await two.result(timeout="60s") == "b"
         assert (await one.info()).held_by == ("one",)
         assert begun == {"two": 1}
         await app.resume("one")
-        assert await run.result(timeout="20s") == ["a", "b"]
+        assert await run.result(timeout="60s") == ["a", "b"]
 
 
 async def test_a_resume_of_a_child_does_not_free_it_from_the_pause_of_its_parent(app: App) -> None:
@@ -236,7 +236,7 @@ async def test_a_resume_of_a_child_does_not_free_it_from_the_pause_of_its_parent
         assert await one.state() == "paused"
 
         await app.resume("top")
-        assert await run.result(timeout="20s") == ["a", "b"]
+        assert await run.result(timeout="60s") == ["a", "b"]
 
 
 @workflow
@@ -255,10 +255,10 @@ async def test_runs_that_outlive_the_paused_one_go_on(app: App) -> None:
 
         for other in others:
             await other.signal(word, "x")
-            assert await other.result(timeout="20s") == "x"
+            assert await other.result(timeout="60s") == "x"
         assert await run.state() == "paused"
         await app.resume("top")
-        assert await run.result(timeout="20s") == "done"
+        assert await run.result(timeout="60s") == "done"
 
 
 # --- with cancel, deadline, retry and continue ----------------------------------------------------
@@ -355,7 +355,7 @@ async def test_a_child_that_is_retried_while_its_parent_is_paused_is_held(app: A
         await app.resume("top")
         await until_state(again, "succeeded")
         await run.signal(word, "go")
-        assert await run.result(timeout="20s") == "go"
+        assert await run.result(timeout="60s") == "go"
 
 
 @workflow
@@ -395,7 +395,7 @@ async def test_a_child_that_would_go_on_as_a_new_run_waits_for_its_parent(
         assert (await (await app.get("child")).info()).uid == first.uid
         assert begun.total() == 1
         await app.resume("top")
-        assert await run.result(timeout="20s") == "done"
+        assert await run.result(timeout="60s") == "done"
         assert (await (await app.get("child")).info()).uid != first.uid
 
 
@@ -421,12 +421,12 @@ async def test_a_timer_of_a_child_keeps_its_due_time_while_it_is_held(app: App) 
         [timer] = await nap.history()
         await app.pause("top")
         probe = await app.start(napper)  # its time comes later
-        await probe.result(timeout="20s")
+        await probe.result(timeout="60s")
         assert (await nap.state(), await steps_of(nap)) == ("paused", [])
 
         await app.resume("top")
 
-        assert await run.result(timeout="20s") == "awake"
+        assert await run.result(timeout="60s") == "awake"
         kept = (await nap.history())[0]
         assert (kept.identity, kept.due) == (timer.identity, timer.due)
 

@@ -259,7 +259,7 @@ async def test_an_inbox_that_cannot_be_read_while_runs_execute_ends_only_its_own
         await bad.signal(go, "torn", message_id="torn")
         await until_state(bad, "failed")
         holding[2].set()
-        assert await good.result(timeout="20s") == "on"
+        assert await good.result(timeout="60s") == "on"
         assert f"the history or the inbox of run {bad.id} cannot be read" in str(await bad.info())
 
 
@@ -270,7 +270,7 @@ async def test_waiting_for_an_unreadable_run_raises(url: str) -> None:
         await execute(url, [f"DELETE FROM onward_run_data WHERE uid = '{run.uid}'"])
         async with app.worker():
             with pytest.raises(RunFailed, match="its row is missing"):
-                await run.result(timeout="20s")
+                await run.result(timeout="60s")
 
             other = await app.start(victim, 1)
             await until_state(other, "waiting")
@@ -279,7 +279,7 @@ async def test_waiting_for_an_unreadable_run_raises(url: str) -> None:
         await execute(url, [sql])
         async with app.worker():
             with pytest.raises(RunPaused, match="its kind is 'future'"):
-                await other.result(timeout="20s", raise_paused=True)
+                await other.result(timeout="60s", raise_paused=True)
 
 
 @lasting
@@ -292,7 +292,7 @@ async def test_a_message_beyond_the_count_of_its_run_is_named(url: str) -> None:
         await execute(url, [f"{INBOX} seq = seq + 100 {OF}".replace("{uid}", run.uid)])
         async with app.worker(warm=0):
             with pytest.raises(RunFailed, match=r"message 101 of run .* counted to 1"):
-                await run.result(timeout="20s")
+                await run.result(timeout="60s")
 
 
 @pytest.mark.parametrize("url", ["file"], indirect=True)
@@ -316,7 +316,7 @@ async def test_a_run_waits_on_after_the_database_has_lost_a_message(url: str) ->
         holding[1].set()
         await until_state(run, "waiting")
         await run.signal(go, "b")
-        assert await run.result(timeout="20s") == "ab"
+        assert await run.result(timeout="60s") == "ab"
 
 
 @lasting
@@ -333,7 +333,7 @@ async def test_an_effect_in_flight_that_was_never_sent_is_named(url: str) -> Non
             with pytest.raises(
                 RunFailed, match=f"effect {info.id} cannot be read: it is in flight"
             ):
-                await run.result(timeout="20s")
+                await run.result(timeout="60s")
 
 
 @lasting
@@ -366,7 +366,7 @@ async def test_an_effect_that_cannot_be_read_is_not_sent_and_hides_no_other(url:
         for info in pending.values():
             await app.effects.approve(info.id, reason="fine")
         async with app.worker():
-            assert await good.result(timeout="20s") == 2
+            assert await good.result(timeout="60s") == 2
             await until_state(bad, "paused")
             assert (await bad.info()).reason == "divergence"
             [info] = await app.effects.of(bad.id)
@@ -380,7 +380,7 @@ async def test_a_retry_policy_that_cannot_be_read_is_named(url: str) -> None:
         await execute(url, [f"{DATA} retry = 'garbage' WHERE uid = '{run.uid}'"])
         async with app.worker():
             with pytest.raises(RunFailed, match=r"the retry policy of run .* cannot be read"):
-                await run.result(timeout="20s")
+                await run.result(timeout="60s")
 
 
 @pytest.mark.parametrize("url", ["file"], indirect=True)

@@ -55,7 +55,7 @@ async def test_a_history_can_be_so_long_and_no_longer(
         assert await app.run(way, MOST) == MOST
         run = await app.start(way, MOST + 1)
         with pytest.raises(RunFailed, match=r"has 30 records.* map .*continue_as_new"):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         assert len([row for row in await run.history() if row.seq is not None]) <= MOST
 
 
@@ -74,7 +74,7 @@ async def test_the_bound_is_the_same_after_a_replay(app: App) -> None:
         async with app.worker(workflows=[waits_at_the_end]):
             await run.signal(go)
             with pytest.raises(RunFailed, match="has 30 records"):
-                await run.result(timeout="20s")
+                await run.result(timeout="60s")
 
 
 async def test_a_history_that_becomes_long_is_logged_once(
@@ -85,7 +85,7 @@ async def test_a_history_that_becomes_long_is_logged_once(
         await app.run(one_by_one, WARN)
         assert caplog.records == []
         run = await app.start(one_by_one, MOST)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
     [told] = caplog.records
     assert told.name == "onward.run"
     assert (told.event, told.run) == ("run.long", run.id)  # type: ignore[attr-defined] # facts

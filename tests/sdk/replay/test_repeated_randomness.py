@@ -65,7 +65,7 @@ async def fail_once(app: App) -> None:
     failures.append("down")
     run = await app.start(journal.options(id="j"))
     with pytest.raises(RunFailed):
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
 
 async def test_a_retry_gives_its_calls_what_the_run_before_gave_them(app: App) -> None:
@@ -73,7 +73,7 @@ async def test_a_retry_gives_its_calls_what_the_run_before_gave_them(app: App) -
         await fail_once(app)
         before = list(given)
 
-        again = await (await app.retry("j")).result(timeout="10s", raise_paused=True)
+        again = await (await app.retry("j")).result(timeout="60s", raise_paused=True)
 
     assert again[:6] == before
     assert given[:6] == before
@@ -85,9 +85,9 @@ async def test_a_retry_of_a_retry_still_draws_what_the_first_run_drew(app: App) 
         await fail_once(app)
         failures.append("down")
         with pytest.raises(RunFailed):
-            await (await app.retry("j")).result(timeout="10s", raise_paused=True)
+            await (await app.retry("j")).result(timeout="60s", raise_paused=True)
 
-        again = await (await app.retry("j")).result(timeout="10s", raise_paused=True)
+        again = await (await app.retry("j")).result(timeout="60s", raise_paused=True)
 
     assert again[:6] == given[:6]
 
@@ -98,7 +98,7 @@ async def test_a_run_that_retries_by_its_own_policy_draws_the_same(app: App) -> 
         policy = Retry(attempts=2, delay="1ms")
         run = await app.start(journal.options(id="j", retry=policy))
 
-        result = await run.result(timeout="10s", raise_paused=True)
+        result = await run.result(timeout="60s", raise_paused=True)
 
     assert result[:6] == given[:6]
 
@@ -123,9 +123,9 @@ async def test_an_effect_whose_run_is_retried_is_sent_with_the_arguments_in_the_
     async with working(app):
         run = await app.start(first_call_fails.options(id="j"))
         with pytest.raises(NotApplied):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
-        await (await app.retry("j")).result(timeout="10s", raise_paused=True)
+        await (await app.retry("j")).result(timeout="60s", raise_paused=True)
 
     assert given[0] == given[1]
 
@@ -133,10 +133,10 @@ async def test_an_effect_whose_run_is_retried_is_sent_with_the_arguments_in_the_
 async def test_a_fork_repeats_what_it_copied_and_draws_anew_after_that(app: App) -> None:
     async with working(app):
         run = await app.start(journal.options(id="j"))
-        before = await run.result(timeout="10s")
+        before = await run.result(timeout="60s")
 
         fork = await app.fork("j", "shaky", new_id="fork")
-        after = await fork.result(timeout="10s", raise_paused=True)
+        after = await fork.result(timeout="60s", raise_paused=True)
 
     assert after[:5] == before[:5]
     assert after[5] != before[5]
@@ -146,10 +146,10 @@ async def test_a_fork_repeats_what_it_copied_and_draws_anew_after_that(app: App)
 async def test_a_fork_with_another_result_repeats_the_call_that_is_given_one(app: App) -> None:
     async with working(app):
         run = await app.start(journal.options(id="j"))
-        before = await run.result(timeout="10s")
+        before = await run.result(timeout="60s")
 
         fork = await app.fork("j", "shaky", result="other")
-        after = await fork.result(timeout="10s", raise_paused=True)
+        after = await fork.result(timeout="60s", raise_paused=True)
 
     assert after[:6] == [*before[:5], "other"]
     assert after[6] != before[6]
@@ -158,15 +158,15 @@ async def test_a_fork_with_another_result_repeats_the_call_that_is_given_one(app
 async def test_a_fork_of_a_fork_and_a_retry_of_it_repeat_the_draws_of_each(app: App) -> None:
     async with working(app):
         run = await app.start(journal.options(id="j"))
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         first = await app.fork("j", "child")
-        before = await first.result(timeout="10s", raise_paused=True)
+        before = await first.result(timeout="60s", raise_paused=True)
         failures.append("down")
         second = await app.fork("j", "shaky")
         with pytest.raises(RunFailed):
-            await second.result(timeout="10s", raise_paused=True)
+            await second.result(timeout="60s", raise_paused=True)
 
-        again = await (await app.retry("j")).result(timeout="10s", raise_paused=True)
+        again = await (await app.retry("j")).result(timeout="60s", raise_paused=True)
 
     assert again[:5] == before[:5]
     assert again[5] == given[-2]  # the fork that failed had asked for it so

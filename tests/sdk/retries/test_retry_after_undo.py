@@ -74,7 +74,7 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_unasked(
         assert await run.state() == "failed"
 
         again = await app.retry(run.id, force=True)
-        assert await again.result(timeout="20s") == "shipped"
+        assert await again.result(timeout="60s") == "shipped"
     assert sent == ["charge", "refund"]
 
 
@@ -86,7 +86,7 @@ async def test_a_run_that_has_undone_its_effects_is_not_retried_by_itself_and_sa
     async with working(app):
         run = await app.start(order.options(retry=Retry(attempts=3, delay="1ms")))
         with pytest.raises(RunFailed):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         assert (await run.info()).attempt == 1
     assert sent == ["charge", "refund"]
     told = [vars(record) for record in caplog.records]
@@ -100,7 +100,7 @@ async def test_a_fork_from_the_start_does_all_of_it_again(app: App) -> None:
         run = await app.start(order)
         await until_state(run, "failed")
         again = await app.fork(run.id, "charge", resend=True)
-        assert await again.result(timeout="20s") == "shipped"
+        assert await again.result(timeout="60s") == "shipped"
     assert sent == ["charge", "refund", "charge"]
 
 
@@ -121,7 +121,7 @@ async def test_an_effect_beside_the_error_undoes_nothing(app: App) -> None:
         await run.signal(go, "on")
         await until_state(run, "failed")
         again = await app.retry(run.id)
-        assert await again.result(timeout="20s") == "shipped"
+        assert await again.result(timeout="60s") == "shipped"
     assert sent == ["charge"]
 
 
@@ -162,7 +162,7 @@ async def test_a_child_that_failed_long_before_the_error_undid_nothing_that_coun
         run = await app.start(tries_another)
         await until_state(run, "failed")
         again = await app.retry(run.id)
-        assert await again.result(timeout="20s") == "shipped"
+        assert await again.result(timeout="60s") == "shipped"
     assert sent == ["charge", "refund", "charge"]
 
 
@@ -195,7 +195,7 @@ async def test_an_effect_that_was_on_its_way_beside_the_error_is_no_reason_not_t
         run = await app.start(both.options(id="both", retry=Retry(attempts=3, delay="1ms")))
         await until(lambda: has(run, "failed"))
         gate[0].set()
-        assert await run.result(timeout="20s") == ["shipped", "paid"]
+        assert await run.result(timeout="60s") == ["shipped", "paid"]
     assert sent == ["pay"]
 
 
@@ -216,7 +216,7 @@ async def test_an_effect_that_was_on_its_way_when_the_run_was_cancelled_has_undo
         await until_state(run, "cancelled")
 
         again = await app.retry(run.id)
-        assert await again.result(timeout="20s") == "paid"
+        assert await again.result(timeout="60s") == "paid"
     assert sent == ["pay"]
 
 

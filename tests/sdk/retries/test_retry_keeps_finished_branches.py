@@ -61,9 +61,9 @@ async def bad() -> str:
 async def again(app: App, run: onward.Run[Any]) -> Any:
     """Retry a run, now that nothing is broken any more."""
     with pytest.raises(RunFailed):
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
     broken.clear()
-    return await (await app.retry(run.id)).result(timeout="10s")
+    return await (await app.retry(run.id)).result(timeout="60s")
 
 
 @workflow
@@ -95,7 +95,7 @@ async def test_a_run_that_is_retried_as_a_whole_by_itself_does_not_do_them_again
     broken_once.add("bad")
     async with working(app):
         run = await app.start(siblings.options(retry=Retry(attempts=2, delay="1ms")))
-        assert await run.result(timeout="10s") == ["bad", "step", "child"]
+        assert await run.result(timeout="60s") == ["bad", "step", "child"]
         assert done == {"bad": 2, "step": 1, "child": 1}
 
 
@@ -146,7 +146,7 @@ async def test_a_sleep_that_was_over_is_not_slept_again(app: App) -> None:
     async with working(app):
         run = await app.start(sleeps_beside)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         broken.clear()
         retried = await app.retry(run.id)
         await until_state(retried, "succeeded")
@@ -180,7 +180,7 @@ async def test_a_limit_that_was_reached_is_set_anew(app: App) -> None:
     async with working(app):
         run = await app.start(has_a_limit)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         news["late"].set()
         assert await again(app, run) == "in time"
 
@@ -208,14 +208,14 @@ async def test_it_is_kept_over_a_retry_that_did_not_come_so_far(app: App) -> Non
     async with working(app):
         run = await app.start(two_ways)
         with pytest.raises(RunFailed, match="bad is broken"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         broken.remove("bad")
         run = await app.retry(run.id)
         with pytest.raises(RunFailed, match="other is broken"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         broken.clear()
         run = await app.retry(run.id)
-        assert await run.result(timeout="10s") == ["bad", "step"]
+        assert await run.result(timeout="60s") == ["bad", "step"]
         assert done == {"bad": 2, "other": 2, "step": 1}
 
 
@@ -255,10 +255,10 @@ async def test_what_was_finished_before_its_code_could_hear_of_it_is_not_done_ag
     async with working(app):
         run = await app.start(shape)
         with pytest.raises((RunFailed, ExceptionGroup)):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         history = await run.history()
         broken.clear()
-        assert await (await app.retry(run.id)).result(timeout="10s") == ["bad", "good"]
+        assert await (await app.retry(run.id)).result(timeout="60s") == ["bad", "good"]
         was_finished = any(row.state == "succeeded" for row in history)
         assert done == {"bad": 2, "good": 1 if was_finished else 2}
 
@@ -303,13 +303,13 @@ async def test_the_items_of_a_part_beside_those_that_failed_are_not_done_again(
     async with working(app):
         run = await app.start(one_part, keyed)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         broken.discard("m7")
         run = await app.retry(run.id)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         broken.clear()
-        assert await (await app.retry(run.id)).result(timeout="10s") == names
+        assert await (await app.retry(run.id)).result(timeout="60s") == names
     assert done == {**dict.fromkeys(names, 1), "m7": 2, "m11": 3}
 
 
@@ -334,10 +334,10 @@ async def test_a_compensation_with_a_key_is_done_again(app: App) -> None:
         run = await app.start(compensates)
         for _ in range(2):
             with pytest.raises(RunFailed):
-                await run.result(timeout="10s")
+                await run.result(timeout="60s")
             run = await app.retry(run.id)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert done == {"bad": 3, "undo": 3}
 
 
@@ -357,7 +357,7 @@ async def test_a_limit_of_a_wait_is_set_anew_as_well(app: App) -> None:
     async with working(app):
         run = await app.start(waits_with_a_limit)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         news["late"].set()
         assert await again(app, run) == "in time"
 
@@ -380,7 +380,7 @@ async def test_what_crashed_runs_had_finished_is_not_done_again(app: App) -> Non
         broken.clear()
         retried = await app.retry(run.id)
         await retried.signal("go", None)
-        assert await retried.result(timeout="10s") == "fallback"
+        assert await retried.result(timeout="60s") == "fallback"
         assert done == {"bad": 1, "fallback": 1}
 
 

@@ -46,12 +46,12 @@ async def test_a_retry_repeats_nothing_that_was_finished(app: App) -> None:
     async with working(app):
         run = await app.start(assembly.options(id="a"))
         with pytest.raises(RunFailed, match="fourth is broken"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         broken.clear()
 
         again = await app.retry("a")
 
-        assert await again.result(timeout="10s") == ["first", "second", "third", "fourth"]
+        assert await again.result(timeout="60s") == ["first", "second", "third", "fourth"]
         assert done == {"first": 1, "second": 1, "third": 1, "fourth": 2}
 
 
@@ -63,7 +63,7 @@ async def test_a_handle_follows_a_retry(app: App) -> None:
         broken.clear()
         again = await app.retry("a")
 
-        assert await run.result(timeout="10s") == await again.result(timeout="10s")
+        assert await run.result(timeout="60s") == await again.result(timeout="10s")
         assert run.uid != again.uid
         info = await run.info()
         assert (info.uid, info.attempt, info.state) == (again.uid, 2, "succeeded")
@@ -81,13 +81,13 @@ async def test_a_run_is_retried_once_at_a_time(app: App) -> None:
         refused = [answer for answer in answers if isinstance(answer, RunOver)]
 
         assert len(refused) == 2
-        assert await run.result(timeout="10s")
+        assert await run.result(timeout="60s")
 
 
 async def test_what_succeeded_is_not_retried(app: App) -> None:
     async with working(app):
         run = await app.start(assembly)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         with pytest.raises(RunOver, match="Fork it to run a part of it again"):
             await app.retry(run.id)
@@ -121,7 +121,7 @@ async def test_the_retry_of_a_cancelled_run_goes_on_where_it_was_cancelled(app: 
         again = await app.retry(run.id)
         await run.signal(fuel, 2)
 
-        assert await again.result(timeout="10s") == [1, 2]
+        assert await again.result(timeout="60s") == [1, 2]
         assert done == {"before": 1}
 
 
@@ -136,7 +136,7 @@ async def test_the_retry_of_a_run_that_timed_out_has_a_new_deadline(app: App) ->
         await again.signal(fuel, 1)
         await again.signal(fuel, 2)
 
-        assert await again.result(timeout="10s") == [1, 2]
+        assert await again.result(timeout="60s") == [1, 2]
         info = await again.info()
         assert info.deadline is not None
         assert before.deadline is not None
@@ -152,7 +152,7 @@ async def test_a_run_that_never_started_can_be_retried(app: App) -> None:
 
         again = await app.retry(run.id)
 
-        assert len(await again.result(timeout="10s")) == 4
+        assert len(await again.result(timeout="60s")) == 4
 
 
 async def test_a_run_that_an_operator_paused_is_resumed_and_not_retried(app: App) -> None:
@@ -168,7 +168,7 @@ async def test_a_run_that_an_operator_paused_is_resumed_and_not_retried(app: App
 
         assert await app.resume("crew")
         await child.signal(fuel, 1)
-        assert await run.result(timeout="10s") == 1
+        assert await run.result(timeout="60s") == 1
         assert done == {"tooled": 1}
         assert await child.state() == "succeeded"
 
@@ -200,7 +200,7 @@ async def test_the_failed_call_is_found_behind_the_error_that_took_its_place(app
         await until_state(run, "failed")
         broken.clear()
 
-        assert await (await app.retry(run.id)).result(timeout="10s") == "failed_call"
+        assert await (await app.retry(run.id)).result(timeout="60s") == "failed_call"
         assert done == {"before": 1, "failed_call": 2}
 
 
@@ -219,7 +219,7 @@ async def test_the_failed_call_is_found_in_a_group_of_errors(app: App) -> None:
         assert (await app._store.end(run.uid)).failed_call is not None
         broken.clear()
 
-        assert await (await app.retry(run.id)).result(timeout="10s") == ["one", "two"]
+        assert await (await app.retry(run.id)).result(timeout="60s") == ["one", "two"]
         assert done["two"] == 2
 
 
@@ -242,7 +242,7 @@ async def shaky(fails: int) -> int:
 async def test_a_run_is_retried_as_often_as_was_asked(app: App) -> None:
     async with working(app):
         run = await app.start(shaky.options(retry=AT_ONCE), 2)
-        assert await run.result(timeout="10s") == 3
+        assert await run.result(timeout="60s") == 3
         assert done["before"] == 1
         assert (await run.info()).attempt == 3
 
@@ -264,7 +264,7 @@ async def test_a_run_is_retried_for_the_errors_listed(app: App, policy: Retry, t
     async with working(app):
         run = await app.start(shaky.options(retry=policy), 9)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert (await run.info()).attempt == tries
 
 
@@ -289,7 +289,7 @@ async def test_the_wait_before_a_retry_grows(app: App) -> None:
     policy = Retry(attempts=3, delay="30ms", factor=3, jitter=0)
     async with working(app):
         run = await app.start(shaky.options(retry=policy), 2)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         retries = [info for info in await app.runs() if info.link == "retry_of"]
 
         waits = sorted(info.scheduled_at - info.created_at for info in retries if info.scheduled_at)
@@ -323,7 +323,7 @@ async def test_a_cancelled_run_is_not_retried_when_its_cleanup_fails(app: App) -
         await run.cancel()
 
         with pytest.raises(RunFailed, match="the cleanup failed"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert done == {"cleanup": 1}
 
 
@@ -345,7 +345,7 @@ async def test_a_retry_is_in_no_other_history(app: App) -> None:
         await until_state(run, "failed")
         old = (await app._store.history([run.uid]))[run.uid]
         broken.clear()
-        await (await app.retry(run.id)).result(timeout="10s")
+        await (await app.retry(run.id)).result(timeout="60s")
 
         assert (await app._store.history([run.uid]))[run.uid] == old
         assert await steps_of(run) == ["part", "part", "part", "sleep", "part"]
@@ -360,5 +360,5 @@ async def test_a_retry_after_a_restart_repeats_nothing(app: App, url: str) -> No
     broken.clear()
     later = App(url)
     async with working(later):
-        assert len(await (await later.retry("a")).result(timeout="10s")) == 4
+        assert len(await (await later.retry("a")).result(timeout="60s")) == 4
         assert done["first"] == 1

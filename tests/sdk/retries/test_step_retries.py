@@ -161,7 +161,7 @@ async def test_they_decide_it_for_a_run_as_a_whole_whose_policy_was_stored(
             Tries.made = 0
             run = await app.start(failing.options(retry=POLICIES[policy]), kind)
             with pytest.raises((RunFailed, Refused, ExceptionGroup)):
-                await run.result(timeout="10s")
+                await run.result(timeout="60s")
             assert Tries.made == count, (kind, policy)
 
 
@@ -221,7 +221,7 @@ async def test_chance_only_lengthens_the_wait_and_the_time_is_recorded(app: App)
     async with app, app.worker():
         run = await app.start(waits_between)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
         waits = [row.due - row.closed_at for row in await tried(run) if row.due and row.closed_at]
         for exact, wait in zip([2, 6, 18], waits, strict=True):
@@ -239,7 +239,7 @@ async def test_every_attempt_is_in_history_with_its_error(app: App) -> None:
     async with app, app.worker():
         run = await app.start(is_overruled, "refused")
         with pytest.raises(Refused):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
         rows = await tried(run)
         assert [(row.attempt, row.state) for row in rows] == [
@@ -270,7 +270,7 @@ async def test_a_step_that_names_its_wait_gets_exactly_that(app: App) -> None:
     async with app, app.worker():
         run = await app.start(patient, "7ms")
 
-        assert await run.result(timeout="10s") == 3
+        assert await run.result(timeout="60s") == 3
         rows = [row for row in await run.history() if row.state == "failed"]
         assert [row.due - row.closed_at for row in rows if row.due and row.closed_at] == [
             timedelta(milliseconds=7)
@@ -340,7 +340,7 @@ async def test_a_retry_that_was_waited_for_too_long_is_not_begun(app: App) -> No
         async with app.worker():
             await app.resume(run.id)
 
-            assert await run.result(timeout="10s") == "too late"
+            assert await run.result(timeout="60s") == "too late"
             assert Tries.made == made
 
 
@@ -356,7 +356,7 @@ async def test_all_attempts_of_a_run_together_take_no_longer_than_asked(app: App
         run = await app.start(fails_always.options(retry=lasting))
 
         with pytest.raises(RunFailed, match="again"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert 1 <= Tries.made <= 3
         assert await run.state() == "failed"
 
@@ -521,5 +521,5 @@ async def test_a_step_in_a_step_is_a_plain_call(app: App) -> None:
     async with app, app.worker():
         run = await app.start(within_a_step, "nothing")
 
-        assert await run.result(timeout="10s") == "7 in outer"
+        assert await run.result(timeout="60s") == "7 in outer"
         assert [row.name for row in await run.history()] == ["outer"]

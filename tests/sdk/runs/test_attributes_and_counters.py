@@ -64,7 +64,7 @@ async def test_counts_are_exact_although_steps_are_tried_again(app: App) -> None
     async with working(app):
         run = await app.start(notes_much)
         await run.signal(bell, 1)
-        result = await run.result(timeout="10s")
+        result = await run.result(timeout="60s")
 
         info = await run.info()
         assert info.counters == result["counters"] == COUNTS
@@ -88,7 +88,7 @@ async def test_counts_are_exact_although_bodies_are_replayed(app: App) -> None:
                 await until_state(run, "waiting")
         async with working(app):
             await run.signal(bell, 1)
-            result = await run.result(timeout="10s")
+            result = await run.result(timeout="60s")
 
         assert (await run.info()).counters == result["counters"] == COUNTS
 
@@ -116,7 +116,7 @@ async def test_the_last_word_wins_in_body_and_step(app: App) -> None:
     async with working(app):
         run = await app.start(overwrites)
 
-        assert await run.result(timeout="10s") == ["second", "third", "third"]
+        assert await run.result(timeout="60s") == ["second", "third", "third"]
         assert (await run.info()).attributes == {"word": "third", "last": "failed_call"}
 
 
@@ -130,7 +130,7 @@ async def test_the_last_word_is_the_same_after_a_retry(app: App) -> None:
 
         again = await app.retry(run.id)
 
-        assert await again.result(timeout="10s") == ["second", "third", "third"]
+        assert await again.result(timeout="60s") == ["second", "third", "third"]
         info = await again.info()
         assert info.attributes == {"word": "third", "last": "failed_call"}
         assert info.counters == {"steps": 1, "failed_call": 2}
@@ -151,14 +151,14 @@ async def test_the_last_word_of_a_step_survives_a_retry_and_a_fork(app: App) -> 
         failing.clear()
 
         again = await app.retry(run.id)
-        await again.result(timeout="10s")
+        await again.result(timeout="60s")
         assert (await again.info()).attributes["word"] == "last"
 
         fork = await app.fork(run.id, "counted", new_id="fork")
-        await fork.result(timeout="10s")
+        await fork.result(timeout="60s")
         assert (await fork.info()).attributes["word"] == "last"
         edited = await app.fork(run.id, "says", result=None, new_id="edited")
-        await edited.result(timeout="10s")
+        await edited.result(timeout="60s")
         assert (await edited.info()).attributes["word"] == "first"
 
 
@@ -166,11 +166,11 @@ async def test_a_fork_counts_what_is_in_its_own_history(app: App) -> None:
     async with working(app):
         run = await app.start(notes_much.options(id="n"))
         await run.signal(bell, 1)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         tried.clear()
 
         fork = await app.fork("n", "bell", new_id="m")
-        result = await fork.result(timeout="10s")
+        result = await fork.result(timeout="60s")
 
         assert (await fork.info()).counters == result["counters"] == COUNTS
         assert (await run.info()).counters == COUNTS
@@ -179,7 +179,7 @@ async def test_a_fork_counts_what_is_in_its_own_history(app: App) -> None:
 async def test_a_run_that_is_retried_by_itself_counts_once(app: App) -> None:
     async with working(app):
         run = await app.start(counts_and_fails.options(retry=Retry(attempts=3, delay="1ms")))
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         assert (await run.info()).counters == {"begun": 1, "steps": 1, "x": 2}
 
@@ -246,7 +246,7 @@ async def test_a_step_that_notes_too_much_fails(app: App) -> None:
     async with working(app):
         run = await app.start(notes_value, "step", "too much")
         with pytest.raises(RunFailed, match="notes"):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
 
 @workflow
@@ -262,7 +262,7 @@ async def test_what_was_noted_is_not_changed_by_changing_the_value(app: App) -> 
     async with working(app):
         run = await app.start(changes_its_mind)
 
-        assert await run.result(timeout="10s") == [1]
+        assert await run.result(timeout="60s") == [1]
         assert (await run.info()).attributes["things"] == [1]
 
 
@@ -270,7 +270,7 @@ async def test_a_falsy_attribute_is_kept(app: App) -> None:
     async with working(app):
         for value in FALSY:
             run = await app.start(notes_falsy, value)
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
             assert (await run.info()).attributes == {"body": value, "step": value}
 
@@ -289,7 +289,7 @@ async def notes_falsy_step(value: Any) -> None:
 async def test_branches_that_note_the_same_count_all(app: App) -> None:
     async with working(app):
         run = await app.start(many_branches)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         info = await run.info()
         assert info.counters == {"n": 30}
@@ -350,7 +350,7 @@ async def test_the_last_progress_is_there_when_the_run_is_over(app: App) -> None
     async with app:
         async with working(app):
             run = await app.start(ends_with_progress)
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert (await run.info()).progress == "almost"
 
 
@@ -378,7 +378,7 @@ async def notes_and_goes_on(left: int) -> None:
 async def test_what_a_run_noted_last_is_kept_when_it_goes_on(app: App) -> None:
     async with working(app):
         run = await app.start(notes_and_goes_on, 3)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         for info in await app.runs():
             notes = shown_notes(await app._store.notes(info.uid), None)

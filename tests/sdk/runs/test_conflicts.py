@@ -45,11 +45,11 @@ async def visit(name: str) -> str:
 async def test_the_run_that_has_the_id_is_returned_also_when_it_is_over(app: App) -> None:
     async with working(app):
         first = await app.start(visit.options(id="v"), "ada")
-        assert await first.result(timeout="10s") == "ada"
+        assert await first.result(timeout="60s") == "ada"
         again = await app.start(visit.options(id="v"), "ada")
 
         assert again.uid == first.uid
-        assert await again.result(timeout="10s") == "ada"
+        assert await again.result(timeout="60s") == "ada"
         assert kept == {"ada": 1}
 
 
@@ -116,8 +116,8 @@ async def test_a_delayed_run_is_replaced_before_it_ever_starts(app: App) -> None
         await app.start(later, "bob")
         last = await app.start(soon, "eve")
 
-        assert await last.result(timeout="10s") == "eve"
-        assert await first.result(timeout="10s") == "eve"
+        assert await last.result(timeout="60s") == "eve"
+        assert await first.result(timeout="60s") == "eve"
         assert kept == {"eve": 1}
         assert await app.counts() == {"succeeded": 1}
         rows = await app.runs()
@@ -136,7 +136,7 @@ async def test_a_running_run_cleans_up_before_it_is_replaced(app: App) -> None:
         old = await info_of(app, first.uid)
         assert (old.state, old.reason) == ("cancelled", "replaced")
         await second.signal(leave, "bye")
-        assert await first.result(timeout="10s") == "bob bye"
+        assert await first.result(timeout="60s") == "bob bye"
         new = await info_of(app, second.uid)
         assert old.finished_at is not None
         assert (new.created_at >= old.finished_at, new.attempt) == (True, 1)
@@ -151,7 +151,7 @@ async def test_a_paused_run_is_replaced(app: App) -> None:
 
         second = await app.start(visit.options(id="g", on_conflict="replace"), "bob")
 
-        assert await second.result(timeout="10s") == "bob"
+        assert await second.result(timeout="60s") == "bob"
 
 
 @pytest.mark.parametrize("how", ["succeeded", "failed", "cancelled"])
@@ -168,7 +168,7 @@ async def test_a_run_that_is_over_is_replaced_at_once(app: App, how: str) -> Non
 
         second = await app.start(visit.options(id="g", on_conflict="replace"), "ada")
 
-        assert await second.result(timeout="10s") == "ada"
+        assert await second.result(timeout="60s") == "ada"
         after = await info_of(app, first.uid)
         assert (after.state, after.reason) == (before.state, before.reason)
 
@@ -181,11 +181,11 @@ async def test_of_many_who_replace_at_once_one_has_the_id(app: App) -> None:
         replacers = [
             app.start(guest.options(id="g", on_conflict="replace"), f"guest {n}") for n in range(5)
         ]
-        runs = await asyncio.wait_for(asyncio.gather(*replacers), 20)
+        runs = await asyncio.wait_for(asyncio.gather(*replacers), 60)
 
         assert len({run.uid for run in runs}) == 5
         await app.signal("g", leave, "bye")
-        results = {await run.result(timeout="10s") for run in (first, *runs)}
+        results = {await run.result(timeout="60s") for run in (first, *runs)}
         assert len(results) == 1
         assert results.pop().endswith("bye")
         states = Counter([row.state for row in await app.runs()])
@@ -195,7 +195,7 @@ async def test_of_many_who_replace_at_once_one_has_the_id(app: App) -> None:
 async def test_a_replaced_run_is_found_by_its_key(app: App) -> None:
     async with working(app):
         first = await app.start(visit.options(id="v"), "ada")
-        await first.result(timeout="10s")
+        await first.result(timeout="60s")
         await app.start(visit.options(id="v", on_conflict="replace"), "bob")
 
         listed = [info.uid for info in await app.runs()]
@@ -221,8 +221,8 @@ async def test_a_parent_gets_an_error_when_its_child_was_replaced(app: App) -> N
         await until(is_there)
         second = await app.start(visit.options(id="g", on_conflict="replace"), "bob")
 
-        assert await parent.result(timeout="10s") == "cancelled replaced"
-        assert await second.result(timeout="10s") == "bob"
+        assert await parent.result(timeout="60s") == "cancelled replaced"
+        assert await second.result(timeout="60s") == "bob"
         assert (await second.info()).parent is None
 
 
@@ -238,4 +238,4 @@ async def test_a_run_that_no_worker_has_is_replaced_all_the_same(
 
         assert (await info_of(app, first.uid)).state == "cancelled"
         async with app.worker():
-            assert await last.result(timeout="10s") == "bob"
+            assert await last.result(timeout="60s") == "bob"

@@ -38,7 +38,7 @@ async def test_the_first_handle_gives_the_last_result(app: App) -> None:
     async with working(app):
         run = await app.start(count_up.options(id="up"), 0, 3)
 
-        assert await run.result(timeout="10s") == 3
+        assert await run.result(timeout="60s") == 3
         info = await run.info()
         assert (info.state, info.link, info.attempt) == ("succeeded", "continued_from", 1)
         first = await info_of(app, run.uid)
@@ -114,7 +114,7 @@ async def test_a_wrong_way_to_go_on_fails_the_run(app: App, how: str, says: str)
     async with working(app):
         run = await app.start(wrong_turn, how)
         with pytest.raises(RunFailed, match=says):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
         async def nothing_is_left() -> bool:
             return all(info.finished_at is not None for info in await app.runs())
@@ -137,7 +137,7 @@ async def test_unread_signals_go_over_in_order(app: App) -> None:
         for number in range(1, 6):
             await run.signal(item, number)
         async with working(app):
-            assert await run.result(timeout="10s") == 12345
+            assert await run.result(timeout="60s") == 12345
 
 
 @workflow
@@ -155,7 +155,7 @@ async def test_signals_that_come_while_a_run_goes_on_are_taken_once(app: App) ->
             await app.signal(run.id, item, 1, message_id=f"m{number}")
             await app.signal(run.id, item, 1, message_id=f"m{number}")
 
-        assert await run.result(timeout="20s") == 40
+        assert await run.result(timeout="60s") == 40
 
 
 @workflow
@@ -171,7 +171,7 @@ async def remember(left: int) -> dict[str, Any]:
 async def test_attributes_and_the_deadline_go_over(app: App) -> None:
     async with working(app):
         run = await app.start(remember.options(deadline="1h"), 2)
-        result = await run.result(timeout="10s")
+        result = await run.result(timeout="60s")
 
         assert result == {"left 2": True, "left 1": True, "left 0": True, "deadline": True}
         info = await run.info()
@@ -192,7 +192,7 @@ async def test_a_deadline_ends_a_run_that_goes_on_for_ever(app: App, url: str) -
     async with working(app):
         run = await app.start(for_ever.options(deadline="150ms"), 0)
         with pytest.raises(RunCancelled):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         await ends(app, url, run, "timed_out", "deadline")
 
 

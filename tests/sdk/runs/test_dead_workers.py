@@ -121,6 +121,6 @@ async def test_the_worker_that_takes_over_runs_logs_whose_they_were(app: App) ->
             run = await abandoned(app)
             await app._store.drop_lease("w-gone")
             async with app.worker(workflows=[orders]) as worker:
-                await run.result(timeout="10s")
+                await run.result(timeout="60s")
 
     assert log.lines == [f"worker.dead: worker=w-gone runs=1 by={worker.id}"]

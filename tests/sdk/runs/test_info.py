@@ -71,7 +71,7 @@ async def grandchild() -> dict[str, Any]:
 async def test_everyone_in_a_tree_of_runs_knows_its_place(app: App) -> None:
     async with working(app):
         run = await app.start(introduces_itself.options(id="top", priority=3))
-        told = await run.result(timeout="10s")
+        told = await run.result(timeout="60s")
 
         assert told["body"] == {
             "id": "top",
@@ -98,7 +98,7 @@ async def test_everyone_in_a_tree_of_runs_knows_its_place(app: App) -> None:
 async def test_a_routed_step_knows_its_own_run(app: App) -> None:
     async with working(app, queues=["default", "far away"]):
         run = await app.start(sends_away)
-        told = await run.result(timeout="10s")
+        told = await run.result(timeout="60s")
 
         assert (told["parent"], told["root"]) == (run.uid, run.uid)
         assert (told["queue"], told["step"]) == ("far away", "who_am_i_elsewhere")
@@ -139,7 +139,7 @@ async def test_info_is_complete(app: App) -> None:
         assert (info.due, info.finished_at) == (None, None)
 
         await run.signal(tell, "end")
-        assert await run.result(timeout="10s") == "end"
+        assert await run.result(timeout="60s") == "end"
         over = await run.info()
         assert over.finished_at is not None
         assert over.finished_at >= info.started_at
@@ -156,7 +156,7 @@ async def test_the_error_of_a_failed_run_is_in_its_info(app: App) -> None:
     async with working(app):
         run = await app.start(goes_wrong)
         with pytest.raises(RunFailed):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
         assert (await run.info()).error == "ValueError: all wrong"
 
@@ -290,12 +290,12 @@ async def test_a_falsy_value_is_itself_on_every_way(app: App) -> None:
         for value in FALSY:
             run = await app.start(hands_through, value)
             await run.signal("value", value)
-            result = await run.result(timeout="10s")
+            result = await run.result(timeout="60s")
 
             assert result == [value] * 8
             assert {type(each) for each in result} == {type(value)}
             fork = await app.fork(run.id)
-            assert await fork.result(timeout="10s") == result
+            assert await fork.result(timeout="60s") == result
 
 
 async def test_a_falsy_argument_is_no_reason_to_take_another_id(app: App) -> None:

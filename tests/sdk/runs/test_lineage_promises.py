@@ -42,7 +42,7 @@ async def test_a_decorator_works_bare_and_with_options_in_a_run_and_outside(app:
     assert await both(1) == 5
     async with working(app, workflows=[both]):
         run = await app.start(both, 1)
-        assert await run.result(timeout="20s") == 5
+        assert await run.result(timeout="60s") == 5
         assert await steps_of(run) == ["bare", "with options"]
 
 
@@ -60,7 +60,7 @@ async def test_arguments_may_be_called_like_options(app: App) -> None:
     async with working(app, workflows=[odd_names]):
         given = {"tags": "a", "queue": "b", "priority": "c", "delay": "d", "id": "e", "retry": "f"}
         run = await app.start(odd_names.options(priority=3, id="odd"), **given)
-        assert await run.result(timeout="20s") == "abcdef"
+        assert await run.result(timeout="60s") == "abcdef"
         assert (await run.info()).priority == 3
 
 
@@ -106,7 +106,7 @@ async def short_sleeps() -> None:
 async def test_every_sleep_of_a_body_is_a_timer_however_short(app: App) -> None:
     async with working(app, workflows=[short_sleeps]):
         run = await app.start(short_sleeps)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         timers = [row.kind for row in await run.history()]
         assert timers == ["timer", "timer"]  # a sleep of 0 only lets others have their turn
 
@@ -151,7 +151,7 @@ async def test_an_id_that_ended_with_a_falsy_result_is_not_run_again(
     async with working(app, workflows=[falsy]):
         for _ in range(2):
             run = await app.start(falsy.options(id="once"), name)
-            result = await run.result(timeout="20s")
+            result = await run.result(timeout="60s")
             assert (type(result), result) == (type(value), value)
     assert calls == [name]
 
@@ -173,7 +173,7 @@ async def test_a_worker_leaves_alone_what_it_does_not_know(app: App) -> None:
         [unserved] = await app.unserved()
         assert (unserved.run.id, await stranger.state()) == ("stranger", "ready")
         async with app.worker(workflows=[unknown]):
-            assert await stranger.result(timeout="20s") == "unknown"
+            assert await stranger.result(timeout="60s") == "unknown"
         assert (await stranger.info()).attempt == 1
 
 
@@ -183,7 +183,7 @@ async def test_a_worker_takes_the_runs_of_its_queues_alone(app: App) -> None:
         assert await app.run(known.options(queue="day")) == "known"
         assert await night.state() == "ready"
         async with app.worker(queues=["night"], workflows=[known]):
-            assert await night.result(timeout="20s") == "known"
+            assert await night.result(timeout="60s") == "known"
 
 
 @pytest.mark.parametrize("wanted", [["gpu"], ["gpu", "fast"]])
@@ -196,7 +196,7 @@ async def test_a_worker_with_tags_takes_what_shares_one_and_what_has_none(
         assert await app.run(known) == "known"
         assert await other.state() == "ready"
         async with app.worker(tags=["arm"], workflows=[known]):
-            assert await other.result(timeout="20s") == "known"
+            assert await other.result(timeout="60s") == "known"
 
 
 async def test_a_worker_without_tags_takes_only_what_asks_for_none(app: App) -> None:
@@ -218,7 +218,7 @@ async def test_a_timeout_error_of_the_users_is_a_failure_and_no_missed_deadline(
     async with working(app, workflows=[raises_a_timeout]):
         run = await app.start(raises_a_timeout.options(deadline="1h"))
         with pytest.raises(RunFailed, match="of my own"):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         assert await run.state() == "failed"
 
 
@@ -245,9 +245,9 @@ async def test_who_waited_too_short_may_wait_again_and_what_is_over_needs_no_wor
             with pytest.raises(TimeoutError):
                 await run.result(timeout="10ms")
             await run.signal(go)
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         again = await app.get("waits")
-        assert await again.result(timeout="20s") is None
+        assert await again.result(timeout="60s") is None
 
 
 ticks: list[float] = []
@@ -277,7 +277,7 @@ async def test_nothing_of_a_run_that_is_over_goes_on(app: App) -> None:
     async with working(app, workflows=[one_fails]):
         run = await app.start(one_fails)
         with pytest.raises(RunFailed, match="enough"):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
 
         async def it_stands_still() -> bool:
             seen = len(ticks)
@@ -341,7 +341,7 @@ async def counted() -> None:
 async def test_counters_count_once_and_whole_numbers_stay_whole(app: App) -> None:
     async with working(app, workflows=[counted]):
         run = await app.start(counted)
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
         counters = (await run.info()).counters
     assert dict(counters) == {"tries": 3, "weight": 0.5}
     assert type(counters["tries"]) is int

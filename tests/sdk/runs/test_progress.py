@@ -33,7 +33,7 @@ async def removal(waits: bool) -> str:
 async def test_the_last_value_is_there_when_the_run_has_ended(app: App) -> None:
     async with working(app):
         run = await app.start(removal, False)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         assert (await run.info()).progress == "done"
 
 
@@ -50,7 +50,7 @@ async def test_a_fork_has_the_progress_of_the_calls_that_it_keeps(app: App, part
     broken.clear()
     async with working(app):
         run = await app.start(removal, False)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
         [identity] = [event.identity for event in await run.history() if event.value == part]
         broken[:] = ["piano"]
         fork = await app.fork(run.id, identity, result="other")
@@ -72,7 +72,7 @@ async def test_a_retry_that_waits_has_the_progress_of_the_calls_that_it_keeps(ap
 
         await until(is_there)
         await again.signal(go)
-        await again.result(timeout="10s")
+        await again.result(timeout="60s")
         assert (await again.info()).progress == "done"
 
 

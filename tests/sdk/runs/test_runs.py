@@ -49,7 +49,7 @@ async def test_a_run_returns_its_result(app: App) -> None:
 async def test_a_falsy_result_is_a_result(app: App, value: object) -> None:
     async with app, app.worker():
         run = await app.start(echo, value)
-        assert await run.result(timeout="10s") == value
+        assert await run.result(timeout="60s") == value
         assert await run.state() == "succeeded"
 
 
@@ -59,7 +59,7 @@ async def test_starting_an_id_twice_starts_it_once(app: App) -> None:
         second = await app.start(total.options(id="sum"), [1, 2])
 
         assert first.uid == second.uid
-        assert await second.result(timeout="10s") == 3
+        assert await second.result(timeout="60s") == 3
         assert len(await app.runs()) == 1
 
 
@@ -93,7 +93,7 @@ async def test_what_a_run_raised_is_the_cause_of_its_failure(app: App) -> None:
         run = await app.start(fail)
 
         with pytest.raises(RunFailed, match="no such thing") as failed:
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert repr(failed.value.__cause__) == "LookupError('no such thing')"
         assert isinstance(failed.value, LookupError)
         assert (await run.info()).reason == "logic"
@@ -118,7 +118,7 @@ async def test_a_run_is_found_again_by_its_id(app: App) -> None:
     async with app, app.worker():
         await app.start(total.options(id="sum"), [4, 5])
 
-        assert await (await app.get("sum")).result(timeout="10s") == 9
+        assert await (await app.get("sum")).result(timeout="60s") == 9
         with pytest.raises(NotFound, match="'difference'"):
             await app.get("difference")
 
@@ -143,7 +143,7 @@ async def test_a_delayed_run_waits_for_its_time(app: App) -> None:
         run = await app.start(echo.options(delay="1h"), 1)
         soon = await app.start(echo.options(delay="50ms"), 2)
 
-        assert await soon.result(timeout="10s") == 2
+        assert await soon.result(timeout="60s") == 2
         info = await run.info()
         assert info.state == "waiting"
         assert info.due is not None

@@ -48,7 +48,7 @@ async def test_a_run_that_has_ended_has_no_blockers() -> None:
     app = App(":memory:")
     async with app, app.worker(workflows=[ends]):
         run = await app.start(ends.options(id="done"))
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         assert await app.why("done") == []
 

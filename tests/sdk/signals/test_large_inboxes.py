@@ -81,7 +81,7 @@ async def test_a_message_whose_payload_is_still_to_be_read_wins_over_a_time_that
         await run.signal(letter, large(0) * 10)
         await run.signal(note, "go")
         async with app.worker(warm=0):
-            assert await run.result(timeout="20s") == "000"
+            assert await run.result(timeout="60s") == "000"
 
 
 async def is_cleaning(run: Run[None]) -> bool:

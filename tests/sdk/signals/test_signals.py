@@ -39,12 +39,12 @@ async def test_the_oldest_wait_of_a_name_has_the_oldest_signal(app: App, leave: 
             if not leave:
                 for value in range(1, 5):
                     await run.signal(number, value)
-                assert await run.result(timeout="10s") == [[1, 3], [2, 4]]
+                assert await run.result(timeout="60s") == [[1, 3], [2, 4]]
         if leave:  # signals that arrive without a worker, for a body that has to be replayed
             for value in range(1, 5):
                 await run.signal(number, value)
             async with app.worker():
-                assert await run.result(timeout="10s") == [[1, 3], [2, 4]]
+                assert await run.result(timeout="60s") == [[1, 3], [2, 4]]
         await check_database(app)
 
 
@@ -59,7 +59,7 @@ async def test_a_signal_of_another_type_says_how_to_put_one_in_its_place(app: Ap
         for value in (1, "two"):
             await run.signal("number", value)
         with pytest.raises(RunPaused) as paused:
-            await run.result(timeout="10s", raise_paused=True)
+            await run.result(timeout="60s", raise_paused=True)
         told = (await run.info()).error or ""
         assert told.splitlines() == [
             "signal 'number' does not fit int: value is text, not an int.",
@@ -68,7 +68,7 @@ async def test_a_signal_of_another_type_says_how_to_put_one_in_its_place(app: Ap
         ]
         assert told in str(paused.value)
         again = await app.fork("sum 1", ":number#2", result=2)
-        assert await again.result(timeout="10s") == [1, 2]
+        assert await again.result(timeout="60s") == [1, 2]
 
 
 @workflow
@@ -84,7 +84,7 @@ async def test_names_have_orders_of_their_own(memory: App) -> None:
         for text in ("a", "b"):
             await run.signal(word, text)
 
-        assert await run.result(timeout="10s") == ["a", 1, "b", 2]
+        assert await run.result(timeout="60s") == ["a", 1, "b", 2]
 
 
 @workflow
@@ -99,7 +99,7 @@ async def test_a_signal_waits_for_a_run_that_does_not_wait_yet(app: App) -> None
         run = await app.start(late_reader)
         await run.signal(number, 7)
         async with app.worker():
-            assert await run.result(timeout="10s") == 7
+            assert await run.result(timeout="60s") == 7
 
 
 async def test_a_signal_starts_no_run_before_its_time(app: App) -> None:
@@ -109,7 +109,7 @@ async def test_a_signal_starts_no_run_before_its_time(app: App) -> None:
         later = await app.start(late_reader)
         await later.signal(number, 8)
 
-        assert await later.result(timeout="10s") == 8
+        assert await later.result(timeout="60s") == 8
         assert await run.state() == "waiting"
         assert await run.history() == []
 
@@ -120,7 +120,7 @@ async def test_many_signals_come_in_order(app: App) -> None:
         for value in range(100):
             await run.signal(number, value)
 
-        assert await run.result(timeout="20s") == list(range(100))
+        assert await run.result(timeout="60s") == list(range(100))
 
 
 @workflow
@@ -139,7 +139,7 @@ async def test_a_message_that_is_sent_again_is_delivered_once(app: App) -> None:
         await run.signal(number, 1, message_id="one")
         await app.signal(run.id, number, 3, message_id="three")
 
-        assert await run.result(timeout="10s") == [1, 2, 3]
+        assert await run.result(timeout="60s") == [1, 2, 3]
         await check_database(app)
 
 
@@ -151,7 +151,7 @@ async def test_a_message_id_is_the_run_s_own_and_no_other_message_is_taken_for_i
         for run in runs:
             await run.signal(number, 7, message_id="cancel")  # our own messages have ids too
 
-        assert [await run.result(timeout="10s") for run in runs] == [[7], [7]]
+        assert [await run.result(timeout="60s") for run in runs] == [[7], [7]]
 
 
 @pytest.mark.parametrize("bad", ["", "a\0b", "x" * 5000])
@@ -240,7 +240,7 @@ async def test_a_wait_that_is_over_raises_the_same_live_and_on_replay(app: App) 
             await until_state(run, "waiting")
         async with app.worker():
             await run.signal(stop)
-            told = await run.result(timeout="10s")
+            told = await run.result(timeout="60s")
         assert len(Seen.told) > 1
         assert set(Seen.told) == {told}
         assert told.startswith("TimedOut True: the wait for 'number'")
@@ -260,8 +260,8 @@ async def test_a_wait_of_no_time_has_what_is_there(memory: App) -> None:
         await there.signal(number, 7)
         nothing = await memory.start(looks_once)
         async with memory.worker():
-            assert await there.result(timeout="10s") == "7"
-            assert await nothing.result(timeout="10s") == "nothing"
+            assert await there.result(timeout="60s") == "7"
+            assert await nothing.result(timeout="60s") == "nothing"
 
 
 @workflow
@@ -279,7 +279,7 @@ async def test_a_signal_after_the_wait_was_over_is_for_the_next(app: App) -> Non
         await until(lambda: bool(Seen.told))
         await run.signal(number, 7)
 
-        assert await run.result(timeout="10s") == 7
+        assert await run.result(timeout="60s") == 7
 
 
 # --- never lost -----------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ async def test_no_signal_is_lost_or_doubled_when_waits_are_given_up(app: App, ou
             await run.signal(number, value)
             await asyncio.sleep(0.0005 * (value % 3))
 
-        assert await run.result(timeout="20s") == list(range(40))
+        assert await run.result(timeout="60s") == list(range(40))
         await check_database(app)
 
 
@@ -330,7 +330,7 @@ async def test_no_signal_is_lost_when_a_run_goes_on_as_a_new_one(app: App) -> No
         for value in range(20):
             await run.signal(number, value)
 
-        assert await run.result(timeout="20s") == list(range(20))
+        assert await run.result(timeout="60s") == list(range(20))
         await check_database(app)
 
 
@@ -353,7 +353,7 @@ async def test_no_signal_is_lost_when_a_wait_is_given_up_to_go_on_as_a_new_run(a
             await run.signal(number, value)
             await asyncio.sleep(0.0005 * (value % 4))
 
-        assert await run.result(timeout="20s") == list(range(40))
+        assert await run.result(timeout="60s") == list(range(40))
         await check_database(app)
 
 
@@ -362,7 +362,7 @@ async def test_many_senders_at_once_lose_nothing(app: App) -> None:
         run: Run[list[int]] = await app.start(reader, 50)
         await asyncio.gather(*(run.signal(number, value) for value in range(50)))
 
-        assert sorted(await run.result(timeout="20s")) == list(range(50))
+        assert sorted(await run.result(timeout="60s")) == list(range(50))
 
 
 @workflow
@@ -388,6 +388,6 @@ async def test_a_body_may_wait_for_several_names_and_give_up_the_rest(memory: Ap
             await run.signal(number, value)
             await run.signal(word, f"w{value}")
 
-        heard = await run.result(timeout="20s")
+        heard = await run.result(timeout="60s")
         assert [each for each in heard if each[0] != "w"] == [str(n) for n in range(10)]
         assert [each for each in heard if each[0] == "w"] == [f"w{n}" for n in range(10)]

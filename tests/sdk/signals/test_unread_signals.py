@@ -44,7 +44,7 @@ async def test_a_misspelt_signal_is_named_when_the_run_ends(
         for name in ("aproval", "aproval", "approval"):
             await run.signal(name, True)
         async with memory.worker(workflows=[approve]):
-            assert await run.result(timeout="10s")
+            assert await run.result(timeout="60s")
     assert unread(caplog) == [("WARNING", 2, "aproval")]
 
 
@@ -54,7 +54,7 @@ async def test_signals_that_were_taken_are_not_reported(
     async with memory, memory.worker(workflows=[approve]):
         run = await memory.start(approve)
         await run.signal(approval, True)
-        assert await run.result(timeout="10s")
+        assert await run.result(timeout="60s")
     assert unread(caplog) == []
 
 
@@ -66,5 +66,5 @@ async def test_a_signal_that_the_continuation_of_a_run_takes_is_not_reported(
         await run.signal(approval, True)
         await run.signal(approval, True)
         async with memory.worker(workflows=[approve_twice]):
-            assert await run.result(timeout="10s")
+            assert await run.result(timeout="60s")
     assert unread(caplog) == []

@@ -76,7 +76,7 @@ async def test_signals_come_in_order_before_and_during_the_wait(app: App) -> Non
         await run.signal("number", 3)
         await app.signal(run.uid, number, 4)
 
-        assert await run.result(timeout="10s") == [1, 2, 3, 4]
+        assert await run.result(timeout="60s") == [1, 2, 3, 4]
 
 
 async def test_a_signal_that_no_run_can_get_is_an_error(app: App) -> None:
@@ -112,7 +112,7 @@ async def test_a_cancelled_run_cleans_up_with_durable_calls(app: App) -> None:
         assert await run.cancel()
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert await run.state() == "cancelled"
         assert [row.name for row in await run.history() if row.state == "succeeded"] == [
             "cancel",
@@ -127,7 +127,7 @@ async def test_a_cancelled_body_is_cancelled_whatever_it_returns(app: App) -> No
         await run.cancel()
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert "carried on" in [row.value for row in await run.history() if row.kind == "step"]
         assert await run.cancel() == "too_late"
 

@@ -56,7 +56,7 @@ async def test_the_order_is_the_same_live_and_on_replay(app: App) -> None:
             recorded = [row for row in await run.history() if row.seq is not None]
             await run.signal(finish, 1)
 
-            steps, children = await run.result(timeout="10s")
+            steps, children = await run.result(timeout="60s")
 
             # What it saw when it was replayed at last is what history has from the first time.
             assert steps == order_of(recorded, "take_some_time")
@@ -151,7 +151,7 @@ async def test_the_first_may_be_all_that_is_wanted(app: App) -> None:
     async with app, app.worker():
         run = await app.start(first_of, 4)
 
-        assert await run.result(timeout="10s") in (2, 4, 6, 8)
+        assert await run.result(timeout="60s") in (2, 4, 6, 8)
         await until_idle(app)
         states = [child.state for child in await children_of(app, run)]
         assert set(states) <= {"succeeded", "cancelled"}

@@ -78,7 +78,7 @@ async def test_a_method_is_recorded_without_its_object_and_read_back(app: App) -
         async with app.worker():
             await run.signal(go)
 
-            told = await run.result(timeout="10s")
+            told = await run.result(timeout="60s")
         assert told == ["here has a", "here has b", 6, 7, "printed c"]
         assert case.gateway.calls == []
         await check_database(app)

@@ -88,7 +88,7 @@ async def test_it_is_done_again_by_a_body_that_was_put_away_in_between(app: App)
         run = await app.start(after_a_wait)
         await until_state(run, "waiting")
         await run.signal(go, "on")
-        assert await run.result(timeout="20s") == "gold 2"
+        assert await run.result(timeout="60s") == "gold 2"
 
 
 @workflow
@@ -103,7 +103,7 @@ async def test_a_replay_hands_the_outcome_to_the_one_who_still_waits(app: App) -
         run = await app.start(replayed)
         await until_state(run, "waiting")
         await run.signal(go, "on")
-        assert await run.result(timeout="20s") == "gold 2"
+        assert await run.result(timeout="60s") == "gold 2"
     assert begun["gold"] == 2
 
 
@@ -125,7 +125,7 @@ async def between_attempts() -> str:
 async def test_attempts_that_failed_before_count(app: App) -> None:
     async with working(app, warm=0):
         run = await app.start(between_attempts)
-        assert await run.result(timeout="20s") == "gold 2"
+        assert await run.result(timeout="60s") == "gold 2"
         rows = [row for row in await run.history() if row.kind == "step"]
         assert sorted((row.attempt, row.state) for row in rows) == [(1, "failed"), (2, "succeeded")]
 

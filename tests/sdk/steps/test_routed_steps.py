@@ -120,7 +120,7 @@ async def test_results_errors_and_tries_are_those_of_a_step_here(app: App) -> No
         async with app.worker(queues=queues):  # a new one has to replay
             for key, run in runs.items():
                 await run.signal(go)
-                assert await run.result(timeout="20s") == live[key]
+                assert await run.result(timeout="60s") == live[key]
         assert not {*TRIES} & {*Seen.told}
         assert all(live[item, False] == live[item, True] for item in TRIES)
         await check_database(app)
@@ -169,7 +169,7 @@ async def test_a_step_waits_until_a_worker_serves_its_queue(app: App) -> None:
         assert [each.run.uid for each in await app.unserved()] == [sent.uid]
 
         async with app.worker(queues=["far"]):
-            assert (await run.result(timeout="20s"))[0] == "far step far far 1"
+            assert (await run.result(timeout="60s"))[0] == "far step far far 1"
         assert (await (await app.get(sent.id)).info()).state == "succeeded"
 
 
@@ -181,7 +181,7 @@ async def test_a_step_is_done_by_a_worker_with_one_of_its_tags(app: App) -> None
         assert (sent.state, sent.tags) == ("ready", ("gpu", "tpu"))
 
         async with app.worker(tags=["tpu"]):
-            assert await run.result(timeout="20s") == "done"
+            assert await run.result(timeout="60s") == "done"
 
 
 async def test_a_step_that_waits_for_another_worker_holds_no_slot(memory: App) -> None:
@@ -206,7 +206,7 @@ async def test_a_sent_step_with_a_key_is_found_by_it(app: App) -> None:
     async with app, app.worker(queues=["default", "far"]):
         run = await app.start(sends_keyed, 3)
 
-        assert len(await run.result(timeout="20s")) == 3
+        assert len(await run.result(timeout="60s")) == 3
         names = sorted(row.identity for row in await run.history())
         assert names == ["far=k0", "far=k1", "far=k2"]
 
@@ -231,7 +231,7 @@ async def test_a_worker_that_leaves_repeats_no_step_that_is_done_elsewhere(app: 
             await until(lambda: Seen.told == ["a"])
         async with app.worker():
             Seen.now = 1
-            assert await run.result(timeout="10s") == "a"
+            assert await run.result(timeout="60s") == "a"
         assert Seen.told == ["a"]
         await check_database(app)
 
@@ -244,7 +244,7 @@ async def test_a_step_whose_worker_leaves_is_done_by_another(app: App) -> None:
             await until(lambda: Seen.told == ["a"])
         async with app.worker(queues=["far"]):
             Seen.now = 1
-            assert await run.result(timeout="10s") == "a"
+            assert await run.result(timeout="60s") == "a"
         assert Seen.told == ["a", "a"]
         assert [row.attempt for row in await run.history()] == [1]
         await check_database(app)
@@ -286,7 +286,7 @@ async def test_a_cancel_of_the_run_reaches_the_step_elsewhere(app: App, force: b
         assert await run.cancel(force=force)
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         await until(lambda: Seen.told == ["begins", "is stopped"])
         [sent] = await app.runs(queue="far")
         await until_state(await app.get(sent.id), "cancelled")
@@ -326,7 +326,7 @@ async def test_a_body_hears_of_a_step_run_that_was_cancelled(app: App) -> None:
         [sent] = await app.runs(queue="far")
         await app.cancel(sent.id)
 
-        assert await run.result(timeout="20s") == "cancelled"
+        assert await run.result(timeout="60s") == "cancelled"
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ async def test_a_limit_holds_over_all_workers_and_runs(app: App, url: str) -> No
             await stack.enter_async_context(other.worker())
         runs = [await app.start(crowd, 8) for _ in range(2)]
 
-        assert [await run.result(timeout="20s") for run in runs] == [28, 28]
+        assert [await run.result(timeout="60s") for run in runs] == [28, 28]
         assert Seen.most == 2
         await check_database(app)
 
@@ -398,7 +398,7 @@ async def test_a_limited_step_that_waits_to_be_tried_again_takes_no_place(app: A
     async with app, app.worker():
         run = await app.start(crowd_of_failures, 4)
 
-        assert await run.result(timeout="10s") == 6
+        assert await run.result(timeout="60s") == 6
         assert Seen.most == 1
 
 
@@ -474,7 +474,7 @@ async def test_a_step_run_that_fails_says_why(memory: App) -> None:
         [sent] = await memory.runs(queue="shop")
 
         with pytest.raises(RunFailed, match="LookupError: broken"):
-            await (await memory.get(sent.id)).result(timeout="20s")
+            await (await memory.get(sent.id)).result(timeout="60s")
 
 
 @step(queue="far", timeout="20ms", retry=Retry(attempts=1))

@@ -70,7 +70,7 @@ async def archive(size: int) -> int:
 async def test_long_arguments_are_not_stored(app: App) -> None:
     async with working(app):
         short, long = [await app.start(archive, size) for size in (4000, 5000)]
-        await asyncio.gather(short.result(timeout="10s"), long.result(timeout="10s"))
+        await asyncio.gather(short.result(timeout="60s"), long.result(timeout="10s"))
         [[kept], [left]] = await short.history(), await long.history()
 
     assert (kept.arguments, left.arguments) == ({"document": "x" * 4000}, None)

@@ -71,7 +71,7 @@ async def test_a_step_that_takes_too_long_raises_the_same_live_and_on_replay(app
         async with app.worker():
             await run.signal(go)
 
-            assert await run.result(timeout="10s") == live
+            assert await run.result(timeout="60s") == live
         assert Seen.told.count("slow begins") == Seen.told.count("slow is stopped") == 2
         await check_database(app)
 
@@ -80,7 +80,7 @@ async def test_every_attempt_that_took_too_long_is_in_history(app: App) -> None:
     async with app, app.worker():
         run = await app.start(late)
         await run.signal(go)
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         rows = [row for row in await run.history() if row.kind == "step"]
         assert sorted((row.attempt, row.state) for row in rows) == [(1, "failed"), (2, "failed")]
@@ -187,7 +187,7 @@ async def test_a_step_that_its_body_gives_up_is_stopped(
     async with app, app.worker():
         run = await app.start(calling)
 
-        assert await run.result(timeout="10s") in ("gave up", "went on")
+        assert await run.result(timeout="60s") in ("gave up", "went on")
         await until(lambda: Seen.told == ["endless begins", "endless is stopped"])
         assert [row.kind for row in await run.history()] == ["timer"]
 
@@ -201,7 +201,7 @@ async def test_a_cancel_reaches_the_code_of_a_step(app: App, force: bool) -> Non
         assert await run.cancel(force=force)
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         await until(lambda: Seen.told == ["endless begins", "endless is stopped"])
         await check_database(app)
 
@@ -224,7 +224,7 @@ async def test_a_cancel_ends_a_run_that_waits_to_try_a_step_again(app: App) -> N
         assert await run.cancel()
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
         assert Seen.told == ["fails"]
 
 
@@ -283,7 +283,7 @@ async def test_how_far_a_step_is_can_be_seen_and_the_last_word_wins(app: App, th
         await until(has_come)
         await run.signal(go)
         name = "reports_in_a_thread" if thread else "reports"
-        assert await run.result(timeout="10s") == f"{name} 1"
+        assert await run.result(timeout="60s") == f"{name} 1"
         assert (await run.info()).progress == {"done": 2}
 
 

@@ -150,7 +150,7 @@ async def test_a_step_is_tried_until_it_succeeds_and_every_attempt_is_in_history
     async with app, app.worker():
         run = await app.start(one_flaky, 2)
 
-        assert await run.result(timeout="10s") == 3
+        assert await run.result(timeout="60s") == 3
         attempts = sorted((row.attempt, row.state) for row in await run.history())
         assert attempts == [(1, "failed"), (2, "failed"), (3, "succeeded")]
 
@@ -172,7 +172,7 @@ async def test_a_step_says_when_it_wants_to_be_tried_again(app: App) -> None:
     async with app, app.worker():
         run = await app.start(one_later, "120ms")
 
-        assert await run.result(timeout="10s") == 2
+        assert await run.result(timeout="60s") == 2
         [failed] = [row for row in await run.history() if row.state == "failed"]
         assert failed.due is not None
         assert failed.closed_at is not None
@@ -234,7 +234,7 @@ async def test_a_write_that_the_database_refuses_ends_that_run_alone(app: App) -
         refused = await app.start(too_long_a_key)
 
         with pytest.raises(RunFailed, match="database refused a write"):
-            await refused.result(timeout="10s")
+            await refused.result(timeout="60s")
         assert (await refused.info()).reason == "internal"
         assert await app.run(visit, "Bob") == "Ada greets Bob"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ONCE = Retry(attempts=1)
-PATIENCE = 10.0
+PATIENCE = 60.0
 go = Signal("go")
 tenant: ContextVar[str] = ContextVar("tenant", default="none")
 
@@ -137,7 +137,7 @@ async def test_no_more_steps_run_at_a_time_than_there_are_threads(memory: App) -
         await until(lambda: Stage.now == 3)
         Stage.let_go.set()
 
-        assert await run.result(timeout="10s") == 8
+        assert await run.result(timeout="60s") == 8
         assert Stage.most == 3
 
 
@@ -148,7 +148,7 @@ async def test_a_step_that_listens_is_recorded_as_soon_as_its_thread_ends(
     async with memory, memory.worker():
         run = await memory.start(beats_too_long, "listener")
 
-        assert await run.result(timeout="20s") == "timed out"
+        assert await run.result(timeout="60s") == "timed out"
         assert Stage.ended == ["heard", "listener"]
 
 
@@ -159,7 +159,7 @@ async def test_a_step_that_does_not_listen_is_recorded_after_a_moment(
     async with app, app.worker():
         run = await app.start(too_late, "deaf")
 
-        assert await run.result(timeout="20s") == "deaf took too long"
+        assert await run.result(timeout="60s") == "deaf took too long"
         assert Stage.now == 1
         Stage.let_go.set()
         await until(lambda: Stage.now == 0)
@@ -172,7 +172,7 @@ async def test_the_thread_of_a_step_that_took_too_long_is_replaced(
     monkeypatch.setattr("onward.runtime.attempts.thread_call.GRACE_SECONDS", 0.01)
     async with memory, memory.worker(threads=1):
         first = await memory.start(too_late, "first")
-        assert await first.result(timeout="20s") == "first took too long"
+        assert await first.result(timeout="60s") == "first took too long"
 
         assert await memory.run(one_quick, "second") == "second"
         assert Stage.begun == ["first", "second"]
@@ -191,9 +191,9 @@ async def test_a_step_that_waits_for_a_thread_does_not_take_too_long(memory: App
         await memory.run(naps)  # for longer than they may take
         Stage.let_go.set()
 
-        assert await second.result(timeout="20s") == "second"
-        assert await third.result(timeout="20s") == "third"
-        assert await first.result(timeout="20s") == "first"
+        assert await second.result(timeout="60s") == "second"
+        assert await third.result(timeout="60s") == "third"
+        assert await first.result(timeout="60s") == "first"
 
 
 @workflow
@@ -220,8 +220,8 @@ async def test_a_step_that_waits_long_for_a_thread_says_what_holds_them(
         waiting = await memory.start(one_quick, "waiting")
         await until(lambda: "step.waits_for_thread" in caplog.text)
         Stage.let_go.set()
-        await waiting.result(timeout="20s")
-        await holding.result(timeout="20s")
+        await waiting.result(timeout="60s")
+        await holding.result(timeout="60s")
 
     [facts] = [vars(each) for each in caplog.records if "waits_for_thread" in each.message]
     assert (facts["event"], facts["held"]) == ("step.waits_for_thread", "held (2)")
@@ -234,7 +234,7 @@ async def test_a_worker_whose_threads_are_all_stuck_says_so_and_recovers(
     async with memory, memory.worker(threads=1):
         for name in ("first", "second"):  # one in its place, and one in that of the first
             run = await memory.start(too_late, name)
-            assert await run.result(timeout="20s") == f"{name} took too long"
+            assert await run.result(timeout="60s") == f"{name} took too long"
 
         await until(lambda: caplog.text.count("step.left_thread") == 2)
         with pytest.raises(RunFailed, match=r"2 threads .* still running: held \(2\)"):
@@ -270,7 +270,7 @@ async def test_what_an_attempt_returns_that_took_too_long_counts_for_nothing(
     async with app, app.worker():
         run = await app.start(overlapping)
 
-        assert await run.result(timeout="20s") == "attempt 2, 0 counted"
+        assert await run.result(timeout="60s") == "attempt 2, 0 counted"
         Stage.let_go.set()
         await until(lambda: Stage.ended == ["2", "1"])
         states = sorted((row.attempt, row.state) for row in await run.history())
@@ -301,7 +301,7 @@ async def test_an_attempt_that_took_too_long_is_heard_no_more(
     async with memory:
         async with memory.worker():
             run = await memory.start(reporting)
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
             Stage.let_go.set()
             await until(lambda: Stage.ended == ["2", "1"])
         assert (await run.info()).progress == "of the second attempt"
@@ -318,7 +318,7 @@ async def test_a_cancel_reaches_a_thread_that_listens(app: App, force: bool) -> 
         assert await run.cancel(force=force)
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         await until(lambda: Stage.ended == ["heard", "listener"])
         await check_database(app)
 
@@ -330,7 +330,7 @@ async def test_a_cancel_does_not_wait_for_a_thread_that_does_not_listen(memory: 
         assert await run.cancel()
 
         with pytest.raises(RunCancelled):
-            await run.result(timeout="20s")
+            await run.result(timeout="60s")
         assert Stage.now == 1
         Stage.let_go.set()
 
@@ -360,10 +360,10 @@ async def test_a_step_that_waits_for_a_thread_and_is_cancelled_never_begins(memo
         holder = await memory.start(one_held, "holder")
         await until(lambda: Stage.now == 1)
         run = await memory.start(gives_up, "waiter")
-        assert await run.result(timeout="20s") == "gave up waiter"
+        assert await run.result(timeout="60s") == "gave up waiter"
         Stage.let_go.set()
 
-        assert await holder.result(timeout="20s") == "holder"
+        assert await holder.result(timeout="60s") == "holder"
         assert await memory.run(one_held, "last") == "last"
         assert Stage.begun == ["holder", "last"]
 
@@ -445,4 +445,4 @@ async def test_an_error_in_a_thread_comes_with_its_traceback_also_on_replay(app:
             await until_state(run, "waiting")
         async with app.worker():
             await run.signal(go)
-            assert await run.result(timeout="20s") == "LookupError('in the thread') True"
+            assert await run.result(timeout="60s") == "LookupError('in the thread') True"

@@ -120,7 +120,7 @@ async def test_a_run_with_which_workers_vanish_calls_for_a_human(url: str) -> No
         with a_log() as log:
             async with app.worker(workflows=[at_ease]):
                 with pytest.raises(RunFailed):
-                    await run.result(timeout="10s")
+                    await run.result(timeout="60s")
                 await until(bell.has_rung)
 
     [told] = bell.told
@@ -150,7 +150,7 @@ async def test_a_pause_by_an_operator_and_an_ordinary_failure_do_not_call_on_att
         await until(bell.has_rung)
         await app.resume(run.id)
         await run.signal(go, "on")
-        assert await run.result(timeout="10s") == "on"
+        assert await run.result(timeout="60s") == "on"
 
     assert bell.whys == ["internal"]
 
@@ -207,10 +207,10 @@ async def test_a_slow_async_callback_holds_up_no_run(url: str) -> None:
     app = App(url, on_attention=tell)
     async with working(app, workflows=[breaks, at_ease]):
         await app.start(breaks)
-        await asyncio.wait_for(called.wait(), 10)
+        await asyncio.wait_for(called.wait(), 60)
         run = await app.start(at_ease)
         await run.signal(go, "on")
-        assert await run.result(timeout="10s") == "on"
+        assert await run.result(timeout="60s") == "on"
         answer.set()
 
 
@@ -228,7 +228,7 @@ async def test_a_slow_callback_that_is_not_async_holds_up_no_run(url: str) -> No
         assert await asyncio.to_thread(called.wait, 10)
         run = await app.start(at_ease)
         await run.signal(go, "on")
-        assert await run.result(timeout="10s") == "on"
+        assert await run.result(timeout="60s") == "on"
         answer.set()
 
     assert threads == {"onward-attention"}

@@ -178,7 +178,7 @@ async def test_every_record_of_a_run_says_which_run_and_step_it_is_about(app: Ap
     with a_log() as log:
         async with working(app, workflows=[tells_twice]) as worker:
             run = await app.start(tells_twice.options(id="order-7"), "sell")
-            assert await run.result(timeout="10s") == "sell"
+            assert await run.result(timeout="60s") == "sell"
             identities = {row.identity for row in await run.history() if row.kind == "step"}
 
     told = [vars(each) for each in log.records if each.name in ("onward.run", "onward.step")]
@@ -228,7 +228,7 @@ async def test_a_secret_in_payloads_is_in_no_record(url: str) -> None:
             await run.signal(word, SECRET)
             await run.signal("word", SECRET)
             with pytest.raises(RunFailed, match="no use for 57 characters"):
-                await run.result(timeout="20s")
+                await run.result(timeout="60s")
 
     events = {vars(each).get("event") for each in log.records}
     assert {"run.failed", "step.failed", "step.retried", "telemetry.failed"} <= events
@@ -243,7 +243,7 @@ async def test_what_a_body_logs_is_not_repeated_when_it_is_replayed(app: App, li
             await until(lambda: _said(lines, "before the wait"))
         async with app.worker(workflows=[talks]):
             await run.signal(word, "hello")
-            assert await run.result(timeout="10s") == "hello"
+            assert await run.result(timeout="60s") == "hello"
 
     own = [each.getMessage() for each in lines.records if vars(each)["step"] == ""]
     assert own == ["before the step", "before the wait", "after the wait"]
@@ -264,7 +264,7 @@ async def test_who_wants_to_see_a_replay_sees_it(app: App) -> None:
                 await until_state(run, "waiting")
             async with app.worker(workflows=[talks]):
                 await run.signal(word, "hello")
-                await run.result(timeout="10s")
+                await run.result(timeout="60s")
 
     assert lines.lines.count("before the step") == 2
     assert lines.lines.count("trying") == 2  # of a step nothing is replayed
@@ -422,7 +422,7 @@ async def test_metrics_that_fail_harm_no_run(url: str) -> None:
             assert await app.run(tells_twice, "sell") == "sell"
             run = await app.start(talks)
             await run.signal(word, "hello")
-            assert await run.result(timeout="10s") == "hello"
+            assert await run.result(timeout="60s") == "hello"
             states = [row.state for row in await run.history() if row.kind == "step"]
 
     assert Tries.made == ["sell", "sell", "talk"]  # nothing that succeeded is done again

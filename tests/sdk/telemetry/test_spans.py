@@ -176,7 +176,7 @@ trace.set_tracer_provider(provider)
 async def main():
     app = App(sys.argv[1])
     async with app, app.worker(queues=["default", "far"], workflows=[traced_parent, traced_child]):
-        print(await (await app.get("order-7")).result(timeout="20s"), file=sys.stderr)
+        print(await (await app.get("order-7")).result(timeout="60s"), file=sys.stderr)
 
 asyncio.run(main())
 for span in exporter.get_finished_spans():
@@ -236,7 +236,7 @@ async def test_every_stay_with_a_worker_is_a_span_that_says_how_it_ended(
         run = await app.start(traced_waiter)
         await until_state(run, "waiting")
         await run.signal(word, "hello")
-        await run.result(timeout="10s")
+        await run.result(timeout="60s")
 
         async def both_reported() -> bool:
             return len(traced.spans) >= 3
@@ -252,7 +252,7 @@ async def test_a_secret_is_in_no_span(app: App, traced: Traced) -> None:
         run = await app.start(traced_secret, SECRET)
         await run.signal(word, SECRET)
         with pytest.raises(RunFailed, match=SECRET):
-            await run.result(timeout="10s")
+            await run.result(timeout="60s")
 
     shown = "\n".join(span.to_json() for span in traced.spans)
     assert "ConnectionError" in shown
@@ -284,7 +284,7 @@ async def test_a_start_in_a_transaction_of_the_users_own_is_in_its_trace(
             own.execute("BEGIN IMMEDIATE")
             run = await app.within(own).start(traced_child, "tea")
             own.commit()
-        assert await run.result(timeout="10s") == "tea"
+        assert await run.result(timeout="60s") == "tea"
 
     assert "checkout > start traced_child > run traced_child > run step far > step far" in (
         traced.tree()

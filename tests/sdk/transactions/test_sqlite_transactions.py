@@ -62,7 +62,7 @@ async def test_a_signal_in_an_explicit_transaction_succeeds_while_a_worker_commi
                 await app.within(connection).signal(run.id, hello, number)
                 await asyncio.sleep(0)  # the worker may go on
                 connection.execute("COMMIT")
-        assert [await run.result(timeout="20s") for run in runs] == list(range(10))
+        assert [await run.result(timeout="60s") for run in runs] == list(range(10))
 
 
 async def test_a_transaction_that_has_read_too_early_must_begin_as_a_writer(

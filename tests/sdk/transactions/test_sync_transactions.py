@@ -62,7 +62,7 @@ def test_what_is_started_and_sent_happens_with_the_commit(
             assert seen(place, "onward_run") == 0
 
         assert run.id == "house-7"
-        assert run.result(timeout="10s") == "house 7: bread"
+        assert run.result(timeout="60s") == "house 7: bread"
         assert seen(place, "guest") == 1
 
 

@@ -77,7 +77,7 @@ async def test_what_is_started_and_sent_happens_with_the_commit(
             assert await count(place) == dict.fromkeys(TABLES, 0)
 
         assert run.id == "table-7"
-        assert await run.result(timeout="10s") == "table 7: soup"
+        assert await run.result(timeout="60s") == "table 7: soup"
         await check_database(app)
 
 
@@ -91,7 +91,7 @@ async def test_a_signal_by_uid_reaches_the_run_that_continues_the_target(
         async with transaction(place, commit=True) as theirs:
             await app.within(theirs.connection).signal(first.uid, order, "cheese")
 
-        assert await first.result(timeout="10s") == "table 8: soup, cheese"
+        assert await first.result(timeout="60s") == "table 8: soup, cheese"
 
 
 async def test_what_is_rolled_back_leaves_nothing(
@@ -188,7 +188,7 @@ async def test_signals_arrive_in_the_order_in_which_they_were_sent(
                 for dish in some:
                     await app.within(theirs.connection).signal("all", order, dish)
         async with app.worker(workflows=[collect_orders]):
-            assert await run.result(timeout="10s") == dishes
+            assert await run.result(timeout="60s") == dishes
 
 
 @pytest.mark.parametrize("driver", [name for name in ASYNC if name in ("asyncpg", "aiosqlite")])
@@ -205,7 +205,7 @@ async def test_a_message_that_is_sent_again_is_delivered_once(
                 await within.signal("all", order, dish, message_id=dish)
         await run.signal(order, "fish", message_id="one")
         async with app.worker(workflows=[collect_orders]):
-            assert await run.result(timeout="10s") == ["soup", "soup", "salad"]
+            assert await run.result(timeout="60s") == ["soup", "soup", "salad"]
 
 
 @pytest.mark.parametrize("driver", [name for name in ASYNC if name == "aiosqlite"])

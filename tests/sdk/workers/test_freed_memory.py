@@ -149,5 +149,5 @@ async def test_a_run_with_effects_is_freed_when_it_pauses_and_when_it_ends(app: 
         held.clear()
         planned = await effect_of(app, run, "planned")
         await app.effects.approve(planned.id, reason="fine")
-        assert await run.result(timeout="10s") == 3
+        assert await run.result(timeout="60s") == 3
         await until(everything_is_free)

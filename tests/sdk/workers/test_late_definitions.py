@@ -25,7 +25,7 @@ async def test_a_workflow_that_is_defined_after_the_worker_started_is_run(memory
         async def defined_late() -> str:
             return "late"
 
-        assert await asyncio.wait_for(memory.run(defined_late), 5) == "late"
+        assert await asyncio.wait_for(memory.run(defined_late), 60) == "late"
         assert await memory.unserved() == []
 
 
@@ -45,7 +45,7 @@ async def test_steps_and_children_that_are_defined_late_are_run(memory: App) -> 
         async def late_parent() -> list[int]:
             return [await late_child(1), await late_step(2), *await late_step.map([3, 4])]
 
-        assert await asyncio.wait_for(memory.run(late_parent), 10) == [2, 4, 6, 8]
+        assert await asyncio.wait_for(memory.run(late_parent), 60) == [2, 4, 6, 8]
 
 
 async def test_a_module_that_is_loaded_in_a_thread_is_taken_up(memory: App) -> None:
@@ -58,7 +58,7 @@ async def test_a_module_that_is_loaded_in_a_thread_is_taken_up(memory: App) -> N
         assert await memory.run(early) == "early"
         plugged_in = await asyncio.to_thread(load)
 
-        assert await asyncio.wait_for(memory.run(plugged_in), 5) == 7
+        assert await asyncio.wait_for(memory.run(plugged_in), 60) == 7
 
 
 async def test_a_second_function_of_a_name_that_is_in_use_is_refused(memory: App) -> None:

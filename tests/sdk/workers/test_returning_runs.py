@@ -54,7 +54,7 @@ async def test_old_news_of_a_run_do_not_take_it_from_the_worker_that_has_it_agai
         assert old.is_gone
         gates[0].set()
         await run.signal(call_back, "b")
-        assert await run.result(timeout="10s") == "b"
+        assert await run.result(timeout="60s") == "b"
 
 
 async def test_a_body_that_another_takes_the_place_of_is_unwound(app: App) -> None:
@@ -82,7 +82,7 @@ async def test_a_body_that_another_takes_the_place_of_is_unwound(app: App) -> No
 
         await until(is_unwound)
         await run.signal(call_back, "b")
-        assert await run.result(timeout="10s") == "b"
+        assert await run.result(timeout="60s") == "b"
 
 
 def test_a_worker_removes_the_rows_of_workers_that_left_long_ago() -> None:

@@ -55,7 +55,7 @@ async def innocent() -> int:
 async def ends_only_its_run(app: App, run: Run[Any], error: str) -> str:
     """Check that a run failed by its own code, and that its worker goes on; return the text."""
     with pytest.raises(RunFailed) as failed:
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
     assert (failed.value.reason, error in str(failed.value)) == ("logic", True)
     assert await app.run(innocent) == 1
     return str(failed.value.__cause__)

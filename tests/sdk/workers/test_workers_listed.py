@@ -45,7 +45,7 @@ async def test_a_worker_is_listed_with_what_it_serves_and_does(app: App) -> None
         assert (worker.slots, worker.running) == (7, 1)
         assert worker.renewed_at is not None
         may_end.set()
-        await run.result(timeout="20s")
+        await run.result(timeout="60s")
 
 
 async def _state_is(state: object, wanted: str) -> bool:
@@ -74,7 +74,7 @@ async def test_a_drained_worker_finishes_its_step_and_takes_nothing_new(
         await until(lambda: "worker.stopping" in caplog.text)
         late = await app.start(parcel)
         may_end.set()
-        assert await run.result(timeout="20s") == "heavy"
+        assert await run.result(timeout="60s") == "heavy"
         await until(lambda: _is_in(app, "left"))
         assert await late.state() == "ready"
         assert not await app.workers.drain(worker.id)

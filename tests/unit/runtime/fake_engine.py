@@ -371,7 +371,7 @@ async def working(
     """Have a worker for this engine."""
     ports = Ports(engine.clock, Dice(), None, engine.connect, "here", 1)
     worker = Worker(registry, Options(warm=warm, is_alone=True), Limits(), ports)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(worker.run())
         yield worker
         worker.stop()

@@ -170,7 +170,7 @@ async def test_opening_a_locked_file_warns_and_waits_like_every_other_call(
     handler = LetGo(stranger)
     logging.getLogger("onward").addHandler(handler)
     try:
-        async with asyncio.timeout(20), open_store(str(path)) as store:
+        async with asyncio.timeout(60), open_store(str(path)) as store:
             assert await store.counts() == {}
     finally:
         logging.getLogger("onward").removeHandler(handler)

@@ -34,7 +34,7 @@ async def bought(card: str, bank: Outside) -> str:
     banks[card] = bank
     app = App(":memory:")
     async with app, app.worker():
-        return await asyncio.wait_for(app.run(buy, card), 10)
+        return await asyncio.wait_for(app.run(buy, card), 60)
 
 
 @pytest.mark.parametrize(
