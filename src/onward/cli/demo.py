@@ -1,4 +1,4 @@
-"""`onward demo`: a tour of a minute, on a temporary file."""
+"""`onward demo`: a one-minute tour, on a temporary file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def add_demo(root: click.Group) -> None:
     """Add the command, which is in no group."""
 
     @bare_command(root, "demo", example="onward demo")
-    @click.option("--keep", is_flag=True, help="Keep the code and the database, and say where.")
+    @click.option(
+        "--keep", is_flag=True, help="Keep the code and the database, and print where they are."
+    )
     def demo(given: Given, *, keep: bool) -> int:
         """Take a one-minute tour, on a temporary file.
 

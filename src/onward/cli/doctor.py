@@ -32,9 +32,9 @@ def add_doctor(root: click.Group) -> None:
 
         Checks the schema, the settings on which durability depends, the invariants of all tables,
         the clock, leases, runs that no worker can take, uncertain effects, and sizes. Nothing is
-        changed, and workers may run. Each finding has its meaning and the next command.
+        changed, and workers may run. Each finding comes with its meaning and the next command.
 
-        Exits with 1 if something was found.
+        Exits with 1 if there is a finding.
         """
         settings = load(given.flags, os.environ, Path.cwd())
         findings = asyncio.run(_examine(settings))

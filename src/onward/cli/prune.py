@@ -43,8 +43,8 @@ def add_prune(root: click.Group) -> None:
     ) -> int:
         """Delete runs that ended long ago.
 
-        Workers do this themselves, as App(retention=...) says. Use this command to delete more, or
-        where no worker runs. Workers can continue meanwhile.
+        Workers do this themselves, as set by App(retention=...). Use this command to delete more,
+        or where no worker runs. Workers can keep running.
 
         Without --older-than, runs are kept as long as the setting `retention` says: in
         ONWARD_RETENTION or onward.toml, such as "succeeded=7d failed=30d". Without that setting,

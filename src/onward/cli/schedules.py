@@ -254,8 +254,9 @@ async def backfill(
 ) -> int:
     """Start runs for past slots that have none.
 
-    From START to before END, which need a time zone: 2026-11-01T00:00Z. They start all at once,
-    whatever the overlap rule says. Slots that have a run are left out, so it can be repeated.
+    Covers slots from START to before END, which need a time zone: 2026-11-01T00:00Z. All runs start
+    at once, regardless of the overlap rule. Slots that have a run are left out, so you can repeat
+    the command.
     """
     begin, before = _time("START", start), _time("END", end)
     found = await context.app.schedules.backfill(name, begin, before, dry_run)

@@ -38,13 +38,20 @@ def add_start(root: click.Group) -> None:
     @command(root, "start", example="""onward start order '{"cents": 500}' --id order-7""")
     @click.argument("name", metavar="WORKFLOW")
     @click.argument("arguments", metavar="[JSON]", default="{}")
-    @click.option("--id", "run_id", metavar="ID", help="Your id; a second start returns the run.")
+    @click.option(
+        "--id",
+        "run_id",
+        metavar="ID",
+        help="Your id for the run; a second start returns the same run.",
+    )
     @click.option("--queue", metavar="NAME", help="Default: default, or that of the workflow.")
     @click.option("--priority", type=int, metavar="N", help="Higher starts first. Default: 0.")
     @click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated.")
     @click.option("--delay", metavar="DURATION", help="How long to wait before it starts.")
     @click.option("--module", metavar="MODULE", help="Your code, to check the arguments.")
-    @click.option("--wait", is_flag=True, help="Wait until it is over, and print its result.")
+    @click.option(
+        "--wait", is_flag=True, help="Wait until the run has ended, and print its result."
+    )
     @click.option("--timeout", metavar="DURATION", help="Wait no longer than this, such as 30s.")
     async def start(
         context: CommandContext,
@@ -162,7 +169,7 @@ def _unchecked(name: str, given: Any, options: dict[str, Any]) -> NewRun:
     if isinstance(given, list):
         raise BadInput(
             "a list of arguments",
-            "needs --module, as their names are not known",
+            "needs --module, because the parameter names are not known without your code",
             """Name them: '{"cents": 500}'""",
         )
     delay = duration(options.pop("delay", 0))

@@ -28,9 +28,9 @@ def add_stats(root: click.Group) -> None:
     async def stats(context: CommandContext) -> int:
         """Show how much work is open.
 
-        Open runs by state, runs to claim by queue with the age of the oldest, unsettled effects,
-        live workers and their slots, and dead letters, up to 1,000. Other finished runs are not
-        counted, so it is fast on any store.
+        Prints open runs by state, ready runs by queue with the age of the oldest, unsettled
+        effects, live workers and their slots, and dead letters (up to 1,000). Other finished runs
+        are not counted, so the command is fast on any store.
         """
         found = await context.engine.stats()
         facts = {
@@ -61,7 +61,7 @@ def add_why(root: click.Group) -> None:
     async def why(context: CommandContext, *, run_id: str) -> int:
         """Show why a run does not proceed, and what to do next.
 
-        Includes what keeps the runs that it waits for.
+        Includes the same for the runs that it waits for.
         """
         key = await context.engine.find(run_id, changes=False)
         blockers = await context.engine.why(key.id)

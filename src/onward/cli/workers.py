@@ -47,7 +47,7 @@ async def drain(context: CommandContext, *, ids: tuple[str, ...]) -> int:
     """Stop workers when their steps in progress have finished.
 
     A worker notices within about a second. It waits for steps in progress up to its --drain,
-    returns its runs, and exits with 0. Exits with 1 if a worker has already left.
+    releases its runs, and exits with 0. This command exits with 1 if a worker has already left.
     """
     known = [worker.id for worker in await context.engine.list_workers(gone=True)]
 

@@ -43,7 +43,7 @@ class RunInfo:
         root: The uid of the topmost run of its tree.
         follows: The uid of the run that it retries, continues, forks or replaces.
         link: How it follows that run: retry_of, continued_from, forked_from or replaces.
-        scheduled_at: When it was to start.
+        scheduled_at: When it was scheduled to start.
         deadline: When it is cancelled if it has not ended.
         held_by: The ids of the paused runs that hold it: itself, or runs that it works for.
         worker: The id of the worker that has it.
@@ -164,7 +164,7 @@ class CacheEntry:
         run: The id of the run that made the call; None if that run was deleted.
         size: The size of the result in bytes.
         created_at: When it was written.
-        expires_at: From when on it is not used any more.
+        expires_at: When it expires.
     """
 
     key: str

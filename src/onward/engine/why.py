@@ -37,7 +37,7 @@ MAX_AWAITED: Final = 10
 
 
 async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> list[Blocker]:
-    """Return what keeps a run from running, and what keeps the runs that it waits for."""
+    """Return why a run does not proceed, and the same for the runs that it waits for."""
     known = await report(store, row)
     found = [*_blockers(known), *known.held_back]
     if not found and row.state == RunState.READY:

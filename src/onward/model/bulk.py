@@ -39,7 +39,7 @@ class Refusal:
         uid: Its uid.
         error: The code of the error, such as `undone`.
         message: What the error says.
-        option: The option with which the action is not refused, such as `force`.
+        option: The option that overrides the refusal, such as `force`.
     """
 
     id: str

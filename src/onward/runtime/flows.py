@@ -46,7 +46,7 @@ def declared(limit: int | None, rate: str | None, hold: str | None = None) -> De
         BadInput: one of them is none.
     """
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise BadInput(f"limit={limit!r}", "is not a number of runs", "Use 1 or more")
+        raise BadInput(f"limit={limit!r}", "is not a positive whole number", "Use 1 or more")
     if hold is not None and hold not in tuple(Hold):
         raise BadInput(f"hold={hold!r}", 'is not "running" or "open"', "Use one of them")
     if hold is not None and limit is None:

@@ -70,7 +70,7 @@ class App(RunOperations):
         namespace: The tenant. An app sees and changes only the runs of its namespace.
         version: The version of your code, to pin runs to it.
         key: API key for an onward:// server.
-        hints: A Redis (`redis://host:6379/0`) through which processes notify each other of changes.
+        hints: A Redis address (`redis://host:6379/0`) for notifications between processes.
             It stores no data and may be down at any time; Onward then finds changes by polling.
         metrics: Receives counts and durations; see `onward.telemetry.Metrics`.
         on_attention: Called with an `onward.telemetry.Attention` when a run needs a human.

@@ -34,14 +34,14 @@ H = TypeVar("H")
 
 
 class BulkRuns(TypedDict, total=False):
-    """Which runs a bulk action is for; a run must match everything that is given.
+    """The filters of a bulk action; a run must match all of them.
 
     Attributes:
         name: The name of the workflow.
         error: The type of the error of a failed run, with or without its module.
         failed_step: The name of the step, effect or child whose error ended a failed run.
-        since: Only failed runs that ended within so long before now, such as "1h".
-        state: The state. By default an action is for the runs that it makes sense for.
+        since: Only failed runs that ended within this time before now, such as "1h".
+        state: The state. By default, all states that the action applies to.
         queue: The queue.
         tag: A tag of the run.
         attributes: Attributes of the run; they have no index.
@@ -59,7 +59,7 @@ class BulkRuns(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class BulkAnswer(Generic[H]):
-    """The runs that a bulk action is for, and the run that carries it out.
+    """The runs that match a bulk action, and the run that carries it out.
 
     Attributes:
         action: retry, fork, discard, cancel, pause or resume.
@@ -80,7 +80,7 @@ class Bulk:
     """Actions on all runs that match a filter, as `app.bulk`.
 
     An action is a run itself, which any worker carries out: it survives crashes, acts on each run
-    once, and can be paused, cancelled and retried. Its `info().progress` says how far it is.
+    once, and can be paused, cancelled and retried. Its `info().progress` shows how much is done.
     With `dry_run=True` nothing is started, and the answer says which runs match.
 
     Example:
@@ -126,9 +126,9 @@ class Bulk:
         """Retry runs, by default dead letters; see `App.retry`.
 
         Args:
-            dry_run: Whether to only look which runs match.
+            dry_run: Whether to only report which runs match.
             force: Whether to retry runs that sent effects because of their error.
-            id: An id for the bulk action; a second one with the same id and filter is the first.
+            id: An id for the action; a second call with the same id and filters returns the first.
             **runs: Which runs; see `BulkRuns`.
         """
         options = BulkOptions(force=force)
@@ -146,7 +146,7 @@ class Bulk:
         """Fork runs in place, by default dead letters; see `App.fork`.
 
         Args:
-            dry_run: Whether to only look which runs match.
+            dry_run: Whether to only report which runs match.
             step: The name of the step to fork from; None keeps the whole history.
             resend: Whether effects may be sent again that happened, or may have happened.
             id: An id for the bulk action.
@@ -167,7 +167,7 @@ class Bulk:
         """Discard dead letters; see `Dead.discard`.
 
         Args:
-            dry_run: Whether to only look which runs match.
+            dry_run: Whether to only report which runs match.
             reason: Why; it is recorded with each run.
             by: The name of the operator; by default the user of this process.
             id: An id for the bulk action.
@@ -188,7 +188,7 @@ class Bulk:
         """Cancel open runs; see `Run.cancel`.
 
         Args:
-            dry_run: Whether to only look which runs match.
+            dry_run: Whether to only report which runs match.
             force: Whether to end them at once, without cleanup.
             grace: How long cleanup may take.
             id: An id for the bulk action.

@@ -106,7 +106,7 @@ class BulkReport:
 
     @property
     def progress(self) -> dict[str, int | str]:
-        """What is shown while the action is under way."""
+        """What is shown while the action is in progress."""
         shown = {"total": self.total, "done": self.done, "refused": self.refused}
         return {"action": self.action} | shown
 

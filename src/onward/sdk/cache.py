@@ -76,16 +76,16 @@ class Cache:
     ) -> int:
         """Delete results, so that the next call does its work again; return how many.
 
-        Runs that have read a result keep it. Expired results are deleted without this.
+        Runs that have read a result keep it. Workers delete expired results by themselves.
 
         Args:
-            key: Only the one with this key.
+            key: Only the result with this key.
             step: Only those of this step.
             version: Only those of this version.
             all: Delete everything in the namespace.
 
         Raises:
-            BadInput: nothing says which results.
+            BadInput: neither a filter nor `all` is given.
         """
         if not all and key is None and step is None and version is None:
             raise BadInput("purge()", "was called without a filter", "Pass step=, or all=True")

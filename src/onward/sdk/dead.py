@@ -90,7 +90,7 @@ class Dead:
             state: "failed" or "timed_out".
             queue: The queue.
             tag: A tag of the run.
-            since: Only runs that ended within so long before now, such as "1h".
+            since: Only runs that ended within this time before now, such as "1h".
             attributes: Attributes of the run; they have no index.
             limit: The maximum number of runs.
             before: The uid of the last run of the previous page.
@@ -150,7 +150,7 @@ class Dead:
 
         Args:
             name: Only runs of this workflow.
-            since: Only runs that ended within so long before now; by default all.
+            since: Only runs that ended within this time before now; by default all.
             parts: Into how many equal parts the `timeline` of each group divides that time.
         """
         length = None if since is None else duration(since)

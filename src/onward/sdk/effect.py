@@ -199,10 +199,9 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
     """Make a function an effect: a call to the outside world that is never blindly repeated.
 
     If the function returns, the effect happened. If it raises `NotApplied`, it did not happen and
-    is retried by the policy. Any other error leaves the outcome uncertain: then Onward calls
-    `reconcile`, or sends it again within the `idempotency_window` of the receiver. If neither
-    settles
-    the effect, it waits for the verdict of an operator.
+    is retried according to `retry`. Any other error leaves the outcome uncertain: then Onward calls
+    `reconcile`, or sends the effect again within the `idempotency_window` of the receiver. If
+    neither settles the effect, it waits for the verdict of an operator.
 
     Args:
         fn: The function, if you use the decorator without options.

@@ -64,7 +64,7 @@ class Effects:
         """Return one effect.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: no effect has that id.
         """
         return await self._engine.effect(effect_id)
 

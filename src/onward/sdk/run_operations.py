@@ -89,9 +89,10 @@ class RunOperations:
         )
 
     async def counts(self) -> dict[str, int]:
-        """Return how many runs are in each state, without runs that others have replaced.
+        """Return the number of runs in each state.
 
-        Each state is counted up to 10,000: that number means that there are as many, or more.
+        A run that was retried, continued, forked or replaced under its id is not counted; the new
+        run is. Counting stops at 10,000 runs per state, so 10,000 means 10,000 or more.
         """
         return await self._engine.counts()
 
@@ -209,7 +210,7 @@ class RunOperations:
     async def unserved(self) -> list[UnservedRun]:
         """Return runs that could continue, but that no live worker can take, and why.
 
-        A run whose worker has died could continue.
+        This includes runs whose worker has died.
         """
         return await self._engine.unserved()
 

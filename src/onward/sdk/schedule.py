@@ -36,9 +36,9 @@ _ONE_RUN_ONLY = ("id", "delay", "at")
 class Schedule:
     """A schedule in code.
 
-    `onward worker MODULE` creates those at the top level of the module; a worker in your own code
-    those that you pass: `app.worker(schedules=[...])`. A deploy that declares the same changes
-    nothing, so that a pause or a change by an operator survives it.
+    `onward worker MODULE` creates the schedules at the top level of the module. A worker in your
+    own code creates those that you pass: `app.worker(schedules=[...])`. A deploy with an unchanged
+    declaration changes nothing, so a pause or a change by an operator survives it.
 
     Args:
         name: Its name, which begins the ids of its runs: `nightly@2026-11-15T02:00+01:00`.

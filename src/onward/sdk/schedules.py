@@ -82,8 +82,8 @@ class Schedules:
         A second call with the same arguments returns the schedule.
 
         Raises:
-            BadInput: the cron expression, zone, interval or a word is none, or another schedule has
-                the name.
+            BadInput: the cron expression, the zone, the interval or an option is not valid, or
+                another schedule has the name.
             TypeError: the workflow cannot be called with these arguments; it is a `BadInput` too.
             Unencodable: an argument cannot be stored.
         """
@@ -108,13 +108,13 @@ class Schedules:
             await self._opened.declare(flow, limit)
 
     async def declare(self, *schedules: Schedule) -> Infos:
-        """Create schedules, or change them to what the code says by now.
+        """Create schedules, or change them to match the code.
 
         A worker does this with its own schedules when it starts. Fields that were changed by
         `update`, and a pause, stay as they are.
 
         Raises:
-            BadInput: one of them cannot be done.
+            BadInput: one of them is not valid.
         """
         for each in schedules:
             await self._declare_limits(each.limits)
@@ -135,7 +135,7 @@ class Schedules:
         not started yet are recorded as missed.
 
         Raises:
-            BadInput: a field is unknown, or has a value that cannot be taken.
+            BadInput: a field is unknown, or its value is not valid.
         """
         changes = self._changes(name, dict(fields))
         workflow = fields.get("workflow")
@@ -181,7 +181,7 @@ class Schedules:
         return await self._engine.resume(name)
 
     async def trigger(self, name: str) -> Run[Any]:
-        """Start a run now, also if the schedule is paused or has an open run.
+        """Start a run now, even if the schedule is paused or has an open run.
 
         Returns:
             A handle on the run.
@@ -200,7 +200,7 @@ class Schedules:
         Args:
             name: The schedule.
             start: The first time, with a time zone.
-            end: The time before which the slots lie.
+            end: The end of the period; a slot at this time is not included.
             dry_run: Start nothing, and return what would be started.
 
         Returns:
@@ -222,7 +222,7 @@ class Schedules:
         Args:
             name: The schedule.
             n: How many.
-            after: After when; by default now.
+            after: The time after which to begin; by default now.
         """
         if not 0 <= n <= 10_000:
             raise BadInput(f"n={n}", "is not between 0 and 10,000", "Use a smaller number.")

@@ -228,8 +228,8 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
         limit: How many calls of the step may run at the same time, across all workers.
         cache: How long other runs may use the result of a call, instead of making it again. A
             replay reads history, never the cache.
-        cache_key: Called with the arguments, returns a text; calls with the same text have the same
-            result. By default calls with equal arguments have.
+        cache_key: A function of the arguments that returns a string; calls with the same string
+            share a result. By default, calls with equal arguments do.
         version: Changes when the code of a cached step changes, so that older results are not used.
 
     Example:

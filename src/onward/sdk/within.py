@@ -95,7 +95,7 @@ class Within:
         Raises:
             NotFound: your transaction sees no run with the id.
             RunOver: the run has ended.
-            StoreUnusable: the connection is to another database, or in no transaction.
+            StoreUnusable: the connection is to another database, or is not in a transaction.
         """
         name, payload, own = encode_signal(signal, value, message_id)
         await self._transaction.signal(id, name, payload, message=own)

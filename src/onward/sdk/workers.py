@@ -45,10 +45,10 @@ class Workers:
         return await self._engine.list_workers(gone=gone)
 
     async def drain(self, id: str) -> bool:  # noqa: A002 - it is the user's word
-        """Let a worker take no more runs, finish the steps that run, and leave.
+        """Drain a worker: it takes no more runs, finishes its running steps and leaves.
 
         It notices within about a second. Then it does what it does after SIGTERM: it waits up to
-        `drain` for steps in progress and returns its runs, and `onward worker` exits with 0.
+        `drain` for steps in progress and releases its runs, and `onward worker` exits with 0.
 
         Returns:
             False if the worker has already left.

@@ -72,7 +72,8 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} count signals",
-            "the run has ended, and no wait took them; compare their names with those in the code",
+            "the run has ended, and no wait received them; compare their names with those in the "
+            "code",
         ),
         _event(
             "run.long",

@@ -86,7 +86,7 @@ class Metrics(Protocol):
         return
 
     def maintenance_took(self, *, worker: str, seconds: float) -> None:
-        """Measure one turn of maintenance, which a worker does about once a second."""
+        """Measure one round of maintenance, which a worker does about once a second."""
         return
 
     def lease_renewed(self, *, worker: str, kept: bool, seconds: float) -> None:

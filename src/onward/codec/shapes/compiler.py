@@ -242,5 +242,5 @@ def _unresolved(text: str) -> Shape:
     return Anything(
         text,
         fact=f"its annotation, {text}, cannot be resolved at run time",
-        advice="Import or define it where the annotation stands, outside of `if TYPE_CHECKING`.",
+        advice="Import or define it in the module of the annotation, outside `if TYPE_CHECKING`.",
     )

@@ -70,7 +70,7 @@ class ByName(Shape):
     def lift(self, data: Any) -> Any:
         """Return the member with that name."""
         if type(data) is not str or data not in self._enum.__members__:
-            raise Misfit(f"is not a name in {self.name}")
+            raise Misfit(f"is not the name of a member of {self.name}")
         return self._enum.__members__[data]
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule as it stands.
+    """The current settings and state of a schedule.
 
     Attributes:
         name: Its name.
@@ -21,8 +21,8 @@ class ScheduleInfo:
         every: Its interval, or None.
         zone: The time zone of its cron expression and of the times in run ids.
         overlap: What happens to a slot while a run is open: allow, skip, coalesce or replace.
-        catch_up: Which slots that passed unseen are started: skip, latest or all.
-        max_catch_up: How many of them at most, with `catch_up="all"`.
+        catch_up: Which slots get a run if they passed while no worker ran: skip, latest or all.
+        max_catch_up: The maximum number of these runs with `catch_up="all"`.
         jitter: How much later than its slot a run may start.
         queue: The queue of its runs.
         state: active, paused or parked. A parked schedule has an error.
@@ -31,8 +31,8 @@ class ScheduleInfo:
         held_at: A slot that waits for open runs to end.
         open_runs: How many of its runs are open, up to 100.
         declared: Whether code declares it.
-        is_missing_in_code: Whether code has declared it, but that of no live worker does.
-        overrides: The fields that were changed by hand since; a deploy leaves them alone.
+        is_missing_in_code: Whether code declared it, but the code of no live worker does now.
+        overrides: The fields that were changed with `update`; a deploy does not change them.
         created_at: When it was created.
         updated_at: When it last changed or started a run.
     """
@@ -74,7 +74,7 @@ class Slot:
         disposition: started, missed, capped, overlapped, coalesced, paused, backfilled or
             triggered.
         run: The id of its run, or None.
-        lateness: How long after the slot this was decided.
+        lateness: The time between the slot and the decision about it.
     """
 
     at: datetime
