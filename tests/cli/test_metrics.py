@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GUIDE = ROOT / "docs" / "guides" / "telemetry.md"
 
 
-@step
+@step(cache="1h")
 async def weigh() -> int:
     return 1
 
@@ -66,6 +66,7 @@ async def test_a_worker_is_measured_and_its_store_described(tmp_path: Path) -> N
     assert _value(text, "onward_runs_started_total", queue="default") == 1
     assert _value(text, "onward_runs_ended_total", queue="default", state="succeeded") == 1
     assert _value(text, "onward_step_seconds_count", step="weigh", outcome="succeeded") == 1
+    assert _value(text, "onward_cache_reads_total", step="weigh", outcome="miss") == 1
     assert _value(text, "onward_maintenance_seconds_count") >= 1
     served = re.findall(r"^# TYPE (\w+) (?:counter|gauge|histogram)", text, re.MULTILINE)
     assert {name for name in served if not name.endswith("_created")} == set(FAMILIES)

@@ -39,6 +39,7 @@ def quiet(seed: int, *kinds: str, **changes: Any) -> Plan:
         freezes=0.0,
         skew=0.0,
         is_server=False,
+        schedules=(),
     )
     return replace(plan, **changes)
 

@@ -51,6 +51,9 @@ FAMILIES = {
     "onward_step_seconds": SeriesFamily(
         "histogram", ("workflow", "step", "outcome"), "Duration of attempts of steps"
     ),
+    "onward_cache_reads_total": SeriesFamily(
+        "counter", ("workflow", "step", "outcome"), "Reads of cached results: hit or miss"
+    ),
     "onward_queue_lag_seconds": SeriesFamily(
         "histogram", ("queue",), "Time from becoming claimable to the first claim"
     ),
@@ -121,6 +124,10 @@ class PrometheusMetrics(Metrics):
     ) -> None:
         labels = {"workflow": workflow, "step": step, "outcome": outcome}
         self._of("onward_step_seconds", **labels).observe(seconds)
+
+    def cache_read(self, *, workflow: str, step: str, hit: bool) -> None:
+        labels = {"workflow": workflow, "step": step, "outcome": "hit" if hit else "miss"}
+        self._of("onward_cache_reads_total", **labels).inc()
 
     def queue_lag(self, *, queue: str, seconds: float) -> None:
         self._of("onward_queue_lag_seconds", queue=queue).observe(seconds)

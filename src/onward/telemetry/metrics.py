@@ -73,6 +73,13 @@ class Metrics(Protocol):
         """
         return
 
+    def cache_read(self, *, workflow: str, step: str, hit: bool) -> None:
+        """Count an attempt of a step with `cache=`; `hit` is True if its result was in the cache.
+
+        While the store is unavailable, a read counts as a miss: the step is executed.
+        """
+        return
+
     def queue_lag(self, *, queue: str, seconds: float) -> None:
         """Measure how long a run was claimable before a worker claimed it for the first time."""
         return

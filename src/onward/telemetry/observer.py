@@ -132,6 +132,9 @@ class Observer:
             is_asked: Whether the reconciler of an effect is asked about the attempt next.
         """
 
+    def cache_read(self, scope: StepScope, *, hit: bool) -> None:
+        """The result of a step was looked for in the cache."""
+
     # --- effects ---------------------------------------------------------------------------------
 
     def effect_waits(

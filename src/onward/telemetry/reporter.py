@@ -261,6 +261,11 @@ class Reporter(Observer):
         else:
             emit("worker.failed", cause=error, worker=worker)
 
+    def cache_read(self, scope: StepScope, *, hit: bool) -> None:
+        """The result of a step was looked for in the cache."""
+        if self._metrics is not None:
+            self._metrics.cache_read(workflow=scope.of.workflow, step=scope.step, hit=hit)
+
     def claim_took(self, worker: str, runs: int, length: Duration) -> None:
         """A claim was answered."""
         if self._metrics is not None:

@@ -1,4 +1,4 @@
-"""A workflow for schedules, which notes that its step ran."""
+"""Workflows for schedules and for the cache, which note that their steps ran."""
 
 from __future__ import annotations
 
@@ -14,3 +14,14 @@ async def noted() -> None:
 @workflow
 async def tick() -> None:
     await noted()
+
+
+@step(cache="1h")
+async def looked_up(count: int) -> list[int]:
+    note()
+    return list(range(count))
+
+
+@workflow
+async def look_up(count: int) -> list[int]:
+    return await looked_up(count)

@@ -15,6 +15,7 @@ from tests.simulation.simulator import (
     sample_workflows,
     samplers,
     stubborn,
+    timetable,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ WORKFLOWS: tuple[Workflow[..., Any], ...] = (
     *samplers.CHILDREN,
     *repairs.CHILDREN,
     *exits.CHILDREN,
+    *timetable.CHILDREN,
 )
 STEPS: tuple[Step[..., Any], ...] = (
     *families.STEPS,
@@ -58,6 +60,7 @@ STEPS: tuple[Step[..., Any], ...] = (
     *measured.STEPS,
     *stubborn.STEPS,
     *exits.STEPS,
+    *timetable.STEPS,
 )
 OPTIONS: dict[str, StartOptions] = {
     **families.OPTIONS,

@@ -85,6 +85,8 @@ class Plan:
     """By how many seconds the clocks of the machines differ at most."""
     is_server: bool = False
     """Whether the database has a clock that goes back when it is put back."""
+    schedules: tuple[str, ...] = ()
+    """Which schedules there are."""
 
 
 def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:

@@ -29,6 +29,13 @@ from tests.simulation.simulator.rules import (
     broken_families,
     broken_rules,
 )
+from tests.simulation.simulator.slot_rules import (
+    STATEMENTS,
+    Slots,
+    broken_history,
+    broken_slots,
+    read_slots,
+)
 from tests.simulation.simulator.times import Steps
 from tests.simulation.simulator.trace import Event
 
@@ -82,6 +89,8 @@ class Witness:
         self._spoiled: set[str] = set()
         self._changes = -1
         self._seen = View(0, 0)
+        self._slots = Slots()
+        self.has_schedules = False
         self._doubted: set[str] = set()
         self._trace = trace
         self.broken: list[str] = []
@@ -92,7 +101,7 @@ class Witness:
     def watch(self, memory: Memory) -> None:
         """Begin to watch a database, which is still empty."""
         self._memory = memory
-        for name, text in _STATEMENTS.items():
+        for name, text in (_STATEMENTS | STATEMENTS).items():
             memory.file.statements[name] = DIALECT.render(name, text)
 
     def tell(self, process: Process, what: str, *detail: Any) -> None:
@@ -184,7 +193,7 @@ class Witness:
 
     def look_back(self) -> None:
         """Look at all families, now that every run is over."""
-        for rule in broken_families(self._seen):
+        for rule in (*broken_families(self._seen), *broken_history(self._slots)):
             self.accuse(rule)
 
     def step_begins(self, process: Process, step: Attempt) -> None:
@@ -237,6 +246,11 @@ class Witness:
             *self.control.transaction(process, before, after),
         ):
             self.accuse(rule)
+        if self.has_schedules:
+            slots, self._slots = self._slots, self._memory.ask(read_slots)
+            earliest, latest = after.now - self.steps.forward, after.now + self.steps.back
+            for rule in broken_slots(slots, self._slots, earliest, latest):
+                self.accuse(rule)
 
     async def _read(self, tx: Tx) -> tuple[View, list[Any]] | None:
         [[changes]] = await tx.fetch("witness_changes")

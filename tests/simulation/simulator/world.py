@@ -29,6 +29,7 @@ from tests.simulation.simulator.sample_workflows import Outside, enter
 from tests.simulation.simulator.spoiling import Spoiler
 from tests.simulation.simulator.stopwatch import Stopwatch
 from tests.simulation.simulator.times import Skewed
+from tests.simulation.simulator.timetable import Timetable, draw_schedules
 from tests.simulation.simulator.trace import Trace
 from tests.simulation.simulator.witness import Witness
 
@@ -61,7 +62,7 @@ class Simulation:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan or draw_plan(seed, tuple(KINDS))
+        self.plan = plan or draw_schedules(seed, draw_plan(seed, tuple(KINDS)))
         self.trace = Trace(seed)
         self.clock = VirtualClock()
         self.witness = Witness(self.clock, self.trace)
@@ -143,6 +144,7 @@ class Simulation:
         world = World(self.witness, self._memory, spoiler, self.plan)
         client = Client(process, store, world, wishes)
         runs = self._loop.task_of(process, client.start_all(self.plan.workflows), name="client")
+        table = self._loop.create_task(self._let_schedules_run(), name="timetable")
         patience = self._patience()
         await asyncio.wait([runs], timeout=patience)
         if not runs.done():
@@ -150,10 +152,20 @@ class Simulation:
             self.witness.accuse(f"not over after {patience} s: {stuck}")
             return
         await runs
+        await table
         await self._all_over()
         await trouble
         leaving.set()
         await work
+
+    async def _let_schedules_run(self) -> None:
+        """Let the schedules of the plan start runs until the trouble is over."""
+        if self.plan.schedules:
+            self.witness.has_schedules = True
+            process = Process("timetable")
+            store = self._memory.store(process, self.clock, Draw(self.seed, "timetable"))
+            table = Timetable(process, store, self.witness)
+            await self._loop.task_of(process, table.live(self.plan.schedules), name="timetable")
 
     def _patience(self) -> float:
         """Return how long everything may take.

@@ -324,6 +324,7 @@ class CachedAttempt(StepAttempt):
         assert self._call.definition.cache is not None
         self._cached = CachedCall(self._call, self._call.definition.cache)
         self._recalled = await self._cached.result(self._performer.recall)
+        self._performer.observer.cache_read(self.scope, hit=self._recalled is not None)
         return None if self._recalled is not None else await super()._work()
 
     def _encoded(self, result: Any) -> bytes:
