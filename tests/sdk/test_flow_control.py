@@ -130,7 +130,7 @@ async def test_no_more_runs_start_than_the_rate_allows(app: App) -> None:
         why = [blocker for run in runs for blocker in await app.why(run.id)]
     assert len(order) == 2
     assert [each.kind for each in why] == ["rate"]
-    assert "may start 2/1h" in why[0].text
+    assert "has a rate of 2/1h" in why[0].text
     assert left
 
 

@@ -1,4 +1,4 @@
-"""`onward stats` and `onward why`: how much there is to do, and what keeps one run from running."""
+"""`onward stats` and `onward why`: how much work is open, and why one run does not proceed."""
 
 from __future__ import annotations
 

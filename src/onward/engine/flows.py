@@ -213,7 +213,7 @@ async def _in_force(tx: Tx, run: RunRow) -> list[InForce]:
 
 
 def restrictions(run: RunRow, flows: Sequence[InForce], now: int) -> Iterator[tuple[str, str, str]]:
-    """Yield what keeps a ready run from being claimed: its kind, a text, and the next move."""
+    """Yield what keeps a ready run from being claimed: its kind, a text, and what to do."""
     begun = run.fence > 0
     for what, limits, counted, next_at, option in flows:
         if limits.is_paused:
@@ -224,5 +224,6 @@ def restrictions(run: RunRow, flows: Sequence[InForce], now: int) -> Iterator[tu
             yield "limit", text, f"Wait until one has ended, or: onward queues limit {option} MAX"
         if limits.rate is not None and next_at is not None and next_at > now and not begun:
             rate = rate_text(limits.rate)
-            text = f"{what} may start {rate}, the next at {shown_time(next_at):%H:%M:%S}Z"
+            at = f"{shown_time(next_at):%H:%M:%S}Z"
+            text = f"{what} has a rate of {rate}, and the next run may start at {at}"
             yield "rate", text, "Wait until then"

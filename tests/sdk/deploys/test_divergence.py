@@ -138,8 +138,8 @@ STRICT = {
 }
 PARKS = {
     "inserted before a child": Case(with_child, does_more_first, "recorded: child 'helper'"),
-    "other arguments": Case(plain, other_arguments, "asked:    step 'pack_up'"),
-    "other kind": Case(plain, other_kind, "asked:    child 'pack_up'"),
+    "other arguments": Case(plain, other_arguments, "now:      step 'pack_up'"),
+    "other kind": Case(plain, other_kind, "now:      child 'pack_up'"),
     "removed child": Case(with_child, does_more, "recorded: child 'helper'"),
     "removed signal": Case(with_signal, does_more, "recorded: signal 'early'"),
     "removed start": Case(with_start, does_more, "recorded: start 'helper'"),
@@ -244,7 +244,7 @@ async def test_a_parked_run_shows_what_was_recorded_and_asked_and_where(app: App
         told = await parked(app, run, deployed(other_arguments))
 
         assert "- recorded: step 'pack_up' at :pack_up#1 (arguments " in told
-        assert "+ asked:    step 'pack_up' (arguments " in told
+        assert "+ now:      step 'pack_up' (arguments " in told
         assert "test_divergence.py, line " in told
         assert 'return [await fetch("a"), await pack_up("x"), await go.wait()]' in told
         with pytest.raises(RunPaused, match="recorded: step 'pack_up'"):

@@ -149,9 +149,9 @@ def divergence_error(
             f"- recorded: {was.kind} {was.name!r} at {was.identity}{_shown(was.args_hash)}"
         )
         lines.append(
-            "+ asked:    nothing"
+            "+ now:      nothing"
             if asked is None
-            else f"+ asked:    {asked.kind} {asked.name!r}{_shown(asked.args_hash)}"
+            else f"+ now:      {asked.kind} {asked.name!r}{_shown(asked.args_hash)}"
         )
     if place is not None:
         lines.append(f"  in {place}")

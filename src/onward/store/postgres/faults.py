@@ -38,7 +38,7 @@ _NOW = {
     "25006": "is read-only, as a standby is",
     "25P03": "ended a transaction that this process left idle",
     "53100": "has no space left on its disk",
-    "53300": "has no connection free",
+    "53300": "has no free connection",
     "57P01": "is shutting down",
     "57P02": "is restarting after a crash",
     "57P03": "is starting up or shutting down",

@@ -229,7 +229,7 @@ class Pool:
                 async with asyncio.timeout_at(end):
                     await self._places.acquire()
             except TimeoutError:
-                fact = f"is busy: all {self._size} connections of this process for this are in use"
+                fact = f"is busy: all {self._size} connections of the pool are in use"
                 raise Unavailable(str(self._address), fact) from None
         else:
             await self._places.acquire()
