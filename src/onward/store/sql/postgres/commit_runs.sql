@@ -16,7 +16,7 @@ patience AS MATERIALIZED (
 found AS (
     SELECT g.uid, coalesce(g.fence, (:fence::bigint[])[1]) AS own_fence, r.state, r.fence, r.inbox,
            false AS refused
-    FROM unnest(:run::text[], :fence::bigint[]) g (uid, fence)
+    FROM unnest(:run::text::text[], :fence::bigint[]) g (uid, fence)
     LEFT JOIN LATERAL (
         SELECT state, fence, inbox FROM onward_run
         WHERE namespace = :namespace::text AND uid = g.uid LIMIT 1) r ON true
@@ -27,7 +27,7 @@ found AS (
 -- part: given_moves
 given AS (
     SELECT g.* FROM patience, unnest(
-        :run::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
+        :run::text::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
         :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :parked_by::text[],
         :result::bytea[], :error::bytea[], :failed_call::text[], :progress::bytea[],
         :error_type::text[], :failed_step::text[])
@@ -130,10 +130,11 @@ record AS (
            :now - coalesce(h.took, 0),
            CASE WHEN coalesce(h.state, (:r_state::text[])[1]) <> 'open' THEN :now END, h.args
     FROM unnest(
-        :r_run::text[], :r_identity::text[], :r_attempt::bigint[], :r_seq::bigint[],
-        :r_kind::text[], :r_name::text[], :r_state::text[], :r_args_hash::text[],
+        :r_run::text::text[], :r_identity::text::text[], :r_attempt::bigint[],
+        :r_seq::text::bigint[], :r_kind::text[], :r_name::text[], :r_state::text[],
+        :r_args_hash::text::text[],
         :r_version::text[], :r_due::bigint[], :r_due_in::bigint[], :r_message::bigint[],
-        :r_payload::bytea[], :r_error::bytea[], :r_took::bigint[], :r_args::bytea[])
+        :r_payload::bytea[], :r_error::bytea[], :r_took::text::bigint[], :r_args::bytea[])
     AS h (run, identity, attempt, seq, kind, name, state, args_hash, version, due, due_in, message,
           payload, error, took, args)
     JOIN own o ON o.uid = h.run
