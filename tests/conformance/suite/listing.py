@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onward.model.run_filter import Family, RunQuery
@@ -39,6 +40,23 @@ async def test_a_list_is_narrowed_by_name_state_and_queue(world: World) -> None:
     assert await listed(worker.store, state="succeeded") == ["done"]
     assert await listed(worker.store, queue="slow") == ["queued"]
     assert await listed(worker.store, queue="slow", state="succeeded") == []
+
+
+async def test_runs_that_change_their_state_while_a_list_is_read_are_in_it_once(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    ids = [f"run-{n:02}" for n in range(20)]
+    runs = await worker.owning(*ids)
+
+    async def end_all() -> None:
+        for run in runs:
+            await worker.commit(run, move=SUCCEEDED)
+
+    async with asyncio.TaskGroup() as group:
+        ending = group.create_task(end_all())
+        while not ending.done():
+            assert sorted(await listed(worker.store, name=runs[0].name)) == ids
 
 
 async def test_a_list_is_narrowed_by_kind(world: World) -> None:

@@ -146,8 +146,11 @@ class Reads:
     async def list_runs(
         self, sought: RunQuery = ANY_RUN, *, limit: int = 100, before: str | None = None
     ) -> list[RunRow]:
-        """Return runs, newest first; `before` is the uid of the last one of the page before."""
-        return await self.read(lambda tx: listed(tx, sought, limit, before))
+        """Return runs, newest first; `before` is the uid of the last one of the page before.
+
+        A list may take several statements, between which runs change their state.
+        """
+        return await self.view(lambda tx: listed(tx, sought, limit, before))
 
     async def count_started_by_runs(self, sought: RunQuery, limit: int) -> int:
         """Count the matching runs that other runs have started, up to a limit."""
@@ -155,7 +158,7 @@ class Reads:
 
     async def count_runs(self, sought: RunQuery, limit: int) -> int:
         """Count the runs that match, up to a limit."""
-        return await self.read(lambda tx: count_runs(tx, sought, limit))
+        return await self.view(lambda tx: count_runs(tx, sought, limit))
 
     async def is_discarded(self, uid: str) -> bool:
         """Return whether a run was discarded as a dead letter."""
