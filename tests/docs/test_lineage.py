@@ -20,7 +20,10 @@ PLANNED = [
     "gates",
     *6 * ["PLAN-3"],
 ]
+COMMANDS = [f"C{number}" for number in range(1, 10)]
 SCHEDULES = [*(f"S{number}" for number in range(1, 10)), "K27", "K28", "K29"]
+WORKERS = [f"W{number}" for number in range(1, 7)]
+QUEUES = [*(f"Q{number}" for number in range(1, 5)), "K22", "K23", "K24", "K25", "K34", "K38"]
 
 
 class Row(NamedTuple):
@@ -39,7 +42,8 @@ def rows(text: str) -> list[Row]:
 
 def test_everything_has_its_row() -> None:
     numbers = [row.number for row in rows(PAGE.read_text())]
-    assert numbers == BEHAVIOURS + FAULTS + PROMISES + PLANNED + SCHEDULES
+    stent = BEHAVIOURS + FAULTS + PROMISES + PLANNED + COMMANDS
+    assert numbers == stent + SCHEDULES + WORKERS + QUEUES
 
 
 @pytest.mark.parametrize("row", rows(PAGE.read_text()), ids=lambda row: row.number)
