@@ -55,7 +55,7 @@ def test_a_number_that_json_does_not_have_is_refused(number: float, annotation: 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**70])
 @pytest.mark.parametrize("annotation", [Any, int, float])
 def test_an_int_beyond_64_bits_is_refused(number: int, annotation: Any) -> None:
-    assert "does not fit 64 bits" in refusal(number, annotation).fact
+    assert "does not fit in 64 bits" in refusal(number, annotation).fact
 
 
 def test_a_flag_beyond_64_bits_is_refused() -> None:

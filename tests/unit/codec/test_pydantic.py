@@ -178,7 +178,7 @@ def test_a_model_that_cannot_read_what_it_writes_is_refused(model: BaseModel) ->
 
 
 def test_an_int_beyond_64_bits_is_refused_with_its_place() -> None:
-    with pytest.raises(Unencodable, match="does not fit 64 bits") as caught:
+    with pytest.raises(Unencodable, match="does not fit in 64 bits") as caught:
         encode(Loose(anything={"a": [2**70]}), annotation=Loose)
 
     assert caught.value.path == "value.anything.a[0]"

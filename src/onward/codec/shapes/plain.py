@@ -53,7 +53,7 @@ def check_number(value: float) -> None:
     if type(value) is int:
         if not INT_LEAST <= value <= MAX_INT:
             raise ValueRefused(
-                "is an int that does not fit 64 bits (-2**63 to 2**63 - 1)",
+                "is an int that does not fit in 64 bits (-2**63 to 2**63 - 1)",
                 "Pass it as text.",
             )
     elif not isfinite(value):
