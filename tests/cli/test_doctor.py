@@ -122,6 +122,20 @@ def test_a_planted_fault_is_found(healthy: str, ask: Ask, kind: str) -> None:
     assert kind in found(ask, healthy)
 
 
+@pytest.mark.parametrize("url", ["file"], indirect=True)
+@pytest.mark.parametrize("column", ["paused", "operator_max"])
+def test_workers_are_not_blamed_for_runs_that_a_limit_holds_back(
+    healthy: str, ask: Ask, column: str
+) -> None:
+    value = {"paused": 1, "operator_max": 0}[column]
+    flow = (
+        f"INSERT INTO onward_flow (namespace, kind, name, {column}, updated_at) "
+        f"VALUES ('default', 'workflow', 'doctor.hold', {value}, 1)"
+    )
+    asyncio.run(execute(healthy, *FAULTS["late"], flow))
+    assert found(ask, healthy) == set()
+
+
 @pytest.mark.parametrize("kind", ON_SQLITE)
 @pytest.mark.parametrize("url", ["file"], indirect=True)
 def test_a_planted_fault_of_a_file_is_found(healthy: str, ask: Ask, kind: str) -> None:

@@ -17,7 +17,8 @@ from tests.postgres.hand import STATEMENTS, Hand
 
 # Statements of both databases that a busy worker or client sends all the time.
 SHARED = {
-    "all_notes", "count_ended", "count_open", "ended_runs", "list_ended", "list_named", "list_open",
+    "all_notes", "ended_runs", "list_top", "list_child", "list_named", "list_queue", "list_tagged",
+    "count_top", "runs_beginning", "ids_and_states",
     "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
     "retention_facts", "runs_in_need", "marked_runs", "mark_runs", "lock_ended", "lock_marked",
     "runs_gone", "free_id", "tombstone",

@@ -13,21 +13,27 @@ from onward.core.instant import MINUTE, SECOND, show
 from onward.core.run import Reason
 from onward.engine.clock import read_clock
 from onward.engine.effect_info import effect_infos
+from onward.engine.report import held_back
+from onward.engine.why import full_workers
 from onward.store.address import SqliteAddress, parse
 from onward.store.invariants import check
 from onward.store.presence import is_wal
 from onward.store.runs import ledger
+from onward.store.runs.worker_offer import late_runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Container, Iterator, Sequence
 
     from onward.core.instant import Duration
     from onward.model.health import StoreHealth
+    from onward.model.runs import RunRow
     from onward.model.workers import Unserved, WorkerRow
     from onward.store.store import Store
 
 MAX_NAMED = 5
 MAX_COUNTED = 1000
+MAX_FLOWS = 100
+"""How many queues, workflows and keys are looked at for limits that hold late runs back."""
 _LIMBO = "check_limbo"
 
 _SETTINGS = {
@@ -123,15 +129,8 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     unserved = await store.unserved(MAX_COUNTED)
     if unserved:
         yield _unserved(unserved)
-    late = await store.read(lambda tx: tx.fetch("late_runs", age=limits.late, limit=MAX_COUNTED))
-    waiting = [row[0] for row in late if row[0] not in {each.run.id for each in unserved}]
-    if waiting:
-        yield Finding(
-            "late",
-            f"{_count(waiting, 'run')} ready for more than {show(limits.late)}: {_some(waiting)}",
-            "Live workers serve them, but have no free slots or are stuck",
-            "Start more workers, or raise --slots: onward workers list",
-        )
+    for finding in await _late(store, limits.late, {each.run.uid for each in unserved}):
+        yield finding
     parked = await store.read(
         lambda tx: tx.fetch("paused_runs", reason=Reason.DIVERGENCE, limit=MAX_COUNTED)
     )
@@ -172,6 +171,28 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
             "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",
         )
+
+
+async def _late(store: Store, age: Duration, unserved: Container[str]) -> list[Finding]:
+    """Return that runs wait for long which live workers could take, unless a limit holds them."""
+    waiting: list[RunRow] = []
+    held: dict[tuple[str, str, str | None], bool] = {}
+    for run in await store.read(lambda tx: late_runs(tx, age, MAX_COUNTED)):
+        flow = (run.queue, run.name, run.flow_key)
+        if flow not in held and len(held) < MAX_FLOWS:
+            held[flow] = bool(await held_back(store, run))
+        if run.uid not in unserved and not held.get(flow, True):
+            waiting.append(run)
+    if not waiting:
+        return []
+    names = [run.id for run in waiting]
+    is_full = any([await full_workers(store, run) for run in waiting[:MAX_NAMED]])
+    meaning, advice = "Live workers serve them, but claim none of them", "Look at their logs"
+    if is_full:
+        meaning = "Live workers serve them, but have no free slots"
+        advice = "Start more workers, or raise --slots"
+    text = f"{_count(names, 'run')} ready for more than {show(age)}: {_some(names)}"
+    return [Finding("late", text, meaning, f"{advice}: onward workers list")]
 
 
 def _unserved(found: Sequence[Unserved]) -> Finding:

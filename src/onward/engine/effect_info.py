@@ -9,7 +9,6 @@ from onward.core.run import TERMINAL
 from onward.engine import effects
 from onward.engine.display import shown_failure, shown_time, shown_time_or_none, shown_value
 from onward.engine.views import EffectAttemptInfo, EffectChoice, EffectInfo
-from onward.errors import NotFound
 from onward.model.effects import read_attempts
 from onward.store.runs import ledger
 
@@ -30,16 +29,19 @@ _SETTLED_AS = {
 
 async def effect_infos(store: Store, rows: Iterable[EffectRow]) -> list[EffectInfo]:
     """Return effects, with the ids and states of their runs."""
-    return [await effect_info(store, row) for row in rows]
+    shown = list(rows)
+    runs = await store.ids_and_states(row.run for row in shown)
+    # A run may be gone while its effect still awaits a verdict.
+    return [_info(row, *runs.get(row.run, (row.run, ""))) for row in shown]
 
 
 async def effect_info(store: Store, row: EffectRow) -> EffectInfo:
     """Return an effect, with the id and state of its run."""
-    try:
-        run = await store.run(row.run)
-        run_id, run_state = run.id, run.state
-    except NotFound:  # its row is gone, but the effect still awaits a verdict
-        run_id, run_state = row.run, ""
+    [info] = await effect_infos(store, [row])
+    return info
+
+
+def _info(row: EffectRow, run_id: str, run_state: str) -> EffectInfo:
     return EffectInfo(
         row.key,
         run_id,

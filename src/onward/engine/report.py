@@ -50,11 +50,11 @@ async def report(store: Store, row: RunRow) -> RunReport:
         None if error is None else shown_traceback(error),
         None if renewal is None else shown_time_or_none(renewal.at),
         is_taken_over=gone is not None and unserved is None,
-        held_back=tuple(await _held_back(store, row)),
+        held_back=tuple(await held_back(store, row)),
     )
 
 
-async def _held_back(store: Store, row: RunRow) -> list[Blocker]:
+async def held_back(store: Store, row: RunRow) -> list[Blocker]:
     """Return the limits, rates and pauses that keep a ready run from being claimed."""
     flows = await flows_in_force(store, row) if row.state == RunState.READY else []
     if not flows:

@@ -41,7 +41,7 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
     known = await report(store, row)
     found = [*_blockers(known), *known.held_back]
     if not found and row.state == RunState.READY:
-        found += await _slots(store, row)
+        found += await full_workers(store, row)
     awaited = [call.run for call in known.waits_for if call.run is not None]
     for uid in awaited[:MAX_AWAITED] if deep > 1 else ():
         try:
@@ -53,7 +53,7 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
     return found
 
 
-async def _slots(store: Store, row: RunRow) -> list[Blocker]:
+async def full_workers(store: Store, row: RunRow) -> list[Blocker]:
     """Return that the workers which could take a run have no free slots, if so."""
     workers = [
         worker

@@ -46,6 +46,8 @@ class RunQuery(NamedTuple):
     """Only runs that have not ended."""
     created_by: Instant | None = None
     """Only runs that were created then or earlier."""
+    only_children: bool = False
+    """Only those that other runs have started."""
 
 
 ANY_RUN = RunQuery()

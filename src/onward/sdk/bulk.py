@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bulk", "BulkAnswer", "BulkReport", "BulkRuns", "Refusal"]
 
-MAX_COUNT = 100_000
+MAX_COUNT = 10_000
 MAX_READ = 1000
 SAMPLE = 10
 
@@ -63,7 +63,7 @@ class BulkAnswer(Generic[H]):
 
     Attributes:
         action: retry, fork, discard, cancel, pause or resume.
-        count: How many runs match, counted up to 100,000, or 1,000 with a filter by attributes.
+        count: How many runs match, counted up to 10,000, or 1,000 with a filter by attributes.
         is_capped: Whether there are more than that.
         sample: The newest of them.
         run: A handle on the bulk action; its result is a `BulkReport`. None for a dry run.

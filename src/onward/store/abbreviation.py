@@ -1,7 +1,6 @@
-"""Abbreviated ids: which ids of Onward's own making a beginning can stand for.
+"""Abbreviated ids: which ids a beginning can stand for.
 
-The bounds are ids themselves, of the same shape, so that every database sorts them alike whatever
-its collation makes of punctuation.
+Of ids of Onward's own making, the bounds are ids of the same shape.
 """
 
 from __future__ import annotations
@@ -11,6 +10,9 @@ from typing import NamedTuple
 
 UID = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 EFFECT = "x" * 32
+
+_LAST = chr(0x10FFFF)
+_BEFORE_SURROGATES, _AFTER_SURROGATES = 0xD7FF, 0xE000
 
 _HEX = re.compile(r"[0-9a-f]+", re.ASCII)
 
@@ -31,3 +33,12 @@ def bounds(beginning: str, shape: str) -> Bounds | None:
             return None
     rest = shape[len(beginning) :]
     return Bounds(beginning + rest.replace("x", "0"), beginning + rest.replace("x", "f"))
+
+
+def beyond(beginning: str) -> str:
+    """Return the first text, sorted by bytes in UTF-8, after all that begin like this."""
+    kept = beginning.rstrip(_LAST)
+    if not kept:
+        return _LAST * (len(beginning) + 1)
+    last = ord(kept[-1])
+    return kept[:-1] + chr(_AFTER_SURROGATES if last == _BEFORE_SURROGATES else last + 1)

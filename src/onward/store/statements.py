@@ -116,6 +116,8 @@ class Dialect:
             # A key that SQLite assigns by itself.
             sql = sql.replace("INTEGER NOT NULL PRIMARY KEY", f"INTEGER {_IDENTITY} PRIMARY KEY")
             sql = re.sub(r"\bBLOB\b", "BYTEA", re.sub(r"\bINTEGER\b", "BIGINT", sql))
+            # Sorted by bytes, as on SQLite: an index finds the ids that begin with a text.
+            sql = re.sub(r"\bTEXT\b", 'TEXT COLLATE "C"', sql)
             sql = self._qualified(sql)
         return [part.strip() for part in sql.split(";") if part.strip()]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from onward.model.run_filter import Family, RunQuery
@@ -75,6 +76,48 @@ async def test_a_list_is_narrowed_by_a_whole_tag(world: World) -> None:
     assert await listed(store, tag="eu") == ["2", "1"]
     assert await listed(store, tag="e%") == ["4"]
     assert await listed(store, tag="e") == []
+
+
+async def test_each_combination_of_filters_finds_what_a_look_at_all_runs_would(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    store = worker.store
+    [done] = await worker.owning("done")
+    await worker.commit(done, move=SUCCEEDED)
+    await a_family(worker)
+    await store.start(a_run("charged")._replace(name="charge", queue="slow", tags="eu"))
+    await store.start(a_run("routed")._replace(kind="step", tags="gpu eu"))
+    every = await store.list_runs()
+
+    for name, state, queue, kind, tag, children in product(
+        (None, "charge"), (None, "ready", "succeeded"), (None, "slow"), (None, "step"),
+        (None, "eu"), (True, False),
+    ):  # fmt: skip
+        query = RunQuery(name, state, queue, kind, tag, children)
+        expected = [
+            run
+            for run in every
+            if name in (None, run.name) and state in (None, run.state)
+            if queue in (None, run.queue) and kind in (None, run.kind)
+            if (tag is None or tag in run.tags.split(" ")) and (children or run.parent is None)
+        ]
+        assert await store.list_runs(query) == expected, query
+        assert await store.list_runs(query, before=every[2].uid) == [
+            run for run in expected if run.uid < every[2].uid
+        ]
+        assert await store.count_runs(query, 100) == len(expected), query
+
+
+async def test_ids_that_begin_alike_are_found(world: World) -> None:
+    store = await world.store()
+    for id_ in ("order-1", "order-10", "order-2", "Order-1", "order_1", "é-1", "é\U0010ffff"):
+        await store.start(a_run(id_))
+
+    assert [run.id for run in await store.find_ids("order-1")] == ["order-1", "order-10"]
+    assert [run.id for run in await store.find_ids("é")] == ["é-1", "é\U0010ffff"]
+    assert await store.find_ids("order-3") == []
+    assert len(await store.find_ids("")) == 7
 
 
 async def test_a_list_leaves_out_what_runs_have_started(world: World) -> None:

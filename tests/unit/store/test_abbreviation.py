@@ -2,7 +2,7 @@
 
 import pytest
 
-from onward.store.abbreviation import EFFECT, UID, bounds
+from onward.store.abbreviation import EFFECT, UID, beyond, bounds
 
 FIRST = "00000000-0000-0000-0000-000000000000"
 
@@ -38,3 +38,20 @@ def test_a_key_has_no_hyphens() -> None:
 )
 def test_no_id_begins_like_this(text: str) -> None:
     assert bounds(text, UID) is None
+
+
+@pytest.mark.parametrize(
+    ("beginning", "first_after"),
+    [
+        ("order-1", "order-2"),
+        ("é", "ê"),
+        ("\ud7ff", "\ue000"),
+        ("a\U0010ffff", "b"),
+        ("\U0010ffff", "\U0010ffff\U0010ffff"),
+    ],
+)
+def test_the_first_text_after_all_that_begin_alike(beginning: str, first_after: str) -> None:
+    assert beyond(beginning) == first_after
+    assert (beginning + "\U0010ffff\U0010ffff").encode() < beyond(beginning).encode() or (
+        beginning == "\U0010ffff"
+    )

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 # What operators ask for now and then may look at everything there is.
-FOR_PEOPLE = {
-    "count_runs", "count_started_by_runs", "hold_begun", "kinds_to_claim", "list_effects",
-    "list_runs",
-    "runs_beginning", "runs_to_claim", "timers_set_after",
-}  # fmt: skip
+FOR_PEOPLE = {"hold_begun", "timers_set_after"}
 STATEMENTS = {
     name: statement
     for name, statement in DIALECT.statements().items()
@@ -39,8 +35,8 @@ GROWING = {
 # A whole pass over one of these indexes meets open runs alone, or dead letters.
 OPEN_ONLY = {
     "onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready",
-    "onward_run_flow", "onward_run_holding", "onward_tombstone_marked", "onward_run_paused",
-    "onward_run_dead", "onward_run_dead_group",
+    "onward_run_flow", "onward_run_holding", "onward_run_needs", "onward_tombstone_marked",
+    "onward_run_paused", "onward_run_dead", "onward_run_dead_group",
 }  # fmt: skip
 
 CHOSEN = {
@@ -49,7 +45,7 @@ CHOSEN = {
     "orphan_candidates": "r USING INDEX onward_run_running (namespace=?)",
     "suspect_candidates": "r USING INDEX onward_run_suspect (namespace=?)",
     "runs_of_worker": "onward_run USING INDEX onward_run_running (namespace=? AND worker=?)",
-    "next_due": "onward_run USING INDEX onward_run_waiting (namespace=? AND due>?)",
+    "next_due": "onward_run USING COVERING INDEX onward_run_waiting (namespace=? AND due>?)",
     "claim_run of many": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "claimed_runs": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "runs_seen": "r USING PRIMARY KEY (namespace=? AND uid=?)",
@@ -59,12 +55,38 @@ CHOSEN = {
     "overdue_runs": "r USING INDEX onward_run_deadline (namespace=? AND deadline>? AND deadline<?)",
     "bound_children": "onward_run USING INDEX onward_run_parent (namespace=? AND parent=?)",
     "diverged_runs": "onward_run USING INDEX onward_run_paused (namespace=? AND reason=?)",
-    "list_dead": "onward_run USING INDEX onward_run_dead (namespace=?)",
-    "count_dead": "onward_run USING INDEX onward_run_dead (namespace=?)",
-    "next_dead_group": (
-        "onward_run USING INDEX onward_run_dead_group"
-        " (namespace=? AND (name,error_type,failed_step)>(?,?,?))"
+    "list_dead": "onward_run USING INDEX onward_run_dead (namespace=? AND uid<?)",
+    "count_dead": "onward_run USING INDEX onward_run_dead (namespace=? AND uid<?)",
+    "next_dead_group": "onward_run USING INDEX onward_run_dead_group (namespace=? AND name>?)",
+    "next_needs": "onward_run USING COVERING INDEX onward_run_needs (namespace=? AND queue>?)",
+    "ready_in_need": (
+        "onward_run USING INDEX onward_run_needs"
+        " (namespace=? AND queue=? AND name=? AND tags=? AND <expr>=?)"
     ),
+    "queue_depths": "onward_run USING COVERING INDEX onward_run_needs (namespace=?)",
+    "open_counts": "onward_run USING COVERING INDEX onward_run_waiting (namespace=?)",
+    "list_any": "onward_run USING PRIMARY KEY (namespace=? AND uid>? AND uid<?)",
+    "list_top": (
+        "onward_run USING INDEX onward_run_top (namespace=? AND state=? AND uid>? AND uid<?)"
+    ),
+    "list_child": (
+        "onward_run USING INDEX onward_run_child"
+        " (namespace=? AND kind=? AND state=? AND uid>? AND uid<?)"
+    ),
+    "list_queue": (
+        "onward_run USING INDEX onward_run_queue"
+        " (namespace=? AND queue=? AND state=? AND uid>? AND uid<?)"
+    ),
+    "list_named": (
+        "onward_run USING INDEX onward_run_name"
+        " (namespace=? AND name=? AND state=? AND uid>? AND uid<?)"
+    ),
+    "list_tagged": (
+        "onward_run USING INDEX onward_run_tags"
+        " (namespace=? AND tags=? AND state=? AND uid>? AND uid<?)"
+    ),
+    "runs_beginning": "onward_run USING INDEX onward_run_newest (namespace=? AND id>? AND id<?)",
+    "list_effects": "e USING INDEX onward_effect_run (namespace=? AND (run,key)<(?,?))",
     "dead_times": (
         "onward_run USING INDEX onward_run_dead_group"
         " (namespace=? AND name=? AND error_type=? AND failed_step=? AND finished_at>?)"
@@ -142,8 +164,16 @@ def test_a_statement_uses_the_index_that_was_made_for_it(
         "oldest_outbox",
         "overdue_runs",
         "list_dead",
-        "next_dead_group",
         "dead_times",
+        "list_any",
+        "list_top",
+        "list_top_kind",
+        "list_child",
+        "list_queue",
+        "list_queue_child",
+        "list_named",
+        "list_tagged",
+        "list_effects",
     ],
 )
 def test_what_is_asked_for_in_order_lies_in_order(

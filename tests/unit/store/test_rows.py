@@ -21,11 +21,11 @@ STATEMENTS = DIALECT.statements()
 READ: dict[str, tuple[str, ...]] = {
     "run_by_uid": RunRow._fields,
     "newest_run": RunRow._fields,
-    "list_runs": RunRow._fields,
+    "list_any": RunRow._fields,
     "list_family": RunRow._fields,
     "list_dead": RunRow._fields,
     "list_children": RunRow._fields,
-    "runs_to_claim": RunRow._fields,
+    "ready_in_need": RunRow._fields,
     "run_end": RunEnd._fields,
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from onward.store.database import Tx
     from onward.store.store import Store
 
+_LAST = chr(0x10FFFF)
+"""Sorts after every uid."""
+
 
 async def effect(store: Store, key: str) -> EffectRow | None:
     rows = await store.read(lambda tx: tx.fetch("ledger_row", key=key))
@@ -42,8 +45,18 @@ async def effects_of(store: Store, run: str) -> list[EffectRow]:
 
 async def all_effects(store: Store, *, limit: int = 100, after: str = "") -> list[EffectRow]:
     """Return effects, those of the newest runs first; `after` is the last key of a page."""
-    rows = await store.read(lambda tx: tx.fetch("list_effects", limit=limit, after=after))
-    return [EffectRow._make(row) for row in rows]
+
+    async def fetch(tx: Tx) -> list[EffectRow]:
+        run = _LAST
+        if after:
+            rows = await tx.fetch("run_of_effect", key=after)
+            if not rows:
+                return []
+            run = rows[0][0]
+        rows = await tx.fetch("list_effects", run=run, key=after, limit=limit)
+        return [EffectRow._make(row) for row in rows]
+
+    return await store.read(fetch)
 
 
 async def effects_beginning(store: Store, beginning: str, limit: int) -> list[EffectRow]:

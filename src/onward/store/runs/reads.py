@@ -15,9 +15,9 @@ from onward.model.records import RecordRow
 from onward.model.run_filter import ANY_RUN
 from onward.model.runs import NotesRow, RunEnd, RunOutcome, RunRow
 from onward.model.workers import WorkerRow
-from onward.store.abbreviation import UID, bounds
+from onward.store.abbreviation import UID, beyond, bounds
 from onward.store.runs.flows import all_flows, flows_of
-from onward.store.runs.listing import count_runs, count_started_by_runs, counts, listed
+from onward.store.runs.listing import count_runs, counts, listed
 from onward.store.runs.maintenance import maintenance_due
 from onward.store.runs.worker_offer import last_renewal, unserved, why_unserved
 from onward.store.writing.text_limits import is_storable
@@ -62,6 +62,12 @@ class Reads:
             NotFound: there is none of that uid.
         """
         return RunRow._make(await self._one("run_by_uid", uid=uid))
+
+    async def ids_and_states(self, uids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return the ids and states of those runs that are there."""
+        wanted = dict.fromkeys(uids)
+        rows = await self.read(lambda tx: tx.fetch("ids_and_states", uids=tx.array(wanted)))
+        return {row[0]: (row[1], row[2]) for row in rows}
 
     async def failed_children(self, uid: str) -> list[tuple[str, str]]:
         """Return the children of a run that ended without a result, with the calls they are for."""
@@ -154,7 +160,8 @@ class Reads:
 
     async def count_started_by_runs(self, sought: RunQuery, limit: int) -> int:
         """Count the matching runs that other runs have started, up to a limit."""
-        return await self.read(lambda tx: count_started_by_runs(tx, sought, limit))
+        started = sought._replace(children=True, only_children=True)
+        return await self.count_runs(started, limit)
 
     async def count_runs(self, sought: RunQuery, limit: int) -> int:
         """Count the runs that match, up to a limit."""
@@ -176,12 +183,11 @@ class Reads:
         return [RunRow._make(row) for row in rows]
 
     async def find_ids(self, beginning: str, *, limit: int = 10) -> list[RunRow]:
-        """Return the newest runs of ids that begin like this. It reads all ids, so it is slow."""
+        """Return the newest runs of ids that begin like this."""
         if not is_storable(beginning):
             return []
-        rows = await self.read(
-            lambda tx: tx.fetch("runs_beginning", beginning=beginning, limit=limit)
-        )
+        given = {"beginning": beginning, "beyond": beyond(beginning), "limit": limit}
+        rows = await self.read(lambda tx: tx.fetch("runs_beginning", **given))
         return [RunRow._make(row) for row in rows]
 
     async def now(self) -> Instant:

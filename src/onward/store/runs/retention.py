@@ -99,7 +99,7 @@ async def _ended(tx: Tx, keep: Retention, position: Position) -> tuple[list[str]
         given = {"state": state, "after": after, "below": below, "limit": MAX_RUNS}
         rows = await tx.fetch("ended_runs", **given)
         # Children are found by the topmost run of their family.
-        tops = [uid for uid, parent, at in rows if parent is None and at + length <= now]
+        tops = [uid for uid, at in rows if at + length <= now]
     if len(rows) == MAX_RUNS:
         return tops, (state, rows[-1][0])
     later = ENDED[ENDED.index(state) + 1 :]

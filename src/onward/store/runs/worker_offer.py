@@ -9,6 +9,7 @@ from onward.model.runs import RunRow
 from onward.model.workers import Renewal, RunNeeds, Unserved, WorkerOffer, why_not
 
 if TYPE_CHECKING:
+    from onward.core.instant import Duration
     from onward.store.database import Tx
 
 
@@ -16,13 +17,38 @@ async def unserved(tx: Tx, limit: int) -> list[Unserved]:
     """Return runs that no live worker can take, with the reason."""
     servers = [_server(*row) for row in await tx.fetch("live_workers")]
     found: list[Unserved] = []
-    for row in await tx.fetch("kinds_to_claim"):
-        kind = RunNeeds._make(row)
-        why = why_not(kind, servers)
+    for needs in sorted(await _needs(tx), key=str):
+        why = why_not(needs, servers)
         if why is not None and len(found) < limit:
-            left = limit - len(found)
-            runs = await tx.fetch("runs_to_claim", limit=left, **kind._asdict())
+            given = needs._asdict() | {"limit": limit - len(found)}
+            runs = [*await tx.fetch("ready_in_need", **given)]
+            runs += await tx.fetch("others_in_need", **given)
             found += [await _unserved(tx, RunRow._make(run), why) for run in runs]
+    return found[:limit]
+
+
+async def late_runs(tx: Tx, age: Duration, limit: int) -> list[RunRow]:
+    """Return runs that have been ready for long, the latest first."""
+    found: list[RunRow] = []
+    for needs in await _needs(tx):
+        given = needs._asdict() | {"age": age, "limit": limit}
+        found += map(RunRow._make, await tx.fetch("late_in_need", **given))
+    return sorted(found, key=lambda run: (run.due or 0, run.uid))[:limit]
+
+
+async def _needs(tx: Tx) -> set[RunNeeds]:
+    """Return what runs that could be claimed require of a worker."""
+    found = {RunNeeds._make(row) for row in await tx.fetch("rare_needs")}
+    last = {"queue": "", "name": "", "tags": ""}
+    while rows := await tx.fetch("next_needs", **last):
+        queue, name, tags, _ = rows[0]
+        last = {"queue": queue, "name": name, "tags": tags}
+        if await tx.fetch("ready_in_need", **last, version=None, limit=1):
+            found.add(RunNeeds(queue, name, None, tags))
+        version = ""
+        while rows := await tx.fetch("next_version_needed", **last, after=version):
+            version = rows[0][0]
+            found.add(RunNeeds(queue, name, version, tags))
     return found
 
 

@@ -5,9 +5,8 @@
 state IN ('failed', 'timed_out') AND newest = 1 AND cancel_with_parent = 0 AND discarded_at IS NULL
 
 -- part: dead_chosen
-namespace = :namespace AND {dead}
-  AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
-  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+namespace = :namespace AND {dead} AND uid < :before AND (
+  (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
   AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT))
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
   AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
@@ -18,7 +17,7 @@ namespace = :namespace AND {dead}
   AND (CAST(:failed_step AS TEXT) IS NULL OR failed_step = CAST(:failed_step AS TEXT))
   AND (CAST(:since AS BIGINT) IS NULL OR finished_at >= CAST(:since AS BIGINT))
   AND (CAST(:without AS TEXT) IS NULL OR name <> CAST(:without AS TEXT))
-  AND (CAST(:created_by AS BIGINT) IS NULL OR created_at <= CAST(:created_by AS BIGINT))
+  AND (CAST(:created_by AS BIGINT) IS NULL OR created_at <= CAST(:created_by AS BIGINT))) IS TRUE
 
 -- name: list_dead
 SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
@@ -34,11 +33,23 @@ SELECT count(*) FROM (
     SELECT 1 FROM onward_run INDEXED BY onward_run_dead WHERE {dead_chosen} LIMIT :limit) c;
 
 -- name: next_dead_group
--- Groups are found one after another, each by one step in the index, however many runs it has.
-SELECT name, error_type, failed_step FROM onward_run INDEXED BY onward_run_dead_group
-WHERE namespace = :namespace AND {dead}
-  AND (name, error_type, failed_step) > (:name, :error, :step)
-ORDER BY name, error_type, failed_step LIMIT 1;
+-- Groups are found one after another, each by a step in the index, however many runs it has. Column by
+-- column: SQLite would walk through all that are equal to what a comparison of rows begins with.
+SELECT name, error_type, failed_step, rank FROM (
+    SELECT name, error_type, failed_step, 1 AS rank FROM onward_run INDEXED BY onward_run_dead_group
+    WHERE namespace = :namespace AND {dead} AND name = :name AND error_type = :error AND failed_step > :step
+    ORDER BY failed_step LIMIT 1) s
+UNION ALL
+SELECT name, error_type, failed_step, rank FROM (
+    SELECT name, error_type, failed_step, 2 AS rank FROM onward_run INDEXED BY onward_run_dead_group
+    WHERE namespace = :namespace AND {dead} AND name = :name AND error_type > :error
+    ORDER BY error_type, failed_step LIMIT 1) e
+UNION ALL
+SELECT name, error_type, failed_step, rank FROM (
+    SELECT name, error_type, failed_step, 3 AS rank FROM onward_run INDEXED BY onward_run_dead_group
+    WHERE namespace = :namespace AND {dead} AND name > :name
+    ORDER BY name, error_type, failed_step LIMIT 1) n
+ORDER BY 4 LIMIT 1;
 
 -- name: dead_times
 -- When the runs of a group failed, newest first.

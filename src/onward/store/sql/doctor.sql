@@ -22,11 +22,11 @@ SELECT id FROM onward_run INDEXED BY onward_run_paused
 WHERE namespace = :namespace AND state = 'paused' AND reason = :reason
 ORDER BY uid LIMIT :limit;
 
--- name: late_runs
--- Runs without a limit that have been ready for long.
-SELECT id, queue FROM onward_run INDEXED BY onward_run_ready
-WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL AND due < :now - :age
-ORDER BY due LIMIT :limit;
+-- name: late_in_need
+-- Runs that have been ready for long, of those that require the same of a worker.
+SELECT {listed_columns} FROM onward_run INDEXED BY onward_run_needs
+WHERE namespace = :namespace AND state = 'ready' AND uid > '' AND {needed} AND due < :now - CAST(:age AS BIGINT)
+ORDER BY due, uid LIMIT :limit;
 
 -- name: pinned_versions
 -- The versions that open runs are pinned to.

@@ -31,14 +31,14 @@ WHERE namespace = :namespace AND run = :run AND run IS NOT NULL
 ORDER BY created_at, key;
 
 -- name: list_effects
--- All of them, those of the newest runs first: uids sort by time.
+-- All of them, those of the newest runs first: uids sort by time. A page ends before a run and a key.
 SELECT {effect}
 FROM onward_effect e INDEXED BY onward_effect_run
-WHERE namespace = :namespace AND run IS NOT NULL
-  AND (CAST(:after AS TEXT) = '' OR (run, key) < (
-      SELECT last.run, last.key FROM onward_effect last
-      WHERE last.namespace = :namespace AND last.key = CAST(:after AS TEXT)))
+WHERE namespace = :namespace AND run IS NOT NULL AND (run, key) < (:run, :key)
 ORDER BY run DESC, key DESC LIMIT :limit;
+
+-- name: run_of_effect
+SELECT run FROM onward_effect WHERE namespace = :namespace AND key = :key;
 
 -- name: effects_between
 SELECT {effect}

@@ -149,13 +149,13 @@ WHERE namespace = :namespace AND run = :old AND (
 -- the runs that it retries, and of all their descendants, except below calls that the fork keeps or
 -- edits. Of the runs that it is a fork of, only the calls that it has copied count.
 WITH RECURSIVE line(uid, forked) AS (
-    SELECT CAST(:old AS TEXT), 0
+    SELECT uid, 0 FROM onward_run WHERE namespace = :namespace AND uid = :old
     UNION ALL
     SELECT r.follows, CASE r.link WHEN 'forked_from' THEN 1 ELSE l.forked END FROM line l
     CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = l.uid
         AND r.link IN ('retry_of', 'forked_from')
 ), family(uid, asked, forked) AS (
-    SELECT uid, CAST(NULL AS TEXT), forked FROM line
+    SELECT uid, nullif(uid, uid), forked FROM line
     UNION ALL
     SELECT c.uid, coalesce(k.asked, c.parent_identity), k.forked FROM family k
     CROSS JOIN onward_run c INDEXED BY onward_run_parent

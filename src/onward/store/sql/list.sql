@@ -1,62 +1,130 @@
 -- Lists for operators: newest first, by pages. A cursor is the uid of the last row of a page. A run that
 -- another has replaced under its id is in no state of its own any more: a retried run has not failed.
 
+-- part: listed_columns
+uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
+       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
+       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
+       started_at, finished_at, updated_at
+
 -- part: listed
-namespace = :namespace
-  AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
-  AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
+-- The filters are one term: with so many, SQLite expects next to no rows, and sorts what an index has in order.
+namespace = :namespace AND uid > '' AND uid < :before AND (
+  (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
   AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT) AND newest <> 0)
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
   AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
   AND (CAST(:tag AS TEXT) IS NULL
        OR replace(' ' || tags || ' ', ' ' || CAST(:tag AS TEXT) || ' ', '') <> ' ' || tags || ' ')
-  AND (CAST(:children AS BIGINT) = 1 OR parent IS NULL)
+  AND (CAST(:children AS TEXT) = 'with' OR (CAST(:children AS TEXT) = 'only') = (parent IS NOT NULL))
   AND (CAST(:bound AS BIGINT) = 1 OR cancel_with_parent = 0)
   AND (CAST(:without AS TEXT) IS NULL OR name <> CAST(:without AS TEXT))
   AND (CAST(:is_open AS BIGINT) = 0 OR state IN ('ready', 'running', 'waiting', 'paused'))
-  AND (CAST(:created_by AS BIGINT) IS NULL OR created_at <= CAST(:created_by AS BIGINT))
+  AND (CAST(:created_by AS BIGINT) IS NULL OR created_at <= CAST(:created_by AS BIGINT))) IS TRUE
 
--- name: list_runs
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
-FROM onward_run
-WHERE {listed}
+-- The parts below choose among runs by an index each, so that what is read does not grow with runs that do
+-- not match. store/runs/listing.py chooses among them.
+
+-- part: from_any
+onward_run WHERE {listed}
+
+-- part: from_top
+-- Those that clients and schedules started.
+onward_run INDEXED BY onward_run_top
+WHERE parent IS NULL
+  AND state = CAST(:in_state AS TEXT) AND {listed}
+
+-- part: from_top_kind
+onward_run INDEXED BY onward_run_top_kind
+WHERE parent IS NULL AND kind <> 'workflow' AND kind = CAST(:kind AS TEXT)
+  AND state = CAST(:in_state AS TEXT) AND {listed}
+
+-- part: from_child
+onward_run INDEXED BY onward_run_child
+WHERE parent IS NOT NULL AND kind = CAST(:of_kind AS TEXT)
+  AND state = CAST(:in_state AS TEXT) AND {listed}
+
+-- part: from_queue
+onward_run INDEXED BY onward_run_queue
+WHERE parent IS NULL AND queue > '' AND queue = CAST(:queue AS TEXT)
+  AND state = CAST(:in_state AS TEXT) AND {listed}
+
+-- part: from_queue_child
+onward_run INDEXED BY onward_run_queue_child
+WHERE parent IS NOT NULL AND queue > '' AND queue = CAST(:queue AS TEXT)
+  AND state = CAST(:in_state AS TEXT) AND {listed}
+
+-- part: from_named
+onward_run INDEXED BY onward_run_name
+WHERE name > '' AND name = CAST(:name AS TEXT)
+  AND state = CAST(:in_state AS TEXT) AND {listed}
+
+-- part: from_tagged
+onward_run INDEXED BY onward_run_tags
+WHERE tags <> '' AND tags = CAST(:tags AS TEXT)
+  AND state = CAST(:in_state AS TEXT) AND {listed}
+
+-- name: list_any
+SELECT {listed_columns} FROM {from_any}
 ORDER BY uid DESC LIMIT :limit;
 
--- name: list_ended
--- Runs that have ended in one state: what is read does not grow with those that ended otherwise.
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
-FROM onward_run INDEXED BY onward_run_ended
-WHERE finished_at IS NOT NULL AND state = CAST(:state AS TEXT) AND {listed}
+-- name: count_any
+SELECT count(*) FROM (SELECT 1 FROM {from_any} LIMIT :limit) c;
+
+-- name: list_top
+SELECT {listed_columns} FROM {from_top}
 ORDER BY uid DESC LIMIT :limit;
 
--- name: list_open
--- Runs in one open state, by the index that has those alone.
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
-FROM onward_run INDEXED BY onward_run_open
-WHERE finished_at IS NULL AND state = CAST(:state AS TEXT) AND {listed}
+-- name: count_top
+SELECT count(*) FROM (SELECT 1 FROM {from_top} LIMIT :limit) c;
+
+-- name: list_top_kind
+SELECT {listed_columns} FROM {from_top_kind}
 ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_top_kind
+SELECT count(*) FROM (SELECT 1 FROM {from_top_kind} LIMIT :limit) c;
+
+-- name: list_child
+SELECT {listed_columns} FROM {from_child}
+ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_child
+SELECT count(*) FROM (SELECT 1 FROM {from_child} LIMIT :limit) c;
+
+-- name: list_queue
+SELECT {listed_columns} FROM {from_queue}
+ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_queue
+SELECT count(*) FROM (SELECT 1 FROM {from_queue} LIMIT :limit) c;
+
+-- name: list_queue_child
+SELECT {listed_columns} FROM {from_queue_child}
+ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_queue_child
+SELECT count(*) FROM (SELECT 1 FROM {from_queue_child} LIMIT :limit) c;
 
 -- name: list_named
--- Runs of one workflow in one state.
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
-FROM onward_run INDEXED BY onward_run_name
-WHERE name = CAST(:name AS TEXT) AND created_at > 0 AND state = CAST(:in_state AS TEXT) AND {listed}
+SELECT {listed_columns} FROM {from_named}
 ORDER BY uid DESC LIMIT :limit;
 
--- name: count_runs
-SELECT count(*) FROM (SELECT 1 FROM onward_run WHERE {listed} LIMIT :limit) c;
+-- name: count_named
+SELECT count(*) FROM (SELECT 1 FROM {from_named} LIMIT :limit) c;
+
+-- name: list_tagged
+SELECT {listed_columns} FROM {from_tagged}
+ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_tagged
+SELECT count(*) FROM (SELECT 1 FROM {from_tagged} LIMIT :limit) c;
+
+-- name: next_tags
+-- The combinations of tags that runs have are found one after another, each by one step in the index.
+SELECT tags FROM onward_run INDEXED BY onward_run_tags
+WHERE namespace = :namespace AND uid > '' AND tags <> '' AND tags > :after
+ORDER BY tags LIMIT 1;
 
 -- name: list_family
 -- A run and its descendants; with `line`, also the descendants of the runs before it under its id.
@@ -74,13 +142,9 @@ WITH RECURSIVE line (uid, id, follows) AS (
         ON r.namespace = :namespace AND r.parent = f.member
     WHERE f.depth < CAST(:deepest AS BIGINT)
 )
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
+SELECT {listed_columns}
 FROM family f CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = f.member
-WHERE depth >= CAST(:highest AS BIGINT)
-  AND (CAST(:before AS TEXT) IS NULL OR uid < CAST(:before AS TEXT))
+WHERE depth >= CAST(:highest AS BIGINT) AND uid < :before
   AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
   AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT) AND newest <> 0)
   AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
@@ -105,44 +169,21 @@ FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
 LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid;
 
--- name: count_started_by_runs
--- How many runs a list of top-level runs leaves out, counted up to a limit.
-SELECT count(*) FROM (
-    SELECT 1 FROM onward_run INDEXED BY onward_run_parent
-    WHERE namespace = :namespace AND parent IS NOT NULL
-      AND (CAST(:name AS TEXT) IS NULL OR name = CAST(:name AS TEXT))
-      AND (CAST(:state AS TEXT) IS NULL OR state = CAST(:state AS TEXT) AND newest <> 0)
-      AND (CAST(:queue AS TEXT) IS NULL OR queue = CAST(:queue AS TEXT))
-      AND (CAST(:kind AS TEXT) IS NULL OR kind = CAST(:kind AS TEXT))
-      AND (CAST(:tag AS TEXT) IS NULL
-           OR replace(' ' || tags || ' ', ' ' || CAST(:tag AS TEXT) || ' ', '') <> ' ' || tags || ' ')
-    LIMIT :limit) c;
-
 -- name: runs_between
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
+SELECT {listed_columns}
 FROM onward_run WHERE namespace = :namespace AND uid >= :low AND uid <= :high
 ORDER BY uid LIMIT :limit;
 
 -- name: runs_beginning
--- No index helps here, because databases sort user text differently. For operators only.
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
+-- Text is sorted by bytes in all databases, so ids that begin alike are neighbours.
+SELECT {listed_columns}
 FROM onward_run INDEXED BY onward_run_newest
-WHERE namespace = :namespace AND newest = 1
-  AND substr(id, 1, length(CAST(:beginning AS TEXT))) = CAST(:beginning AS TEXT)
+WHERE namespace = :namespace AND newest = 1 AND id >= :beginning AND id < :beyond
 ORDER BY id LIMIT :limit;
 
 -- name: list_children
 -- Not sorted here: an order that the primary key has would lead Postgres to read all of it.
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
+SELECT {listed_columns}
 FROM onward_run INDEXED BY onward_run_parent
 WHERE namespace = :namespace AND parent = :uid;
 
@@ -152,28 +193,53 @@ state = 'running' AND NOT EXISTS (
     SELECT 1 FROM onward_lease l
     WHERE l.namespace = r.namespace AND l.worker = r.worker AND l.renewed_at + l.length >= :now)
 
--- name: kinds_to_claim
--- What ready runs, and runs of workers that are gone, require of a worker.
-SELECT queue, name, version, tags FROM onward_run INDEXED BY onward_run_ready
-WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL
-UNION
-SELECT queue, name, version, tags FROM onward_run INDEXED BY onward_run_flow
-WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL
-UNION
-SELECT queue, name, version, tags FROM onward_run
+-- part: needed
+queue = :queue AND name = :name AND tags = :tags
+  AND coalesce(version, '') = coalesce(CAST(:version AS TEXT), '')
+
+-- name: next_needs
+-- What ready runs require of a worker is found step by step in the index, however many runs there are. Column
+-- by column: SQLite would walk through all that are equal to what a comparison of rows begins with.
+SELECT queue, name, tags, rank FROM (
+    SELECT queue, name, tags, 1 AS rank FROM onward_run INDEXED BY onward_run_needs
+    WHERE namespace = :namespace AND state = 'ready' AND uid > '' AND queue = :queue AND name = :name AND tags > :tags
+    ORDER BY tags LIMIT 1) t
+UNION ALL
+SELECT queue, name, tags, rank FROM (
+    SELECT queue, name, tags, 2 AS rank FROM onward_run INDEXED BY onward_run_needs
+    WHERE namespace = :namespace AND state = 'ready' AND uid > '' AND queue = :queue AND name > :name
+    ORDER BY name, tags LIMIT 1) n
+UNION ALL
+SELECT queue, name, tags, rank FROM (
+    SELECT queue, name, tags, 3 AS rank FROM onward_run INDEXED BY onward_run_needs
+    WHERE namespace = :namespace AND state = 'ready' AND uid > '' AND queue > :queue
+    ORDER BY queue, name, tags LIMIT 1) q
+ORDER BY 4 LIMIT 1;
+
+-- name: next_version_needed
+SELECT version FROM onward_run INDEXED BY onward_run_needs
+WHERE namespace = :namespace AND state = 'ready' AND uid > '' AND queue = :queue AND name = :name AND tags = :tags
+  AND coalesce(version, '') > :after
+ORDER BY coalesce(version, '') LIMIT 1;
+
+-- name: rare_needs
+-- What runs require that are about to be ready, and runs of workers that are gone.
+SELECT queue, name, version, tags FROM onward_run INDEXED BY onward_run_waiting
 WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
 UNION
 SELECT queue, name, version, tags FROM onward_run r INDEXED BY onward_run_running
 WHERE namespace = :namespace AND {abandoned}
 ORDER BY 1, 2, 3, 4;
 
--- name: runs_to_claim
-SELECT uid, id, newest, kind, name, version, queue, priority, flow_key, tags, state, reason, phase,
-       due, deadline, worker, fence, seq, inbox, crashes, parent, parent_identity, root, cancel_with_parent,
-       follows, link, attempt, origin, handler, parked_by, held_by, scheduled_at, created_at,
-       started_at, finished_at, updated_at
-FROM onward_run r
-WHERE namespace = :namespace AND (state IN ('ready', 'waiting') AND due <= :now OR {abandoned})
-  AND queue = :queue AND name = :name AND tags = :tags
-  AND coalesce(version, '') = coalesce(CAST(:version AS TEXT), '')
-ORDER BY coalesce(due, 0), uid LIMIT :limit;
+-- name: ready_in_need
+SELECT {listed_columns} FROM onward_run INDEXED BY onward_run_needs
+WHERE namespace = :namespace AND state = 'ready' AND uid > '' AND {needed}
+ORDER BY due, uid LIMIT :limit;
+
+-- name: others_in_need
+SELECT {listed_columns} FROM onward_run INDEXED BY onward_run_waiting
+WHERE namespace = :namespace AND state = 'waiting' AND due <= :now AND {needed}
+UNION ALL
+SELECT {listed_columns} FROM onward_run r INDEXED BY onward_run_running
+WHERE namespace = :namespace AND {abandoned} AND {needed}
+ORDER BY 1 LIMIT :limit;

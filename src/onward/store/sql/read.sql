@@ -43,21 +43,9 @@ SELECT uid, id, newest, 2 AS rank FROM onward_run
 WHERE namespace = :namespace AND uid = :target
 ORDER BY rank LIMIT 1;
 
--- name: count_ended
--- How many runs are in a state, counted up to a limit. Not those that another run has replaced: a run
--- that was retried has not failed.
-SELECT count(*) FROM (
-    SELECT 1 FROM onward_run INDEXED BY onward_run_ended
-    WHERE namespace = :namespace AND state = CAST(:state AS TEXT) AND finished_at IS NOT NULL
-      AND newest <> 0
-    LIMIT CAST(:limit AS BIGINT)) e;
-
--- name: count_open
-SELECT count(*) FROM (
-    SELECT 1 FROM onward_run INDEXED BY onward_run_open
-    WHERE namespace = :namespace AND state = CAST(:state AS TEXT) AND finished_at IS NULL
-      AND newest <> 0
-    LIMIT CAST(:limit AS BIGINT)) o;
+-- name: ids_and_states
+SELECT r.uid, r.id, r.state FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
 
 -- name: effect
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, tries,

@@ -7,10 +7,11 @@ r.finished_at + (SELECT CAST(coalesce(sum(s.step), 0) AS BIGINT) FROM onward_clo
                  WHERE s.namespace = :namespace AND s.began_by >= r.finished_at)
 
 -- name: ended_runs
--- Runs in one final state, oldest first, that are not marked. Here and below a lookup is a scalar subquery:
+-- Runs without a parent in one final state, oldest first, that are not marked. Here and below a lookup is a scalar subquery:
 -- a plan for NOT EXISTS that is made while tables are empty may read a whole namespace.
-SELECT r.uid, r.parent, {ended_at} FROM onward_run r INDEXED BY onward_run_ended
-WHERE r.namespace = :namespace AND r.state = :state AND r.finished_at IS NOT NULL AND r.uid > :after AND r.uid < :below
+SELECT r.uid, {ended_at} FROM onward_run r INDEXED BY onward_run_top
+WHERE r.namespace = :namespace AND r.state = :state AND r.parent IS NULL AND r.uid > ''
+  AND r.uid > :after AND r.uid < :below
   AND (SELECT 1 FROM onward_tombstone t WHERE t.namespace = r.namespace AND t.uid = r.uid) IS NULL
 ORDER BY r.uid LIMIT :limit;
 

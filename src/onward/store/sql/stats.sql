@@ -2,12 +2,8 @@
 
 -- name: queue_depths
 -- Per queue: how many runs could be claimed, and since when the oldest of them is due.
-SELECT queue, count(*) AS runs, min(due) AS oldest FROM onward_run INDEXED BY onward_run_ready
-WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL
-GROUP BY queue
-UNION ALL
-SELECT queue, count(*), min(due) FROM onward_run INDEXED BY onward_run_flow
-WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL
+SELECT queue, count(*) AS runs, min(due) AS oldest FROM onward_run INDEXED BY onward_run_needs
+WHERE namespace = :namespace AND state = 'ready' AND uid > ''
 GROUP BY queue
 UNION ALL
 SELECT queue, count(*), min(due) FROM onward_run INDEXED BY onward_run_waiting
@@ -15,11 +11,8 @@ WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
 GROUP BY queue;
 
 -- name: open_counts
-SELECT 'ready' AS state, count(*) AS runs FROM onward_run INDEXED BY onward_run_ready
-WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NULL
-UNION ALL
-SELECT 'ready', count(*) FROM onward_run INDEXED BY onward_run_flow
-WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL
+SELECT 'ready' AS state, count(*) AS runs FROM onward_run INDEXED BY onward_run_needs
+WHERE namespace = :namespace AND state = 'ready' AND uid > ''
 UNION ALL
 SELECT 'running', count(*) FROM onward_run INDEXED BY onward_run_running
 WHERE namespace = :namespace AND state = 'running'

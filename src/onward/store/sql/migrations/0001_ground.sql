@@ -118,7 +118,7 @@ CREATE INDEX onward_run_ready ON onward_run (
     namespace, queue, priority DESC,
     (CASE WHEN fence > 0 THEN 0 WHEN parent IS NOT NULL THEN 1 ELSE 2 END), due, uid)
     WHERE state = 'ready' AND flow_key IS NULL;
-CREATE INDEX onward_run_waiting ON onward_run (namespace, due) WHERE state = 'waiting';
+CREATE INDEX onward_run_waiting ON onward_run (namespace, due, state) WHERE state = 'waiting';
 CREATE INDEX onward_run_running ON onward_run (namespace, worker) WHERE state = 'running';
 CREATE INDEX onward_run_paused ON onward_run (namespace, reason) WHERE state = 'paused';
 CREATE INDEX onward_run_suspect ON onward_run (namespace, uid)
@@ -315,7 +315,7 @@ CREATE TABLE onward_effect (
 ) STRICT, WITHOUT ROWID;
 
 -- Partial, so that no plan for a lookup by key can use it to read a whole namespace.
-CREATE INDEX onward_effect_run ON onward_effect (namespace, run) WHERE run IS NOT NULL;
+CREATE INDEX onward_effect_run ON onward_effect (namespace, run, key) WHERE run IS NOT NULL;
 CREATE INDEX onward_effect_open ON onward_effect (namespace, state)
     WHERE state IN ('planned', 'in_flight', 'needs_reconcile', 'indeterminate');
 

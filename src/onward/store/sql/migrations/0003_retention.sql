@@ -20,11 +20,23 @@ CREATE INDEX onward_tombstone_id ON onward_tombstone (namespace, id, until) WHER
 CREATE INDEX onward_tombstone_marked ON onward_tombstone (namespace, uid) WHERE is_deleted = 0;
 CREATE INDEX onward_tombstone_until ON onward_tombstone (namespace, until) WHERE is_deleted = 1;
 
--- Runs that have ended, by state: for retention and for lists. Partial, so that no plan for a lookup by
--- uid can use it to read a whole namespace.
-CREATE INDEX onward_run_ended ON onward_run (namespace, state, uid) WHERE finished_at IS NOT NULL;
--- Open runs by state, for lists.
-CREATE INDEX onward_run_open ON onward_run (namespace, state, uid) WHERE finished_at IS NULL;
--- Runs by workflow and state, for lists. The condition holds for every run; only statements that repeat it
--- can use the index, and claims do not.
-CREATE INDEX onward_run_name ON onward_run (namespace, name, state, uid) WHERE created_at > 0;
+-- Runs by state, and by queue: for retention and for lists. Those that another run started are apart, so
+-- that the chunks of a large map are no hindrance to a list of the others. Each has a condition that holds
+-- for every run, such as `uid > ''`. Only statements that repeat it can use the index, and claims do not.
+CREATE INDEX onward_run_top ON onward_run (namespace, state, uid) WHERE parent IS NULL AND uid > '';
+CREATE INDEX onward_run_child ON onward_run (namespace, kind, state, uid)
+    WHERE parent IS NOT NULL AND uid > '';
+CREATE INDEX onward_run_queue ON onward_run (namespace, queue, state, uid)
+    WHERE parent IS NULL AND queue > '';
+CREATE INDEX onward_run_queue_child ON onward_run (namespace, queue, state, uid)
+    WHERE parent IS NOT NULL AND queue > '';
+-- A fork of a chunk or of a routed step, for example.
+CREATE INDEX onward_run_top_kind ON onward_run (namespace, kind, state, uid)
+    WHERE parent IS NULL AND kind <> 'workflow' AND uid > '';
+CREATE INDEX onward_run_name ON onward_run (namespace, name, state, uid) WHERE name > '';
+CREATE INDEX onward_run_tags ON onward_run (namespace, tags, state, uid) WHERE tags <> '' AND uid > '';
+-- What ready runs require of a worker, so that those which no worker can take are found among many. The
+-- state is in it, and in the index of waiting runs, for counts: so these read nothing else.
+CREATE INDEX onward_run_needs
+    ON onward_run (namespace, queue, name, tags, (coalesce(version, '')), due, uid, state)
+    WHERE state = 'ready' AND uid > '';

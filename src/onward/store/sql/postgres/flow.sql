@@ -5,7 +5,7 @@
 -- name: lanes_of_level
 -- The keys and workflows of what is ready in a queue with one priority, one step down the index each.
 WITH RECURSIVE lane (key, name, place) AS (
-    SELECT :key::text, :name::text, 0
+    SELECT :key::text COLLATE "C", :name::text COLLATE "C", 0
     UNION ALL
     SELECT n.flow_key, n.name, l.place + 1 FROM lane l, LATERAL (
         SELECT flow_key, name FROM onward_run
