@@ -9,7 +9,7 @@ from onward.codec import read_error
 from onward.core.effect.keys import effect_key
 from onward.core.hold import read_sources
 from onward.core.replay import RecordKind
-from onward.core.run import RunKind
+from onward.core.run import Reason, RunKind, RunState
 from onward.engine.display import (
     shown_error,
     shown_notes,
@@ -20,7 +20,14 @@ from onward.engine.display import (
 )
 from onward.engine.ends import why_ended
 from onward.engine.payloads import unpack
-from onward.engine.views import Discard, ErrorInfo, HistoryEvent, RunInfo, UnservedRun
+from onward.engine.views import (
+    Discard,
+    DivergedAt,
+    ErrorInfo,
+    HistoryEvent,
+    RunInfo,
+    UnservedRun,
+)
 from onward.errors import NotFound
 from onward.model.runs import RunOutcome
 from onward.store.runs import ledger
@@ -165,7 +172,18 @@ def _info(row: RunRow, ids: Mapping[str, str], outcome: RunOutcome) -> RunInfo:
         error_type=outcome.error_type or None,
         failed_step=outcome.failed_step or None,
         discarded=_discard(outcome),
+        diverged_at=_diverged_at(row, outcome),
     )
+
+
+def _diverged_at(row: RunRow, outcome: RunOutcome) -> DivergedAt | None:
+    if row.state != RunState.PAUSED or row.reason != Reason.DIVERGENCE or outcome.error is None:
+        return None
+    try:
+        data = read_error(unpack(outcome.error)).data
+        return None if data["step"] is None else DivergedAt(data["step"], data["needs_result"])
+    except Exception:  # noqa: BLE001 - a damaged row may fail in any way
+        return None
 
 
 def _discard(outcome: RunOutcome) -> Discard | None:

@@ -57,6 +57,7 @@ class RunInfo:
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, when and why.
+        diverged_at: The recorded call that the code does not fit, for a run that is paused for it.
 
     Example:
         >>> import asyncio
@@ -107,6 +108,20 @@ class RunInfo:
     error_type: str | None = None
     failed_step: str | None = None
     discarded: Discard | None = None
+    diverged_at: DivergedAt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DivergedAt:
+    """A recorded call that the code does not fit.
+
+    Attributes:
+        step: The identity of the call, such as `charge#1`, from which the run can be forked.
+        needs_result: Whether the fork has to replace its result.
+    """
+
+    step: str
+    needs_result: bool
 
 
 @dataclass(frozen=True, slots=True)

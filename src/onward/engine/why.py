@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
@@ -28,9 +27,6 @@ _NOT_EXECUTED = ("worker", "takeover")
 
 STUCK: Final = frozenset({"worker", "limit", "rate", "paused", "divergence", *_DECIDED_BY_HUMANS})
 """The kinds of blockers that end only if something outside of the run changes."""
-
-_REPLACED: Final = re.compile(r"^Replace it with a value that fits: (.+)$", re.MULTILINE)
-_RECORDED: Final = re.compile(r"^- recorded: .* at (\S*#\d+)", re.MULTILINE)
 
 MAX_DEPTH: Final = 4
 MAX_AWAITED: Final = 10
@@ -121,17 +117,13 @@ def _pauses(info: RunInfo) -> Iterator[Blocker]:
 
 
 def next_of_divergence(info: RunInfo) -> str:
-    """Return what lets a run go on whose code does not fit its history.
-
-    The error is all that is kept of the difference: it names the recorded call, or the command.
-    """
-    error = info.error or ""
-    replaced = _REPLACED.search(error)
-    if replaced is not None:
-        return replaced[1]
-    recorded = _RECORDED.search(error)
-    step = "STEP" if recorded is None else quote(recorded[1])
-    return f"Deploy code that fits, or: onward runs fork {quote(info.id)} --step {step}"
+    """Return what lets a run go on whose code does not fit its history."""
+    at = info.diverged_at
+    step = "STEP" if at is None else quote(at.step)
+    fork = f"onward runs fork {quote(info.id)} --step {step}"
+    if at is not None and at.needs_result:
+        return f"{fork} --result JSON"
+    return f"Deploy code that fits, or: {fork}"
 
 
 def _effect(effect: EffectInfo) -> Blocker:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import onward
-from onward import App, Signal, effect, step, workflow
+from onward import App, NotApplied, Retry, Signal, effect, step, workflow
 from tests.kit.watching import until, until_state
 
 go = Signal("go", int)
@@ -28,6 +30,26 @@ async def vanishes() -> None:
 @workflow
 async def sends() -> None:
     await vanishes()
+
+
+@effect(retry=Retry(attempts=5, delay="1h", max_delay="1h", jitter=0), timeout="1s")
+async def is_refused() -> None:
+    raise NotApplied("busy")
+
+
+@workflow
+async def sends_again() -> None:
+    await is_refused()
+
+
+@step
+async def blocks() -> None:
+    await asyncio.Event().wait()
+
+
+@workflow
+async def occupies() -> None:
+    await blocks()
 
 
 @step
@@ -105,3 +127,48 @@ async def test_an_uncertain_effect_names_the_command_that_shows_its_verdicts() -
         [sent] = await app.effects.pending()
 
         assert await kinds(app, "sent") == [("verdict", f"onward effects show {sent.id}")]
+
+
+async def test_a_delayed_start_says_when_the_run_starts() -> None:
+    app = App(":memory:")
+    async with app, app.worker(workflows=[naps]):
+        await app.start(naps.options(id="later", delay="1d"))
+
+        [blocker] = await app.why("later")
+        assert blocker.kind == "delay"
+        assert blocker.text.startswith("it starts at 2")
+        assert blocker.next.startswith("Wait until 2")
+
+
+async def test_an_effect_that_is_sent_again_names_the_command_that_shows_it() -> None:
+    app = App(":memory:")
+    async with app, app.worker(workflows=[sends_again]):
+        run = await app.start(sends_again.options(id="again"))
+        await until_state(run, "waiting")
+
+        [blocker] = await app.why("again")
+        assert blocker.kind == "effect"
+        assert blocker.text.startswith("effect is_refused is failed and waits for its next send")
+        assert blocker.next.startswith("onward effects show ")
+
+
+async def test_a_run_behind_full_workers_says_that_no_slot_is_free() -> None:
+    app = App(":memory:")
+    async with app, app.worker(workflows=[occupies, naps], slots=1):
+        await until_state(await app.start(occupies.options(id="first")), "running")
+        await app.start(naps.options(id="second"))
+
+        [blocker] = await app.why("second")
+        assert blocker.kind == "slots"
+        assert blocker.text == "all slots of the worker that could take it are in use"
+
+
+async def test_a_run_of_a_paused_workflow_names_the_command_that_resumes_it() -> None:
+    app = App(":memory:")
+    async with app, app.worker(workflows=[naps]):
+        await app.queues.pause(workflow="naps")
+        await app.start(naps.options(id="kept"))
+
+        [blocker] = await app.why("kept")
+        assert blocker.kind == "paused"
+        assert blocker.next.startswith("onward queues resume")

@@ -41,13 +41,31 @@ class Place(NamedTuple):
 
 
 class Divergence(UserError):
-    """Code and history do not fit; the run waits for other code, a fork or a retry."""
+    """Code and history do not fit; the run waits for other code, a fork or a retry.
+
+    Attributes:
+        step: The recorded call that does not fit, if it is about one.
+        needs_result: Whether a fork has to replace its result.
+    """
 
     code = "divergence"
 
+    def __init__(self, text: str, step: str | None = None, *, needs_result: bool = False) -> None:
+        super().__init__(text)
+        self.step = step
+        self.needs_result = needs_result
+
+
+def _to_data(error: Divergence) -> dict[str, Any]:
+    return {"text": str(error), "step": error.step, "needs_result": error.needs_result}
+
+
+def _from_data(data: dict[str, Any]) -> Divergence:
+    return Divergence(data["text"], data["step"], needs_result=data["needs_result"])
+
 
 # It is shown to people, who need not know in which module it is.
-register_error(Divergence, name="onward.Divergence", to_data=str, from_data=Divergence)
+register_error(Divergence, name="onward.Divergence", to_data=_to_data, from_data=_from_data)
 
 
 @dataclass(eq=False, repr=False)
@@ -139,7 +157,7 @@ def divergence_error(
     if isinstance(misfit, UnfitSignal):
         step = f"onward runs fork {quote(run)} --step {quote(misfit.identity)}"
         lines.append(f"Replace it with a value that fits: {step} --result JSON")
-        return Divergence("\n".join(lines))
+        return Divergence("\n".join(lines), misfit.identity, needs_result=True)
     if isinstance(misfit, NewerRow):
         return Divergence(str(misfit))
     was: Record | None = None
@@ -167,7 +185,7 @@ def divergence_error(
     if was is not None:
         kept_args = None if was.payload is None else was.payload.args
         lines.extend(_likely_causes(kept_args, asked_args))
-    error = Divergence("\n".join(lines))
+    error = Divergence("\n".join(lines), None if was is None else was.identity)
     if was is not None and was.payload is not None and asked_args is not None:
         # In notes: logs have the message of an error, and no values.
         error.add_note(f"- recorded arguments: {_arguments(was.payload.args)}")
