@@ -13,6 +13,7 @@ from onward import App, NotApplied, Retry, effect, workflow
 from onward.core.instant import HOUR, SECOND
 from onward.errors import BadInput, EffectSkipped, VerdictRefused
 from onward.store.runs import ledger
+from onward.store.runs.clock_steps import time_and_latest_step
 from onward.testing.clock import VirtualClock, VirtualLoop
 from onward.testing.outside import Outside, Trouble
 from tests.kit.banks import SOON, call, open_bank
@@ -413,7 +414,8 @@ def test_a_worker_that_stood_still_does_not_take_a_key_to_be_known(
             return asked
 
         with monkeypatch.context() as patch:
-            patch.setattr(app._store, "now", suspended(app._store.now))
+            joining = "onward.engine.clock_steps.time_and_latest_step"
+            patch.setattr(joining, suspended(time_and_latest_step))
             patch.setattr("onward.store.runs.ledger.effect", suspended(ledger.effect))
             async with app.worker(workflows=[buys_often]):
                 while await run.state() not in ("paused", "succeeded"):  # noqa: ASYNC110 - no hint
