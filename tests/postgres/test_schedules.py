@@ -76,7 +76,7 @@ async def test_a_callers_open_transaction_on_the_run_of_a_slot_delays_that_sched
         await slots_after(app, 4, "a")
         found = await app.schedules.slots("a")
     assert max(each.at for each in blocked) < slot
-    assert max(each.lateness for each in others[:3]).total_seconds() < 1.5
+    assert max(each.lateness for each in others[:3]).total_seconds() < 2.5
     assert {each.run for each in found if each.at == slot} == {run_id}
 
 
