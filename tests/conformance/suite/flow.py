@@ -296,6 +296,17 @@ async def test_a_key_waits_for_one_turn_of_each_other_key(world: World) -> None:
     assert len(done) == 70
 
 
+async def test_a_key_with_room_takes_all_turns_behind_many_keys_without_room(world: World) -> None:
+    worker = await world.worker()
+    await worker.store.declare(EVERY_KEY, DeclaredLimits(0))
+    await worker.store.declare(of_key("open"), DeclaredLimits(9))
+    await begin(worker.store, *(keyed(f"closed{n}", f"closed{n}") for n in range(30)))
+    await begin(worker.store, *(keyed(f"open{n}", "open") for n in range(5)))
+
+    assert len(await worker.claim(2, limited=True)) == 2
+    assert len(await worker.claim(9, limited=True)) == 3
+
+
 async def test_turns_of_one_priority_are_not_lost_to_another(world: World) -> None:
     worker = await world.worker()
     for number in range(6):

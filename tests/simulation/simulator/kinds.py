@@ -9,6 +9,7 @@ from tests.simulation.simulator import (
     conversations,
     exits,
     families,
+    limited,
     measured,
     purchases,
     repairs,
@@ -36,6 +37,7 @@ _SORTS: tuple[tuple[dict[str, Workflow[..., list[str]]], Callable[..., bool]], .
     (stubborn.STUBBORN, stubborn.is_right_stubborn),
     (exits.EXITS, exits.is_right_exit),
     (conversations.CONVERSATIONS, conversations.is_right_conversation),
+    (limited.LIMITED, limited.is_right_limited),
 )
 
 KINDS: dict[str, Workflow[..., list[str]]] = {
@@ -52,6 +54,7 @@ WORKFLOWS: tuple[Workflow[..., Any], ...] = (
     *repairs.CHILDREN,
     *exits.CHILDREN,
     *timetable.CHILDREN,
+    *limited.CHILDREN,
 )
 STEPS: tuple[Step[..., Any], ...] = (
     *families.STEPS,

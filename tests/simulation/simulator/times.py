@@ -69,6 +69,11 @@ class Steps:
             self._clock.set_back(-way)
 
     @property
+    def are_none(self) -> bool:
+        """Whether no clock was put forward or back."""
+        return not self.forward and not self.back
+
+    @property
     def steady(self) -> Instant:
         """The time, had the clock never been set back."""
         return EPOCH + self._clock.monotonic() + self.forward

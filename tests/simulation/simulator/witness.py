@@ -22,6 +22,7 @@ from tests.simulation.simulator.ledger_rules import (
     doubted,
     unsendable,
 )
+from tests.simulation.simulator.limited import SEEN, LimitedSeen, LimitRules
 from tests.simulation.simulator.rules import (
     RecordSeen,
     RunSeen,
@@ -69,6 +70,7 @@ _STATEMENTS = {
         SELECT key, run, name, state, version, attempt, approved, settle_until, due, verdict,
                known_until
         FROM onward_effect ORDER BY key""",
+    "witness_limited": SEEN,
 }
 
 
@@ -86,6 +88,8 @@ class Witness:
         """By how much the clock was put forward and back."""
         self.control = Control()
         """What clients have asked of runs as a whole, and who stood still meanwhile."""
+        self.limits = LimitRules()
+        self._limited: list[LimitedSeen] = []
         self._spoiled: set[str] = set()
         self._changes = -1
         self._seen = View(0, 0)
@@ -244,6 +248,9 @@ class Witness:
         for rule in (
             *broken_rules(process, before, after),
             *self.control.transaction(process, before, after),
+            *self.limits.look(
+                self._limited, self._clock.monotonic(), is_steady=self.steps.are_none
+            ),
         ):
             self.accuse(rule)
         if self.has_schedules:
@@ -266,6 +273,7 @@ class Witness:
         view.leases = {row[0]: row[1] for row in await tx.fetch("witness_leases")}
         view.effects = {row[0]: EffectSeen._make(row) for row in await tx.fetch("witness_effects")}
         view.settles = {key: self._settles(view, effect) for key, effect in view.effects.items()}
+        self._limited = [LimitedSeen._make(row) for row in await tx.fetch("witness_limited")]
         violations = await violated(tx)
         self._changes = changes
         return view, violations

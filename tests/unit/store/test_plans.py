@@ -99,7 +99,7 @@ CHOSEN = {
     ),
     "lanes_of_level": (
         "n USING INDEX onward_run_flow"
-        " (namespace=? AND queue=? AND priority=? AND (flow_key,name)>(?,?))"
+        " (namespace=? AND queue=? AND priority=? AND flow_key=? AND name>?)"
     ),
     "count_running": "onward_run USING INDEX onward_run_running (namespace=?)",
     "count_holding": "onward_run USING INDEX onward_run_holding (namespace=?)",

@@ -12,6 +12,7 @@ from onward.core.flow.choice import (
     KeyLine,
     Turn,
     choose,
+    left_after,
     rank,
     served,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "Starts",
     "Turn",
     "choose",
+    "left_after",
     "next_start",
     "rank",
     "read_rate",

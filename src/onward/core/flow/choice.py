@@ -109,6 +109,13 @@ def choose(
     return taken
 
 
+def left_after(lines: Sequence[KeyLine], taken: Sequence[Candidate]) -> list[KeyLine]:
+    """Return the keys that have more runs than were taken, with those that were not."""
+    uids = {run.uid for run in taken}
+    kept = ([run for run in line.runs if run.uid not in uids] for line in lines)
+    return [line._replace(runs=runs) for line, runs in zip(lines, kept, strict=True) if runs]
+
+
 def _place(run: Candidate) -> tuple[int, int, str]:
     return run.rank, run.due, run.uid
 

@@ -19,6 +19,7 @@ from onward.core.flow import (
     Room,
     Turn,
     choose,
+    left_after,
     next_start,
     record_starts,
     room_of,
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
 
 MAX_DUE: Final = 500
 """How many due runs under flow control are made ready at a time."""
-
-MIN_LANES: Final = 20
-MAX_LANES: Final = 200
-"""How many lanes are read at a time, depending on how many runs are wanted."""
 
 MAX_TURNS: Final = 16
 """For how many priorities a queue remembers whose turn it is."""
@@ -137,14 +134,20 @@ class FlowClaim:
 
     async def _choose_level(self, queue: str, priority: int, limit: int) -> None:
         turn = self._turns(queue).get(str(priority), Turn())
-        most = max(MIN_LANES, min(MAX_LANES, limit))
-        async for lanes, is_all in walk(self.tx, queue, priority, turn.key, most):
+        left: dict[str, KeyLine] = {}
+        async for lanes, is_all in walk(self.tx, queue, priority, turn.key, limit):
             lines = await self._lines(queue, priority, lanes, limit)
-            self.chosen += choose(lines, self.rooms, limit, turn, is_all=is_all)
-            limit = self.wanted.limit - len(self.chosen)
-            if limit <= 0:
+            taken = choose(lines, self.rooms, limit, turn, is_all=is_all)
+            self.chosen += taken
+            limit -= len(taken)
+            if limit <= 0 or is_all:
                 return
             turn = Turn()
+            for line in left_after(lines, taken):
+                runs = (*left[line.key].runs, *line.runs) if line.key in left else line.runs
+                left[line.key] = line._replace(runs=runs)
+        # Each key had its turn, and more runs are wanted.
+        self.chosen += choose(list(left.values()), self.rooms, limit, turn, is_all=True)
 
     async def _lines(
         self, queue: str, priority: int, lanes: Sequence[FlowLane], limit: int
@@ -164,22 +167,23 @@ class FlowClaim:
         ]
         if not wanted:
             return []
-        runs = await self.runs_of_lanes(queue, priority, wanted)
-        return [
-            KeyLine(key, weights[key], [run for run in runs if run.key == key])
-            for key in dict.fromkeys(lane.key for lane in able)
-        ]
+        runs: dict[str, list[Candidate]] = {lane.key: [] for lane in able}
+        for run in await self.runs_of_lanes(queue, priority, wanted):
+            runs[run.key].append(run)
+        return [KeyLine(key, weights[key], its_runs) for key, its_runs in runs.items()]
 
     async def _add_keys(self, queue: str, keys: list[str]) -> None:
         found = await keys_of(self.tx, queue, keys)
         every = found.get(EVERY_KEY, FlowRow("key", queue, EVERY_KEY))
+        shared = every.operator, every.declared
+        usual = in_force(*shared)
         for key in keys:
             flow, row = FlowId(FlowKind.KEY, key, queue), found.get(key)
-            row = row or FlowRow("key", queue, key)
-            self.rows.setdefault(flow, row)
-            limits = in_force(row.operator, row.declared, every.operator, every.declared)
+            if row is not None:
+                self.rows.setdefault(flow, row)
+            limits = usual if row is None else in_force(row.operator, row.declared, *shared)
             if limits.restrict and flow not in self.rooms:
-                self.rooms[flow] = self._room(flow, limits, row.starts)
+                self.rooms[flow] = self._room(flow, limits, "" if row is None else row.starts)
                 self._limits_of_keys[flow] = limits
 
     def _weight(self, queue: str, key: str) -> int:
@@ -240,8 +244,9 @@ class FlowClaim:
         begun = Counter(flow for run in runs if not run.is_begun for flow in run.flows)
         for flow, count in begun.items():
             row = changed.get(flow) or self.rows.get(flow)
-            limits = self._limits_of_keys.get(flow) or (None if row is None else row.limits)
-            if row is None or limits is None or limits.rate is None:
+            row = row or FlowRow(flow.kind, flow.scope, flow.name)
+            limits = self._limits_of_keys.get(flow) or row.limits
+            if limits.rate is None:
                 continue
             starts = record_starts(limits.rate, read_starts(row.starts), self.now, count)
             next_at = next_start(limits.rate, starts, self.now)

@@ -6,12 +6,16 @@ few of them however many keys wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from onward.store.database import Tx
+
+
+MAX_LANES: Final = 1000
+"""How many lanes are read at a time at most."""
 
 
 class FlowLane(NamedTuple):
@@ -22,12 +26,15 @@ class FlowLane(NamedTuple):
 
 
 async def walk(
-    tx: Tx, queue: str, priority: int, key: str, most: int
+    tx: Tx, queue: str, priority: int, key: str, wanted: int
 ) -> AsyncIterator[tuple[list[FlowLane], bool]]:
     """Walk once around the lanes of a queue with one priority, beginning with a key.
 
-    Yields `most` lanes or fewer at a time, and whether these are all there are.
+    Yields some lanes at a time, and whether these are all there are. At first these are as many as
+    runs are wanted, since each lane that has room gives at least one. They are more each time, so
+    that few reads pass by many lanes without room.
     """
+    most = min(wanted + 1, MAX_LANES)
     at, is_wrapped, is_first = FlowLane(key, ""), key == "", True
     pending: list[FlowLane] = []
     while True:
@@ -45,6 +52,7 @@ async def walk(
         if len(lanes) == most:
             yield pending + lanes, False
             pending, is_first, at = [], False, lanes[-1]
+            most = min(4 * most, MAX_LANES)
         elif is_wrapped:
             yield pending + lanes, is_first
             return

@@ -2,16 +2,21 @@
 
 -- name: lanes_of_level
 -- The keys and workflows of what is ready in a queue with one priority, one step down the index each.
+-- Two searches, because for a comparison of two columns SQLite would read all runs of the lane before.
 WITH RECURSIVE lane (key, name, place) AS (
     SELECT :key, :name, 0
     UNION ALL
     SELECT r.flow_key, r.name, lane.place + 1
-    FROM lane CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = (
-        SELECT n.uid FROM onward_run n INDEXED BY onward_run_flow
-        WHERE n.namespace = :namespace AND n.queue = :queue AND n.priority = :priority
-          AND n.state = 'ready' AND n.flow_key IS NOT NULL
-          AND (n.flow_key, n.name) > (lane.key, lane.name)
-        ORDER BY n.flow_key, n.name LIMIT 1)
+    FROM lane CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = coalesce(
+        (SELECT n.uid FROM onward_run n INDEXED BY onward_run_flow
+         WHERE n.namespace = :namespace AND n.queue = :queue AND n.priority = :priority
+           AND n.state = 'ready' AND n.flow_key IS NOT NULL
+           AND n.flow_key = lane.key AND n.name > lane.name
+         ORDER BY n.name LIMIT 1),
+        (SELECT n.uid FROM onward_run n INDEXED BY onward_run_flow
+         WHERE n.namespace = :namespace AND n.queue = :queue AND n.priority = :priority
+           AND n.state = 'ready' AND n.flow_key IS NOT NULL AND n.flow_key > lane.key
+         ORDER BY n.flow_key, n.name LIMIT 1))
     WHERE lane.place < :limit
 )
 SELECT key, name, key < :until FROM lane WHERE place > 0;
