@@ -57,6 +57,14 @@ class FlowRow(NamedTuple):
         """What is in force: an operator's word wins."""
         return in_force(self.operator, self.declared, is_paused=bool(self.paused))
 
+    @property
+    def is_unset(self) -> bool:
+        """Whether nothing is set for it: the row is there for what a claim remembers."""
+        return self == FlowRow(
+            self.kind, self.scope, self.name,
+            starts=self.starts, next_at=self.next_at, turns=self.turns,
+        )  # fmt: skip
+
     def declare(self, given: DeclaredLimits) -> FlowRow:
         """Return the row with other limits that the code declares."""
         rate = given.rate

@@ -10,6 +10,7 @@ from onward.core.instant import HOUR, MINUTE, SECOND
 from onward.engine.flows import FlowChange
 from onward.model.flow import DeclaredLimits
 from onward.model.runs import Move
+from onward.store.runs.flows import forget_idle_keys
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import NAME, QUEUE, RELEASED, SUCCEEDED, a_child, a_run
 
@@ -234,6 +235,22 @@ async def test_a_run_that_goes_on_is_no_new_start(world: World) -> None:
         [run] = await worker.claim(limited=True)
         assert (run.id, run.fence) == ("a", fence)
         await worker.commit(run, move=RELEASED)
+
+
+async def test_the_row_of_a_key_is_forgotten_with_its_starts_unless_something_is_set(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    await worker.store.declare(EVERY_KEY, DeclaredLimits(rate=Rate(1, MINUTE)))
+    await worker.store.change_flow(of_key("heavy"), FlowChange(weight=3).of)
+    await begin(worker.store, *(keyed(key, key) for key in ("heavy", "light", "set later")))
+    await drain(worker)
+    await worker.store.change_flow(of_key("set later"), FlowChange(max=1).of)
+
+    assert await forget_idle_keys(worker.store) == 0
+    world.clock.advance(2 * MINUTE)
+    assert await forget_idle_keys(worker.store) == 1
+    assert await worker.store.flows_of(of_key("light")) == []
 
 
 async def test_the_next_start_of_a_rate_is_something_to_wait_for(world: World) -> None:

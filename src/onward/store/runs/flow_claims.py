@@ -241,18 +241,21 @@ class FlowClaim:
                 )
             kept = dict(list(turns.items())[-MAX_TURNS:])
             changed[flow] = self.rows[flow]._replace(turns=msgspec.json.encode(kept).decode())
+        forget_at: dict[FlowId, Instant] = {}
         begun = Counter(flow for run in runs if not run.is_begun for flow in run.flows)
         for flow, count in begun.items():
             row = changed.get(flow) or self.rows.get(flow)
             row = row or FlowRow(flow.kind, flow.scope, flow.name)
-            limits = self._limits_of_keys.get(flow) or row.limits
-            if limits.rate is None:
+            rate = (self._limits_of_keys.get(flow) or row.limits).rate
+            if rate is None:
                 continue
-            starts = record_starts(limits.rate, read_starts(row.starts), self.now, count)
-            next_at = next_start(limits.rate, starts, self.now)
+            starts = record_starts(rate, read_starts(row.starts), self.now, count)
+            next_at = next_start(rate, starts, self.now)
             changed[flow] = row._replace(
                 starts=write_starts(starts), next_at=next_at if next_at > self.now else None
             )
+            if flow.kind is FlowKind.KEY and row.is_unset:
+                forget_at[flow] = self.now + 2 * rate.period
         for flow, row in sorted(changed.items()):
             if row != self.rows.get(flow):
                 await self.tx.fetch(
@@ -263,6 +266,7 @@ class FlowClaim:
                     starts=row.starts,
                     next_at=row.next_at,
                     turns=row.turns,
+                    forget_at=forget_at.get(flow),
                 )
 
 

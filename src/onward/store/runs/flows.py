@@ -7,7 +7,7 @@ leaks: a run counts until it has ended, even when its worker has vanished.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onward.core.flow import Hold
 from onward.core.lease import MAX_AHEAD
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from onward.model.flow import DeclaredLimits
     from onward.model.runs import RunOwner
     from onward.store.database import Tx
+    from onward.store.store import Store
+
+FORGOTTEN_AT_ONCE: Final = 1000
+"""How many rows one transaction deletes, so that none holds others up."""
 
 
 async def change_flow(
@@ -86,3 +90,11 @@ async def take_turn(tx: Tx, owner: RunOwner, name: str, interval: Duration) -> D
     await check_owner(tx, owner)
     rows = await tx.fetch("take_turn", name=name, interval=interval, ahead=MAX_AHEAD)
     return max(0, int(rows[0][0]))
+
+
+async def forget_idle_keys(store: Store) -> int:
+    """Delete some of the rows of keys that only remember starts which count no more."""
+    if not await store.read(lambda tx: tx.fetch("has_idle_keys")):
+        return 0
+    limit = FORGOTTEN_AT_ONCE
+    return len(await store.write(lambda tx: tx.fetch("delete_idle_keys", limit=limit)))

@@ -49,7 +49,8 @@ SET declared_max = excluded.declared_max, operator_max = excluded.operator_max,
     declared_count = excluded.declared_count, declared_period = excluded.declared_period,
     operator_count = excluded.operator_count, operator_period = excluded.operator_period,
     declared_hold = excluded.declared_hold, operator_hold = excluded.operator_hold,
-    weight = excluded.weight, paused = excluded.paused, updated_at = excluded.updated_at;
+    weight = excluded.weight, paused = excluded.paused, forget_at = NULL,
+    updated_at = excluded.updated_at;
 
 -- name: flows_to_claim
 -- Locked until the transaction ends, in one order: claims that count the same runs follow each other.
@@ -59,12 +60,27 @@ WHERE namespace = :namespace AND kind = :kind AND scope = ''
 ORDER BY name
 FOR UPDATE;
 
--- name: note_claims(kind, scope, name, starts, next_at, turns)
-INSERT INTO onward_flow AS f (namespace, kind, scope, name, starts, next_at, turns, updated_at)
-VALUES (:namespace, :kind, :scope, :name, :starts, :next_at, :turns, :now)
+-- name: note_claims(kind, scope, name, starts, next_at, turns, forget_at)
+INSERT INTO onward_flow AS f (
+    namespace, kind, scope, name, starts, next_at, turns, forget_at, updated_at)
+VALUES (:namespace, :kind, :scope, :name, :starts, :next_at, :turns, :forget_at, :now)
 ON CONFLICT (namespace, kind, scope, name) DO UPDATE
 SET starts = excluded.starts, next_at = excluded.next_at, turns = excluded.turns,
-    updated_at = excluded.updated_at;
+    forget_at = excluded.forget_at, updated_at = excluded.updated_at;
+
+-- name: has_idle_keys
+SELECT 1 FROM onward_flow INDEXED BY onward_flow_forget
+WHERE namespace = :namespace AND forget_at IS NOT NULL AND forget_at <= :now LIMIT 1;
+
+-- name: delete_idle_keys
+-- Of keys for which nothing is set, and whose starts count no more.
+DELETE FROM onward_flow
+WHERE namespace = :namespace AND kind = 'key' AND forget_at IS NOT NULL AND forget_at <= :now
+  AND (scope, name) IN (
+    SELECT i.scope, i.name FROM onward_flow i INDEXED BY onward_flow_forget
+    WHERE i.namespace = :namespace AND i.forget_at IS NOT NULL AND i.forget_at <= :now
+    ORDER BY i.forget_at LIMIT CAST(:limit AS BIGINT))
+RETURNING name;
 
 -- name: take_turn
 -- Each caller is given a time of its own, one interval after the previous one. If a clock that was
@@ -105,7 +121,8 @@ SET state = 'ready', flow_key = coalesce(r.flow_key, ''), updated_at = excluded.
 WHERE r.state IN ('ready', 'waiting');
 
 -- name: hold_begun
--- Runs that were claimed before a limit began to count waiting runs hold their places, too.
+-- Runs that were claimed before a limit began to count waiting runs hold their places, too. This reads
+-- all runs of a namespace, once for each limit that is set to hold="open".
 UPDATE onward_run SET holds = 1
 WHERE namespace = :namespace AND fence > 0 AND state IN ('ready', 'running', 'waiting', 'paused')
   AND CASE WHEN :kind = 'workflow' THEN name = :name

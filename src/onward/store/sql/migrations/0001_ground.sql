@@ -153,7 +153,8 @@ CREATE INDEX onward_run_holding ON onward_run (namespace, queue, name)
 -- `operator_` what an operator said, which wins. `max`: how many runs may be running at a time, or
 -- with `hold` 'open' be between their first claim and their end. `count` and `period`: how many may
 -- start within any period; `starts` are the latest ones, and `next_at` is when the next may be.
--- `turns` are those of the keys of a queue. A claim that counts locks the rows.
+-- `turns` are those of the keys of a queue. The row of a key for which nothing is set is there for its
+-- starts, and can go at `forget_at`. A claim that counts locks the rows.
 CREATE TABLE onward_flow (
     namespace TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('queue', 'workflow', 'key', 'effect')),
@@ -172,11 +173,13 @@ CREATE TABLE onward_flow (
     starts TEXT NOT NULL DEFAULT '',
     next_at INTEGER,
     turns TEXT NOT NULL DEFAULT '',
+    forget_at INTEGER,
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (namespace, kind, scope, name)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX onward_flow_next ON onward_flow (namespace, next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX onward_flow_forget ON onward_flow (namespace, forget_at) WHERE forget_at IS NOT NULL;
 -- What keeps runs out of the first index of ready runs.
 CREATE INDEX onward_flow_restricting ON onward_flow (namespace, kind, name)
     WHERE kind IN ('queue', 'workflow') AND (
