@@ -2,10 +2,11 @@
 
     python benchmarks/claims.py                     1,000,000 finished and 100,000 waiting runs
     python benchmarks/claims.py --finished 10000 --waiting 1000 --keys 100
-    python benchmarks/claims.py --only postgres --plans
+    python benchmarks/claims.py --only postgres
 
-It exits with status 1 if a claim beside these runs takes more than 1.5 times as long as in an empty
-store, if a key waits too long for its turn, or if keys get other shares than their weights.
+It also prints the plans of the statements of a claim. It exits with status 1 if a claim beside
+these runs takes more than 1.5 times as long as in an empty store, if a key waits too long for its
+turn, or if keys get other shares than their weights.
 """
 
 from __future__ import annotations
@@ -287,8 +288,7 @@ async def measure(empty_url: str, url: str, given: argparse.Namespace) -> bool:
         await few_keys(store, load)
         is_good.append(await closed(store, load, given.keys))
         is_good.append(await shares(store, load))
-    if given.plans:
-        await plans(load)
+    await plans(load)
     return all(is_good)
 
 
@@ -298,7 +298,6 @@ def main() -> int:
     parser.add_argument("--waiting", type=int, default=100_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--only", choices=["sqlite", "postgres"])
-    parser.add_argument("--plans", action="store_true", help="print the plans of the statements")
     given = parser.parse_args()
     is_good = True
     if given.only != "postgres":
