@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from onward.store.statements import Dialect
+from onward.store.statements import Dialect, _statements
 from tests.simulation.simulator import Failed, Simulation
 from tests.simulation.simulator.line import Weather
 from tests.simulation.simulator.plan import draw_plan
@@ -68,3 +68,5 @@ def rewrite(monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> N
         return render(self, each, text, order)
 
     monkeypatch.setattr(Dialect, "render", changed)
+    # Rendered anew: the statements of a process are shared.
+    monkeypatch.setattr(Dialect, "statements", _statements.__wrapped__)

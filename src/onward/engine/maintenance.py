@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.lease import AUDIT_EVERY
 from onward.engine.schedules.deciding import SlotDecisions, in_place
 from onward.store.runs.cache import purge_expired
-from onward.store.runs.flows import forget_idle_keys
+from onward.store.runs.flows import forget_idle_keys, has_idle_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,8 @@ class Maintenance:
             await self.unpark()
             await self._store.remove_workers()
             await purge_expired(self._store)
-            await forget_idle_keys(self._store)
+            if await self._store.read(has_idle_keys):
+                await self._store.write(forget_idle_keys)
             self._next_cleanup = asked + AUDIT_EVERY
         return due
 

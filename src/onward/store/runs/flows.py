@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from onward.model.flow import DeclaredLimits
     from onward.model.runs import RunOwner
     from onward.store.database import Tx
-    from onward.store.store import Store
 
 FORGOTTEN_AT_ONCE: Final = 1000
 """How many rows one transaction deletes, so that none holds others up."""
@@ -92,9 +91,11 @@ async def take_turn(tx: Tx, owner: RunOwner, name: str, interval: Duration) -> D
     return max(0, int(rows[0][0]))
 
 
-async def forget_idle_keys(store: Store) -> int:
+async def has_idle_keys(tx: Tx) -> bool:
+    """Return whether there are rows of keys that only remember starts which count no more."""
+    return bool(await tx.fetch("has_idle_keys"))
+
+
+async def forget_idle_keys(tx: Tx) -> int:
     """Delete some of the rows of keys that only remember starts which count no more."""
-    if not await store.read(lambda tx: tx.fetch("has_idle_keys")):
-        return 0
-    limit = FORGOTTEN_AT_ONCE
-    return len(await store.write(lambda tx: tx.fetch("delete_idle_keys", limit=limit)))
+    return len(await tx.fetch("delete_idle_keys", limit=FORGOTTEN_AT_ONCE))
