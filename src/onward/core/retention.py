@@ -70,7 +70,7 @@ def read_retention(given: RetentionLike) -> Retention | None:
     for name, value in given.items():
         if name not in Retention.__fields__:
             known = ", ".join(Retention.__fields__)
-            raise BadInput(f"retention of {name!r}", "is not a known state", f"Use {known}")
+            raise BadInput(f"retention of {name!r}", "is not a known key", f"Use {known}")
         if value is None and name == "ids":
             raise BadInput("retention of ids", "is None", 'Give a duration, such as "365d"')
         wanted[name] = None if value is None else duration(value)
