@@ -8,8 +8,9 @@ import os
 import signal
 import threading
 from contextlib import contextmanager
-from threading import Timer
 from typing import TYPE_CHECKING
+
+from onward.system.clock import spawn_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ def stopped_by_signals(stop: Callable[[str], None]) -> Iterator[None]:
     signal ends the process in any case.
     """
     loop = asyncio.get_running_loop()
-    blocked = threading.Event()
+    ended, blocked = threading.Event(), threading.Event()
     count = 0
 
     def on_signal(number: int, _frame: object) -> None:
@@ -59,20 +60,19 @@ def stopped_by_signals(stop: Callable[[str], None]) -> Iterator[None]:
         if count == 1:
             loop.call_soon_threadsafe(stop, signal.Signals(number).name)
         elif count == 2:
-            patience = Timer(_PATIENCE, force, [number])
-            patience.daemon = True
-            patience.start()
-            loop.call_soon_threadsafe(end, number, patience)
+            loop.call_soon_threadsafe(end, number)
+            spawn_thread(lambda: force(number), name="onward-second-signal")
         else:
             os._exit(128 + number)
 
-    def end(number: int, patience: Timer) -> None:
-        patience.cancel()
+    def end(number: int) -> None:
+        ended.set()
         raise SystemExit(128 + number)
 
     def force(number: int) -> None:
-        blocked.set()
-        signal.pthread_kill(threading.main_thread().ident or 0, number)
+        if not ended.wait(_PATIENCE):
+            blocked.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     before = {number: signal.signal(number, on_signal) for number in SIGNALS}
     try:
