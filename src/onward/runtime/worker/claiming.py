@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 """How late a worker may be when hints are lost."""
 
+READ_ALL_EVERY = 3 * SECOND
+"""How often a worker that always has something to do reads the inboxes of all its runs."""
+
 MAX_DOUBLED = 30
 """How often a worker that finds nothing doubles its poll, where hints are not lost."""
 
@@ -159,10 +162,9 @@ class Claiming:
         self._read_inboxes(await self._engine.wait(seconds))
 
     def _read_inboxes(self, news: News) -> None:
-        # A worker that always has something to do hears of no poll. Hints may be lost, so
-        # it reads all inboxes as often as an idle one.
+        # A worker that always has something to do comes to no poll, and hints may be lost.
         now = self._clock.monotonic()
-        is_due = now - self._read_all_at >= POLL_SECONDS * SECOND and not self._options.is_alone
+        is_due = now - self._read_all_at >= READ_ALL_EVERY and not self._options.is_alone
         if news.everything or is_due:
             self._read_all_at = now
         self._session.read_inboxes(News(everything=True) if is_due else news)
