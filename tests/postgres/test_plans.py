@@ -19,8 +19,7 @@ from tests.postgres.hand import STATEMENTS, Hand
 SHARED = {
     "all_notes", "ended_runs", "list_top", "list_child", "list_named", "list_queue", "list_tagged",
     "count_top", "runs_beginning", "ids_and_states",
-    "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
-    "retention_facts", "runs_in_need", "marked_runs", "mark_runs", "lock_ended", "lock_marked",
+    "retention_facts", "runs_in_need", "marked_runs", "mark_runs",
     "runs_gone", "free_id", "tombstone",
     "be_followed", "bound_below", "bound_children", "maintenance_due", "copy_messages",
     "copy_records", "disown", "diverged_runs", "drop_lease", "drop_outbox_rows", "edit_record",
@@ -50,6 +49,7 @@ SHORT = {
     ("claim", "onward_lease_pkey"): "there are as many leases as workers",
     ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
     ("maintenance_due", "onward_outbox_target"): "one is enough",
+    ("maintenance_due", "onward_clock_step_pkey"): "only its last row is read",
     ("maintenance_due", "onward_run_flow"): "one is enough",
     ("maintenance_due", "onward_run_ready"): "one is enough",
     ("limited_suspects", "onward_run_suspect"): "it holds suspects alone, and there are few",

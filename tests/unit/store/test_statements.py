@@ -19,6 +19,8 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 
 # A statement that one database has for itself is a decision: everything else is one text.
 ONLY_SQLITE = {
+    "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
+    "drop_expired", "drop_tombstones", "keep_tombstones", "lock_ended", "lock_marked",
     "add_event", "add_message", "add_record", "cache_result", "claim_run", "claimed_runs",
     "delivery_seen", "due_candidates", "hold_places", "keep_time", "lanes_of_level",
     "look", "messages_seen", "move_delivery", "move_run", "oldest_outbox",
@@ -28,6 +30,8 @@ ONLY_SQLITE = {
     "unexpected_runs", "write_effect",
 }  # fmt: skip
 ONLY_POSTGRES = {
+    "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
+    "drop_expired", "drop_tombstones", "keep_tombstones", "lock_ended", "lock_marked",
     "durability_settings", "oldest_transaction", "table_health",
     "claim", "commit_attached", "commit_cached", "commit_records", "commit_runs", "hint_send",
     "hint_start",

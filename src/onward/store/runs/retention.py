@@ -7,7 +7,6 @@ tombstone, by which a repeated start is recognised.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onward.core.chain import Link
@@ -81,7 +80,7 @@ async def drop_expired(store: Store) -> int:
         return 0
 
     async def work(tx: Tx) -> int:
-        return sum([len(await tx.fetch("drop_expired", uid=row[0])) for row in expired])
+        return len(await tx.fetch("drop_expired", uids=tx.array([row[0] for row in expired])))
 
     return await store.write(work)
 
@@ -153,7 +152,8 @@ async def _deletable(
 async def _mark(tx: Tx, uids: Collection[str], keep: Retention) -> int:
     """Mark families, if what made them deletable still holds; return how many runs."""
     # A family may have grown, by a retry or a fork, until its runs were locked.
-    locked = {uid for uid in sorted(uids) if await tx.fetch("lock_ended", uid=uid)}
+    rows = await tx.fetch("lock_ended", uids=tx.array(sorted(uids)))
+    locked = {row[0] for row in rows}
     still = await _deletable(tx, locked, keep, locked)
     if not still:
         return 0
@@ -174,14 +174,12 @@ async def _delete(store: Store) -> dict[str, int]:
 
 
 async def _delete_runs(tx: Tx, uids: Iterable[str]) -> dict[str, int]:
-    rows: Counter[str] = Counter()
-    for uid in sorted(uids):
-        if await tx.fetch("lock_marked", uid=uid):
-            for table, (delete, _) in TABLES.items():
-                rows[table] += len(await tx.fetch(delete, uid=uid))
-            await tx.fetch("keep_tombstones", uid=uid)
-            await tx.fetch("drop_tombstones", uid=uid)
-    return dict(+rows)
+    marked = await tx.fetch("lock_marked", uids=tx.array(sorted(uids)))
+    given = {"uids": tx.array([row[0] for row in marked])}
+    rows = {table: len(await tx.fetch(delete, **given)) for table, (delete, _) in TABLES.items()}
+    await tx.fetch("keep_tombstones", **given)
+    await tx.fetch("drop_tombstones", **given)
+    return {table: count for table, count in rows.items() if count}
 
 
 async def family_facts(tx: Tx, uids: Iterable[str]) -> dict[str, RunFacts]:

@@ -34,7 +34,9 @@ WHERE namespace = :namespace AND {restricts};
 -- The time, the number of the latest step of the clock, and whether there are messages in the outbox,
 -- runs under flow control that could be claimed or that should be under it, runs past their deadline
 -- (see `overdue_runs`), schedules to look at, and an order that the worker drains.
-SELECT :now, (SELECT coalesce(max(seq), 0) FROM onward_clock_step WHERE namespace = :namespace),
+SELECT :now,
+       coalesce((SELECT seq FROM onward_clock_step WHERE namespace = :namespace
+                 ORDER BY seq DESC LIMIT 1), 0),
        EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)

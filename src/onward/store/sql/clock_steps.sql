@@ -8,8 +8,9 @@ SELECT value FROM onward_meta WHERE name = 'schema' FOR UPDATE;
 -- name: time_and_latest_step
 -- In one statement: a worker that read the time, stood still, and then read the number would take a
 -- step for its own that another has recorded meanwhile.
-SELECT CAST(:now AS BIGINT), coalesce(max(seq), 0) FROM onward_clock_step
-WHERE namespace = :namespace;
+SELECT CAST(:now AS BIGINT),
+       coalesce((SELECT seq FROM onward_clock_step WHERE namespace = :namespace
+                 ORDER BY seq DESC LIMIT 1), 0);
 
 -- name: recorded_steps
 -- The number of the latest, and the sum of those after a number.

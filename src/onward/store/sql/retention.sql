@@ -1,5 +1,6 @@
 -- Retention: families of ended runs are marked by tombstones, then deleted run by run. core/retention.py
--- decides which ones; here is what it needs to know.
+-- decides which ones; here is what it needs to know. What deletes rows is in the
+-- folders of the databases.
 
 -- part: ended_at
 -- A clock that is set forward makes no run older (clock_steps.sql).
@@ -40,13 +41,6 @@ CROSS JOIN onward_run f INDEXED BY onward_run_follows
     ON f.namespace = :namespace AND f.follows = j.value AND f.follows IS NOT NULL
 WHERE f.link IN ('retry_of', 'forked_from');
 
--- name: lock_ended
--- By one uid, as all that writes here: a plan for many that is made while tables are empty may read all.
--- A run that is being retried or forked at this moment is left out, with its family.
-SELECT uid FROM onward_run
-WHERE namespace = :namespace AND uid = :uid
-FOR UPDATE SKIP LOCKED;
-
 -- name: mark_runs
 -- Only the newest run reserves the id, and only one that a user chose.
 INSERT INTO onward_tombstone (
@@ -73,36 +67,6 @@ WHERE t.namespace = :namespace AND t.is_deleted = 0
        WHERE o.namespace = r.namespace AND o.uid = r.follows AND o.id = r.id) IS NULL
 ORDER BY t.uid LIMIT :limit;
 
--- name: lock_marked
-SELECT uid FROM onward_tombstone
-WHERE namespace = :namespace AND uid = :uid AND is_deleted = 0
-FOR UPDATE SKIP LOCKED;
-
--- name: delete_records
-DELETE FROM onward_record
-WHERE namespace = :namespace AND run = :uid
-RETURNING 1;
-
--- name: delete_messages
-DELETE FROM onward_inbox
-WHERE namespace = :namespace AND run = :uid
-RETURNING 1;
-
--- name: delete_effects
-DELETE FROM onward_effect INDEXED BY onward_effect_run
-WHERE namespace = :namespace AND run = :uid AND run IS NOT NULL
-RETURNING 1;
-
--- name: delete_run_data
-DELETE FROM onward_run_data
-WHERE namespace = :namespace AND uid = :uid
-RETURNING 1;
-
--- name: delete_runs
-DELETE FROM onward_run
-WHERE namespace = :namespace AND uid = :uid
-RETURNING 1;
-
 -- name: count_records
 SELECT count(*) FROM json_each(:uids) j
 CROSS JOIN onward_record h ON h.namespace = :namespace AND h.run = j.value;
@@ -123,26 +87,10 @@ CROSS JOIN onward_run_data h ON h.namespace = :namespace AND h.uid = j.value;
 SELECT count(*) FROM json_each(:uids) j
 CROSS JOIN onward_run h ON h.namespace = :namespace AND h.uid = j.value;
 
--- name: keep_tombstones
-UPDATE onward_tombstone SET is_deleted = 1
-WHERE namespace = :namespace AND uid = :uid
-  AND id IS NOT NULL AND until > :now;
-
--- name: drop_tombstones
--- Those that reserve no id.
-DELETE FROM onward_tombstone
-WHERE namespace = :namespace AND uid = :uid AND is_deleted = 0;
-
 -- name: expired_tombstones
 SELECT uid FROM onward_tombstone INDEXED BY onward_tombstone_until
 WHERE namespace = :namespace AND is_deleted = 1 AND until <= :now
 ORDER BY until LIMIT :limit;
-
--- name: drop_expired
-DELETE FROM onward_tombstone
-WHERE namespace = :namespace AND uid = :uid AND is_deleted = 1
-  AND until <= :now
-RETURNING 1;
 
 -- name: free_id
 -- A run that replaces another has its id, whatever was reserved.
