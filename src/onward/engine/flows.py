@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onward.core.flow import FlowId, FlowKind, Hold
@@ -191,8 +192,8 @@ async def _in_force(tx: Tx, run: RunRow) -> list[InForce]:
         return InForce(what, limits, counted, row.next_at, option)
 
     flows: Sequence[tuple[str, str, str]] = [
-        ("queue", run.queue, run.queue),
-        ("workflow", run.name, f"--workflow {run.name}"),
+        ("queue", run.queue, quote(run.queue)),
+        ("workflow", run.name, f"--workflow {quote(run.name)}"),
     ]
     result = []
     for kind, name, option in flows:
@@ -208,7 +209,8 @@ async def _in_force(tx: Tx, run: RunRow) -> list[InForce]:
         own = keys.get(run.flow_key, FlowRow("key", run.queue, run.flow_key))
         limits = in_force(own.operator, own.declared, every.operator, every.declared)
         what = f"key {run.flow_key!r} of queue {run.queue!r}"
-        result.append(found(what, own, limits, f"{run.queue} --key {run.flow_key}"))
+        option = f"{quote(run.queue)} --key {quote(run.flow_key)}"
+        result.append(found(what, own, limits, option))
     return [each for each in result if each.limits.restrict]
 
 

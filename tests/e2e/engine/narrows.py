@@ -26,12 +26,12 @@ WORKERS = 4
 END_SECONDS = 300.0
 PAUSES_SECONDS = (0.02, 0.3)
 
-MAX_NARROW, MAX_HELD, MAX_KEY, MAX_QUEUE = 3, 2, 1, 6
+MAX_NARROW, MAX_HELD, MAX_KEY, MAX_QUEUE = 2, 2, 1, 4
 
 
 @step
 async def pass_through(n: int) -> int:
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
     return n
 
 
