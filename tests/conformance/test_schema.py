@@ -198,7 +198,8 @@ async def test_the_namespace_comes_first_in_every_key(tmp_path: Path) -> None:
 FILLED: dict[str, tuple[str, ...]] = {
     "run_by_uid": RunRow._fields,
     "newest_run": RunRow._fields,
-    "list_runs": RunRow._fields,
+    "list_any": RunRow._fields,
+    "list_top": RunRow._fields,
     "list_family": RunRow._fields,
     "run_end": RunEnd._fields,
     "run_ends": RunEnd._fields,

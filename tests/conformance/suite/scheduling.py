@@ -448,7 +448,7 @@ async def test_a_name_that_is_taken_is_refused_unless_all_is_the_same(world: Wor
     await schedules.create(a_schedule())
 
     await schedules.create(a_schedule())
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="already exists"):
         await schedules.create(a_schedule(cron="1 * * * *"))
 
 

@@ -316,7 +316,7 @@ async def test_entries_are_listed_without_values_and_purged(app: App) -> None:
         assert await app.cache.list(limit=1) == [first]
         assert await app.cache.list(limit=1, after=first.key) == [second]
         assert await app.cache.list(step="nothing") == []
-        with pytest.raises(BadInput, match="which results"):
+        with pytest.raises(BadInput, match="without a filter"):
             await app.cache.purge()
         assert await app.cache.purge(key=first.key) == 1
         assert await app.cache.purge(all=True) == 1
@@ -342,9 +342,9 @@ async def test_a_cache_key_that_is_no_text_fails_the_step(memory: App) -> None:
 
 
 def test_options_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(BadInput, match="cached steps"):
+    with pytest.raises(BadInput, match="no effect without cache="):
         step(version="2")(rate.fn)
-    with pytest.raises(BadInput, match="no time"):
+    with pytest.raises(BadInput, match="longer than zero"):
         step(cache=0)(rate.fn)
 
     class Bank:

@@ -98,7 +98,9 @@ async def test_what_is_under_way_is_not_retried(app: App) -> None:
         run = await app.start(tank)
         await until_state(run, "waiting")
 
-        with pytest.raises(RunOver, match=r"is waiting\. Wait until it ends, or cancel it"):
+        with pytest.raises(
+            RunOver, match=r"is waiting and has not failed\. Wait until it ends, or cancel it"
+        ):
             await app.retry(run.id)
 
 
