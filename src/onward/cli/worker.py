@@ -73,7 +73,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--stall",
         metavar="DURATION",
-        help="How long code may block the worker before others continue its runs. Default: 10s.",
+        help="How long code may block the worker before it releases its other runs. Default: 10s.",
     ),
     click.option(
         "--stall-limit",

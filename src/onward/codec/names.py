@@ -44,7 +44,7 @@ def check_id(text: object, what: str) -> str:
     if size > MAX_ID_BYTES:
         raise BadInput(
             what,
-            f"is {size:,} bytes long, the limit is {MAX_ID_BYTES}",
+            f"is {size:,} bytes long; the limit is {MAX_ID_BYTES}",
             "Use a shorter one, such as a hash of it.",
         )
     return str.__str__(text)

@@ -56,7 +56,11 @@ def target_query(action: BulkAction, query: RunQuery) -> RunQuery:
     if kind is Targets.OPEN:
         return query._replace(is_open=True)
     if kind is Targets.PAUSED and query.state not in (None, RunState.PAUSED):
-        raise BadInput(f"state={query.state!r}", "is not paused", "Leave out the state")
+        raise BadInput(
+            f"state={query.state!r}",
+            "does not apply: only paused runs can be resumed",
+            "Leave out the state",
+        )
     return query._replace(state=query.state or RunState.PAUSED)
 
 

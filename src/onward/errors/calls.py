@@ -60,8 +60,8 @@ class PayloadTooLarge(UserError):
 
     def __str__(self) -> str:
         return (
-            f"{self.what} is {self.size_bytes:,} bytes encoded, the limit is {self.max_bytes:,}. "
-            "Keep the data elsewhere and pass a reference to it."
+            f"{self.what} is {self.size_bytes:,} bytes when encoded; the limit is "
+            f"{self.max_bytes:,}. Keep the data elsewhere and pass a reference to it."
         )
 
 

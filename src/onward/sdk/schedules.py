@@ -225,13 +225,13 @@ class Schedules:
             after: The time after which to begin; by default now.
         """
         if not 0 <= n <= 10_000:
-            raise BadInput(f"n={n}", "is not between 0 and 10,000", "Use a smaller number.")
+            raise BadInput(f"n={n}", "is not between 0 and 10,000", "Use a number in this range")
         return await self._engine.preview(name, n, None if after is None else instant_of(after))
 
     async def slots(self, name: str, limit: int = 100) -> Slots:
         """Return the latest slots that have a disposition, the newest first."""
         if not 1 <= limit <= 100_000:
             raise BadInput(
-                f"limit={limit}", "is not between 1 and 100,000", "Use a smaller number."
+                f"limit={limit}", "is not between 1 and 100,000", "Use a number in this range"
             )
         return await self._engine.slots(name, limit)

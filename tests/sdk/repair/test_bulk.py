@@ -233,7 +233,7 @@ async def test_a_filter_that_fits_no_run_of_the_action_is_refused(memory: App) -
             await memory.bulk.discard(state="succeeded")
         with pytest.raises(BadInput, match="dead letters"):
             await memory.bulk.cancel(error="ValueError")
-        with pytest.raises(BadInput, match="is not paused"):
+        with pytest.raises(BadInput, match="only paused runs can be resumed"):
             await memory.bulk.resume(state="failed")
 
 

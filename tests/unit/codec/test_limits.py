@@ -30,7 +30,7 @@ def test_a_limit_counts_bytes_and_not_characters() -> None:
     assert len(encode("é", limit=4).data) == 4
     with pytest.raises(PayloadTooLarge) as caught:
         encode("é", limit=3, path="the answer")
-    assert str(caught.value).startswith("the answer is 4 bytes encoded, the limit is 3.")
+    assert str(caught.value).startswith("the answer is 4 bytes when encoded; the limit is 3.")
 
 
 def test_arguments_have_the_limit_together() -> None:

@@ -61,9 +61,9 @@ def test_text_of_a_special_type_becomes_plain() -> None:
         ("\x7f", "has a control character (NUL, CR, LF, …)"),
         ("\x85", "has a control character (NUL, CR, LF, …)"),
         ("a\ud800", "has a lone surrogate, which is half a character"),
-        ("x" * 513, "is 513 bytes long, the limit is 512"),
-        ("é" * 257, "is 514 bytes long, the limit is 512"),
-        ("x" * 4096, "is 4,096 bytes long, the limit is 512"),
+        ("x" * 513, "is 513 bytes long; the limit is 512"),
+        ("é" * 257, "is 514 bytes long; the limit is 512"),
+        ("x" * 4096, "is 4,096 bytes long; the limit is 512"),
     ],
 )
 def test_what_cannot_be_an_id_is_refused(text: Any, fact: str) -> None:

@@ -37,7 +37,7 @@ async def backfill(
     timing = timing_of(seen.row)
     count = timing.count_between(start, before) if start < before else 0
     if count > MAX_BACKFILL:
-        fact = f"covers {count:,} slots, the limit is {MAX_BACKFILL:,}"
+        fact = f"covers {count:,} slots; the limit is {MAX_BACKFILL:,}"
         raise BadInput(
             f"the backfill of schedule {seen.row.name!r}", fact, "Choose a shorter period"
         )
