@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from onward.core.instant import MINUTE
 from onward.core.slot import ON_TIME_WITHIN
 
 if TYPE_CHECKING:
@@ -137,8 +138,11 @@ def _decided(
         yield f"{text}, which is not the cap"
 
 
-def broken_history(found: Slots) -> Iterator[str]:
-    """Yield the slots that have no disposition or several, once all is over."""
+def broken_history(found: Slots, now: Instant) -> Iterator[str]:
+    """Yield the slots that have no disposition or several, once all is over.
+
+    A schedule that was created shortly before the clock was set back may have had none by now.
+    """
     for name, schedule in found.schedules.items():
         rows = [row for row in found.rows.values() if row.schedule == name]
         own = Counter(row.at for row in rows if row.at == row.until)
@@ -151,7 +155,8 @@ def broken_history(found: Slots) -> Iterator[str]:
                     yield f"{row} stands for {len(slots)} slots"
         yield from (f"{name} has {count} of {at}" for at, count in times.items() if count > 1)
         if not times:
-            yield f"{name} has no slots"
+            if now - schedule.anchor > schedule.every + MINUTE:
+                yield f"{name} has no slots"
             continue
         lost = [at for at in schedule.grid(min(times), schedule.decided_to) if at not in times]
         if lost:

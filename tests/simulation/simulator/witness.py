@@ -197,7 +197,7 @@ class Witness:
 
     def look_back(self) -> None:
         """Look at all families, now that every run is over."""
-        for rule in (*broken_families(self._seen), *broken_history(self._slots)):
+        for rule in (*broken_families(self._seen), *broken_history(self._slots, self.now)):
             self.accuse(rule)
 
     def step_begins(self, process: Process, step: Attempt) -> None:
