@@ -107,3 +107,7 @@ def test_a_worker_that_always_finds_runs_hears_of_a_pause_although_hints_are_los
     slow = Weather(delay=0.5, hints_lost=1.0, answers_lost=0.0, clears=60.0)
     workflows = ("simulated retried sampler",) * 4
     Simulation(seed, Plan(workflows, 100, 1, slow, pauses=1.0, is_server=True)).run()
+
+
+def test_a_schedule_is_not_parked_because_the_database_is_away() -> None:
+    Simulation(631095).run()

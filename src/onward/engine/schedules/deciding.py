@@ -84,11 +84,11 @@ class SlotDecisions:
 
     async def _decide(self, seen: SeenSchedule) -> SeenSchedule | None:
         """Decide about slots of one schedule, and return it if there is more to decide."""
-        try:
+        taken = await self._store.read(
+            lambda tx: taken_slots(tx, seen.row.name, seen.row.decided_to)
+        )
+        try:  # nothing in here asks the store: that it is away breaks no schedule
             timing = timing_of(seen.row)
-            taken = await self._store.read(
-                lambda tx: taken_slots(tx, seen.row.name, seen.row.decided_to)
-            )
             due = await self._offload(lambda: due_of(seen, timing, taken))
             made = planned(seen, due)
             change = change_for(seen, made, timing.text, self._store.new_uid)
