@@ -240,6 +240,9 @@ def phase_after(phase: Phase, record: Record) -> Phase:
 # --- when a run stops -----------------------------------------------------------------------------
 
 
+_NOT_SENT = (EffectState.PLANNED, EffectState.WITHDRAWN)
+
+
 class Ending(StrEnum):
     """What happens to the events of a run that stops."""
 
@@ -259,7 +262,7 @@ def events_when(state: RunState, effect: EffectState | None) -> Ending:
         return Ending.SKIP if effect is EffectState.SKIPPED else Ending.CONSUME
     if state in OPEN:
         return Ending.KEEP
-    if effect in (None, EffectState.PLANNED, EffectState.FAILED):
+    if effect in (None, *_NOT_SENT, EffectState.FAILED):
         return Ending.RELEASE
     return Ending.KEEP
 

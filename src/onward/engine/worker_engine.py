@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onward.model.flow import DeclaredLimits
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
+    from onward.model.pipelines import FullTopic, HandlerRow, PeekedEvent
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
     from onward.model.workers import ClaimAnswer, LoadedRun, LostWorker, News, Registration
     from onward.telemetry.observer import Observer
@@ -240,6 +241,37 @@ class WorkerEngine(Protocol):
 
     async def effect(self, key: str) -> EffectRow | None:
         """Return a row of the ledger."""
+        ...
+
+    # --- runs of pipelines -----------------------------------------------------------------------
+
+    async def handler(self, handler: str, key: str) -> HandlerRow:
+        """Return what a run of a handler begins with."""
+        ...
+
+    async def peek(self, handler: str, key: str, topic: str, limit: int) -> list[PeekedEvent]:
+        """Return the oldest events of a topic that are pending for a consumer and its key."""
+        ...
+
+    async def peek_ids(
+        self, handler: str, key: str, topic: str, ids: Collection[str]
+    ) -> list[PeekedEvent]:
+        """Return those of these events that are pending for a consumer and its key."""
+        ...
+
+    async def full_topics(self, topics: Collection[str]) -> list[FullTopic]:
+        """Return those of these topics that take no more events."""
+        ...
+
+    async def end_handler(
+        self, by: RunOwner, end: Move, code: str, retry_in: Duration | None
+    ) -> Followed:
+        """End a handler's run that did not succeed, with what follows from that.
+
+        In one transaction its events are released or kept, the handler is blocked for this `code`
+        or not, and the run is made that follows at once or, if the failure was transient, after
+        `retry_in`. The fate is `made` if one follows, `ended` if none does, `lost` or `busy`.
+        """
         ...
 
     async def withdraw_effects(self, by: RunOwner) -> None:

@@ -26,6 +26,8 @@
     │   ├── VerdictRefused     a verdict that is not possible for an effect, or not yet
     │   ├── EffectSkipped      an operator skipped an effect
     │   ├── TooLate            the send window of an effect has closed
+    │   ├── TopicFull          a topic takes no more events for now
+    │   ├── PipelineBlocked    the state of a pipeline, event or input does not allow the call
     │   ├── RunFailed          the awaited run raised an exception
     │   ├── RunCancelled       the awaited run was cancelled or timed out
     │   └── RunPaused          the awaited run is paused and needs an operator
@@ -36,7 +38,8 @@
 
 Each error has a stable `code`, and a message that says what failed, why, and what to do next.
 
-`Retryable`, `Fatal` and `NotApplied` are raised by user code, to control retries.
+`Retryable`, `Fatal`, `NotApplied`, `NeedsApproval` and `Precondition` are raised by user code, to
+control retries and pauses.
 """
 
 from onward.errors.calls import (
@@ -48,7 +51,8 @@ from onward.errors.calls import (
     WouldBlock,
 )
 from onward.errors.effects import EffectSkipped, TooLate, VerdictRefused
-from onward.errors.raised import Fatal, NotApplied, Retryable
+from onward.errors.pipelines import PipelineBlocked, TopicFull
+from onward.errors.raised import Fatal, NeedsApproval, NotApplied, Precondition, Retryable
 from onward.errors.root import OnwardError, UserError
 from onward.errors.rows import NewerRow, UnreadableRow
 from onward.errors.runs import (
@@ -84,6 +88,7 @@ __all__ = [
     "Fatal",
     "InvariantBroken",
     "LeaseLost",
+    "NeedsApproval",
     "NewerRow",
     "NoThread",
     "NoWorker",
@@ -93,6 +98,8 @@ __all__ = [
     "NotOpen",
     "OnwardError",
     "PayloadTooLarge",
+    "PipelineBlocked",
+    "Precondition",
     "Rejected",
     "Retryable",
     "RunCancelled",
@@ -103,6 +110,7 @@ __all__ = [
     "StoreUnusable",
     "TimedOut",
     "TooLate",
+    "TopicFull",
     "Unavailable",
     "Undecodable",
     "Undone",

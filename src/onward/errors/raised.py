@@ -59,3 +59,29 @@ class NotApplied(Exception):
     def __init__(self, message: str = "", *, after: Any = None) -> None:
         super().__init__(message)
         self.after = after
+
+
+class NeedsApproval(Exception):
+    """Raise this in a handler of a pipeline that a person must let in, as with a missing login.
+
+    The run pauses with the reason `approval`. Resume it once the access is there.
+
+    Example:
+        >>> from onward.errors import NeedsApproval
+        >>> raise NeedsApproval("the mailbox wants a new login")
+        Traceback (most recent call last):
+        onward.errors.NeedsApproval: the mailbox wants a new login
+    """
+
+
+class Precondition(Exception):
+    """Raise this in a handler of a pipeline that cannot work as long as something is missing.
+
+    The run pauses with the reason `precondition`. Resume it once the thing is there.
+
+    Example:
+        >>> from onward.errors import Precondition
+        >>> raise Precondition("the sheet 'Orders' does not exist")
+        Traceback (most recent call last):
+        onward.errors.Precondition: the sheet 'Orders' does not exist
+    """

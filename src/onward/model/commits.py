@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.core.lease import Fate
     from onward.model.cache import CacheWrite
-    from onward.model.deliveries import DeliveryMove, HandlerState, Publish
     from onward.model.effects import EffectWrite
     from onward.model.messages import NewMessage
+    from onward.model.pipelines import PipelineWrite
     from onward.model.records import NewRecord
     from onward.model.runs import Move, NewRun
 
@@ -23,16 +23,12 @@ class Attachments:
     """What pipelines, effects and cached steps add to a commit."""
 
     effects: tuple[EffectWrite, ...] = ()
-    deliveries: tuple[DeliveryMove, ...] = ()
-    published: tuple[Publish, ...] = ()
-    states: tuple[HandlerState, ...] = ()
     cached: tuple[CacheWrite, ...] = ()
+    pipeline: PipelineWrite | None = None
 
     def touched(self) -> Iterator[tuple[str, ...]]:
         """Yield a key for each row that this changes if it is as expected."""
         yield from (("effect", effect.key) for effect in self.effects)
-        yield from (("delivery", move.handler, move.event) for move in self.deliveries)
-        yield from (("state", saved.handler, saved.key) for saved in self.states)
         yield from (("cached", entry.key) for entry in self.cached)
 
 
@@ -112,8 +108,9 @@ class Commit:
             size += len(start.input)
         for message in self.messages:
             size += len(message.payload or b"")
-        for event in self.attached.published:
-            size += len(event.payload)
+        if self.attached.pipeline is not None:
+            for event in self.attached.pipeline.published:
+                size += len(event.payload)
         for entry in self.attached.cached:
             size += len(entry.payload)
         return 1 + len(self.records) + len(self.messages) + len(self.starts), size

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.model.flow import DeclaredLimits
     from onward.model.messages import InboxRow
+    from onward.model.pipelines import PipelineSpec
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun, RunRow
     from onward.model.schedules import ScheduleSpec
@@ -46,6 +47,8 @@ class Registration:
     """The schedules that its code declares."""
     slots: int = 0
     """How many runs may execute at a time."""
+    pipelines: tuple[PipelineSpec, ...] = ()
+    """The pipelines that its code declares."""
 
     @property
     def offer(self) -> WorkerOffer:

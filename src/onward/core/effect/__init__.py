@@ -24,7 +24,7 @@ from onward.core.effect.facts import (
     Verdict,
     Withdrawn,
 )
-from onward.core.effect.keys import consumer_effect_key, effect_key
+from onward.core.effect.keys import consumer_origin, effect_key
 from onward.core.effect.ledger import (
     FINAL,
     START_WITHIN,
@@ -66,7 +66,7 @@ __all__ = [
     "add_outcome",
     "add_send",
     "advance",
-    "consumer_effect_key",
+    "consumer_origin",
     "effect_key",
     "planned",
     "settled",

@@ -15,9 +15,13 @@ def effect_key(root: str, identity: str) -> str:
     return digest("effect", root, identity)
 
 
-def consumer_effect_key(handler: str, events: Iterable[str]) -> str:
-    """Return the key of a consumer's effect: the same for the same events, however often prepared.
+def consumer_origin(handler: str, key: str, events: Iterable[tuple[str, int]]) -> str:
+    """Return the root of the key of a consumer's effect: the same for the same events.
 
-    `handler` is its full name, with namespace and pipeline; `events` are the ids reserved.
+    So an effect keeps its key, however often its events are prepared. `events` are the uids that a
+    run has reserved, each with how often an operator has had it handled again: then the effect is
+    another one.
     """
-    return digest("consumer", handler, *sorted(events))
+    return digest(
+        "consumer", handler, key, *(f"{uid} {replays}" for uid, replays in sorted(events))
+    )

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     PRECONDITION = "precondition"
     OPERATOR = "operator"
     LOGIC = "logic"
+    TRANSIENT = "transient"
     INTERNAL = "internal"
     CRASHED = "crashed"
     CONTINUED = "continued"
@@ -77,7 +78,12 @@ PAUSES = frozenset(
 )
 # A pause that a retry superseded ends as failed and keeps its reason. One that waits for
 # reconciliation cannot be superseded: the effect may have happened.
-FAILURES = (PAUSES - {Reason.RECONCILIATION}) | {Reason.LOGIC, Reason.CRASHED}
+# A transient failure of a handler is followed by another run, until it has been tried often enough.
+FAILURES = (PAUSES - {Reason.RECONCILIATION}) | {
+    Reason.LOGIC,
+    Reason.CRASHED,
+    Reason.TRANSIENT,
+}
 CANCELS = frozenset({None, Reason.OPERATOR, Reason.REPLACED, Reason.PARENT})
 
 REASONS: dict[RunState, frozenset[Reason | None]] = {

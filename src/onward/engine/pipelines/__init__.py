@@ -1,0 +1,1 @@
+"""Pipelines: declared, published to, and operated."""

@@ -1,0 +1,187 @@
+"""Pipelines, topics, events and inputs as users see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from onward.engine.views import EffectInfo
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerInfo:
+    """A producer or consumer, or one key of a consumer in a parallel pipeline.
+
+    Attributes:
+        name: Its name with that of its pipeline, such as `mail-to-sheet.AddRow`.
+        kind: producer or consumer.
+        key: The key of its events; empty in a serial pipeline.
+        subscribes: The topics that it reads.
+        publishes: The topics that it may publish to.
+        state: idle, due (it has work), running, paused or blocked.
+        run: The id of its open run, or of the run that blocks it.
+        why: What blocks or pauses it.
+        next: What to do about that.
+        failures: How often it has failed since it last succeeded.
+        wake_at: When it runs even without an event.
+        pending: How many events wait for it, up to 10,000.
+        is_removed: Whether the newest declaration does not have it.
+    """
+
+    name: str
+    kind: str
+    key: str
+    subscribes: tuple[str, ...]
+    publishes: tuple[str, ...]
+    state: str
+    run: str | None
+    why: str
+    next: str
+    failures: int
+    wake_at: datetime | None
+    pending: int
+    is_removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineInfo:
+    """A pipeline that code has declared.
+
+    Attributes:
+        name: Its name.
+        is_parallel: Whether consumers run at once for different keys.
+        queue: The queue of its runs.
+        state: active, paused, or blocked: an operator or other code is needed.
+        topics: The topics that it declares.
+        handlers: Its producers and consumers.
+        updated_at: When its declaration or its pause last changed.
+    """
+
+    name: str
+    is_parallel: bool
+    queue: str
+    state: str
+    topics: tuple[str, ...]
+    handlers: tuple[HandlerInfo, ...]
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic: its limits, and for each consumer the number of its events by state."""
+
+    name: str
+    pipeline: str
+    published: int
+    max_pending: int | None
+    max_age: timedelta | None
+    counts: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryInfo:
+    """An event as one consumer sees it: pending, reserved, consumed or skipped."""
+
+    consumer: str
+    state: str
+    run: str | None
+    attempt: int
+    releases: int
+    reason: str | None
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EventInfo:
+    """An event of a topic.
+
+    Attributes:
+        id: The id that its publisher gave it.
+        topic: Its topic.
+        key: Its key.
+        payload: Its payload, as plain JSON values.
+        run: The id of the run that published it, or None.
+        published_at: When it was published.
+        deliveries: How each consumer of the topic has handled it.
+    """
+
+    id: str
+    topic: str
+    key: str
+    payload: Any
+    run: str | None
+    published_at: datetime
+    deliveries: tuple[DeliveryInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputInfo:
+    """An external thing that entered a pipeline.
+
+    Attributes:
+        id: The id by which it can be shown and skipped.
+        pipeline: The pipeline that it entered.
+        source: Where it comes from, such as `gmail`.
+        type: What it is, such as `email`.
+        external_id: Its id there.
+        title: What a person calls it.
+        state: pending, done or skipped.
+        is_stale: Whether it has been pending for longer than it should.
+        created_at: When it was registered.
+    """
+
+    id: str
+    pipeline: str
+    source: str
+    type: str
+    external_id: str
+    title: str
+    state: str
+    is_stale: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InputReport:
+    """What happened because of an input: its events, and the effects of the runs that took them.
+
+    `notes` say what a skip did not undo.
+    """
+
+    input: InputInfo
+    events: tuple[EventInfo, ...]
+    effects: tuple[EffectInfo, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputCounts:
+    """How many inputs of one kind are in each state."""
+
+    pipeline: str
+    source: str
+    type: str
+    pending: int
+    done: int
+    skipped: int
+    stale: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedInput:
+    """The answer to a skip of an input: what it did to the events of the input.
+
+    Attributes:
+        skipped: Events that were pending and are skipped.
+        cancelled: Runs that had reserved such events before their effect and were cancelled.
+        completing: Runs that are past their effect: they complete.
+        done: Events that had been consumed before.
+    """
+
+    skipped: int
+    cancelled: tuple[str, ...] = field(default=())
+    completing: tuple[str, ...] = field(default=())
+    done: int = 0

@@ -1,0 +1,36 @@
+"""Errors about pipelines and their topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from onward.errors.root import UserError, closed
+
+
+@dataclass(eq=False, repr=False)
+class TopicFull(UserError):
+    """A topic takes no more events until its consumers have caught up."""
+
+    code: ClassVar[str] = "topic_full"
+    topic: str
+    fact: str
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} is full: {closed(self.fact)} "
+            "Publish again when its consumers have caught up, or raise its limit."
+        )
+
+
+@dataclass(eq=False, repr=False)
+class PipelineBlocked(UserError):
+    """The state of a pipeline, an event or an input does not allow the call."""
+
+    code: ClassVar[str] = "pipeline_blocked"
+    what: str
+    fact: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {closed(self.fact)} {closed(self.advice)}"

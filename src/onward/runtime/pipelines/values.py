@@ -1,0 +1,189 @@
+"""What handlers of pipelines are given and return: topics, events, preparations and outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+
+from onward.codec import check_id, decode, encode
+from onward.core.instant import duration
+from onward.engine.payloads import pack, unpack
+from onward.errors import BadInput
+from onward.model.pipelines import TopicSpec
+from onward.runtime.body.effects import Applied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from onward.core.instant import DurationLike
+
+T = TypeVar("T")
+
+MISSING: Any = object()
+"""Stands for a payload that a later phase does not have."""
+
+
+class Topic(Generic[T]):
+    """A named stream of events, with the type of their payloads.
+
+    Args:
+        name: The name of the topic; it is shared by all pipelines of a namespace.
+        type: The type of the payloads; by default any plain data.
+        max_pending: Beyond so many events that wait for one consumer, publishers are refused.
+        max_age: Beyond this age of the oldest event that waits, publishers are refused.
+
+    Example:
+        >>> from onward.pipelines import Topic
+        >>> Topic("mail.received", dict[str, str]).name
+        'mail.received'
+    """
+
+    @overload
+    def __init__(
+        self,
+        name: str,
+        type: type[T],
+        *,
+        max_pending: int | None = None,
+        max_age: DurationLike | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[Any],
+        name: str,
+        type: object = ...,
+        *,
+        max_pending: int | None = None,
+        max_age: DurationLike | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        name: str,
+        type: Any = Any,  # noqa: A002 - it is the user's word
+        *,
+        max_pending: int | None = None,
+        max_age: DurationLike | None = None,
+    ) -> None:
+        self.name = check_id(name, "the name of a topic")
+        self.type = type
+        if max_pending is not None and max_pending < 1:
+            raise BadInput(f"max_pending={max_pending}", "is less than 1", "Use 1 or more.")
+        self.max_pending = max_pending
+        self.max_age = None if max_age is None else duration(max_age)
+
+    @property
+    def spec(self) -> TopicSpec:
+        """What the engine must know of it."""
+        return TopicSpec(self.name, self.max_pending, self.max_age)
+
+    def encode(self, payload: T) -> bytes:
+        """Return a payload as it is stored."""
+        return pack(encode(payload, path="payload", annotation=self.type))
+
+    def decode(self, payload: bytes) -> T:
+        """Return a payload that was stored."""
+        value: T = decode(unpack(payload), self.type)
+        return value
+
+    def __repr__(self) -> str:
+        return f"<topic {self.name}>"
+
+
+class Event(Generic[T]):
+    """An event of a topic, as one consumer sees it.
+
+    Attributes:
+        id: The id that its publisher gave it.
+        topic: The name of its topic.
+        key: Its key, or "".
+        attempt: How often it has been given to the consumer, this time included.
+        published_at: When it was published.
+    """
+
+    __slots__ = ("_payload", "attempt", "id", "key", "published_at", "replays", "topic", "uid")
+
+    def __init__(  # noqa: PLR0913 - an event has as many parts
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        topic: str,
+        payload: T,
+        *,
+        key: str = "",
+        attempt: int = 1,
+        published_at: datetime,
+        uid: str = "",
+        replays: int = 0,
+    ) -> None:
+        self.id, self.topic, self._payload, self.key = id, topic, payload, key
+        self.attempt, self.published_at = attempt, published_at
+        self.uid, self.replays = uid, replays
+
+    @property
+    def payload(self) -> T:
+        """Its payload. Only `prepare` has it: pass on what later phases need as `data`.
+
+        Raises:
+            BadInput: this is a later phase.
+        """
+        if self._payload is MISSING:
+            raise BadInput(
+                f"the payload of event {self.id!r}",
+                "is available only in prepare",
+                "Return what mutate and next need in Prepared(data=...)",
+            )
+        return self._payload
+
+    def __repr__(self) -> str:
+        return f"<event {self.id!r} of {self.topic}>"
+
+
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Generic[D]):
+    """What `prepare` returns: the events to reserve, and what to do with them.
+
+    Args:
+        reserve: The events that this run handles; none: there is nothing to do now.
+        data: Anything that `mutate` and `next` need; it is stored.
+        title: What the change means to a person, for the ledger of effects.
+        wake_at: When to run again even if no event comes: a datetime with a time zone, or how long
+            from now. It replaces the last one; None clears it.
+
+    Example:
+        >>> from onward.pipelines import Prepared
+        >>> Prepared(wake_at="1h").reserve
+        ()
+    """
+
+    reserve: Sequence[Event[Any]] = ()
+    data: D = None  # type: ignore[assignment]  # without data there is none
+    title: str = ""
+    wake_at: datetime | timedelta | str | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The outcome of a run that chose no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The outcome of a run whose effect an operator skipped."""
+
+
+Outcome: TypeAlias = Applied[Any] | Nothing | Skipped
+"""What `next` is given: `Applied(result)`, `Nothing()` or `Skipped()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An external thing that a producer has registered, to be named as the cause of events."""
+
+    source: str
+    type: str
+    id: str
+    title: str
+    uid: str = field(repr=False, default="")
