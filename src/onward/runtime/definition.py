@@ -114,6 +114,8 @@ class Program:
 
     code: str = ""
     bind: Callable[..., Arguments] = _not_bound
+    transient: Retry | None = None
+    """How often a run of a handler is followed by another because it failed for a while."""
 
 
 @dataclass(frozen=True, slots=True)

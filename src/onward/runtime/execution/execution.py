@@ -50,11 +50,13 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.replay import Record
+    from onward.model.commits import Attachments
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.definition import Program
+    from onward.runtime.pipelines.phases import PhaseCall
 
 
 class ExecutionHost(Host, Protocol):
@@ -421,7 +423,8 @@ class Execution:
                 reason = None if is_stopping else self.waits.operator_reason()
                 state = RunState.WAITING if reason is None else RunState.PAUSED
                 due = None if reason is not None else self._next_due()
-                self.leaving.park(Move(state, reason, due=due, seen=self.inbox.seen))
+                error = None if reason is None else self.waits.pause_error()
+                self.leaving.park(Move(state, reason, due=due, seen=self.inbox.seen, error=error))
 
     def _next_due(self) -> Instant | None:
         # While nothing new may begin, no wait ends, even if it is due.
@@ -438,6 +441,10 @@ class Execution:
     def _is_grace_over(self) -> bool:
         grace = self._grace_ends
         return grace is not None and grace <= self._host.now()
+
+    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
+        """End the run of a handler in the commit that records its last phase."""
+        self.leaving.complete(call, payload, attached)
 
     # --- ways to leave ---------------------------------------------------------------------------
 
