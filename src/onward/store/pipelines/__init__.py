@@ -1,0 +1,1 @@
+"""What pipelines write and read in a transaction: SQL shared by both databases."""
