@@ -163,6 +163,13 @@ EVENTS: dict[str, Event] = dict(
             "schedule error",
             "it starts no runs until you correct it: onward schedules update, or resume",
         ),
+        _event(
+            "handler.wake_clamped",
+            "handler",
+            _WARNING,
+            "handler asked_seconds wake_seconds",
+            "wake_at is outside of the limits of the consumer; set min_wake= and max_wake=",
+        ),
         _event("worker.ready", "worker", _INFO, "worker store queues workflows"),
         _event(
             "worker.unclear",
