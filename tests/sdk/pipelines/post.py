@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from onward import effect, effect_key
 from onward.pipelines import Consumer, Pipeline, Prepared
+
+from onward import effect, effect_key
 from onward.testing.outside import Outside
 from tests.kit.watching import until
 
 if TYPE_CHECKING:
-    from onward import App, RunInfo
     from onward.pipelines import (
         Event,
         MutateContext,
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         ProducerContext,
         Topic,
     )
+
+    from onward import App, RunInfo
 
 numbers = count(1)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from onward.pipelines import Applied, Consumer, Nothing, Pipeline, Prepared
 
 import onward
 from onward import workflow
 from onward.errors import TopicFull
-from onward.pipelines import Applied, Consumer, Nothing, Pipeline, Prepared
 from tests.kit.watching import until, working
 from tests.sdk.pipelines.post import counts, numbers, post, runs_of, until_counts, until_run
 
 if TYPE_CHECKING:
-    from onward import App
     from onward.pipelines import NextContext, Outcome, PrepareContext
+
+    from onward import App
 
 
 async def test_letters_reach_the_book_and_are_counted(app: App) -> None:
@@ -178,6 +180,6 @@ async def test_a_serial_pipeline_never_has_two_open_runs(app: App) -> None:
             *await runs_of(app, made.handler("Count")),
         ]
     spans = sorted((run.started_at, run.finished_at) for run in runs if run.started_at)
-    for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+    for (_, end), (start, _) in itertools.pairwise(spans):
         assert end is not None
         assert end <= start
