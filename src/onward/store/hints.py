@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ANYTHING = "*"
 SCHEDULES = "schedules"
+PIPELINES = "pipelines"
 
 
 def queue_subject(queue: str) -> str:

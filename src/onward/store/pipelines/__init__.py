@@ -1,0 +1,1 @@
+"""Pipelines in a transaction: what runs attach, which runs start, and what follows their ends."""
