@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
@@ -68,6 +68,15 @@ class Written:
         return self.at
 
 
+class Row(Protocol):
+    """A named tuple."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
 class Tx(Protocol):
     """An open transaction."""
 
@@ -80,6 +89,13 @@ class Tx(Protocol):
 
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
         """Return the parameter that stands for a list."""
+        ...
+
+    async def fetch_rows(self, name: str, rows: Sequence[Row]) -> Sequence[Sequence[Any]]:
+        """Run a statement of `sqlite/` and `postgres/` for many rows at once.
+
+        The statement has a parameter for each field; on Postgres it is the array of its values.
+        """
         ...
 
     async def lock(self, uids: Iterable[str]) -> None:

@@ -4,8 +4,8 @@ Everything in this process that uses one database shares a `HintBus`. What is pu
 reaches every `Subscription` to the subject, in whatever event loop it lives; a database that can
 reach other processes hooks itself in. A lost or doubled hint costs time, never correctness.
 
-Subjects are `queue:NAME` (something there became claimable), `run:UID` (that run changed) and
-`schedules` (one may have its next slot sooner).
+Subjects are `queue:NAME` (something there became claimable), `run:UID` (that run changed),
+`schedules` (one may have its next slot sooner) and `pipelines` (a handler may have work).
 `ANYTHING` stands for all of them, when the change is unknown.
 """
 

@@ -39,6 +39,7 @@ SUBJECTS = (
     "versions",
     "effects",
     "withdrawing",
+    "publishing",
     "deliveries",
     "states",
     "consuming",

@@ -1,1 +1,1 @@
-"""Pipelines in a transaction: what runs attach, which runs start, and what follows their ends."""
+"""What pipelines write and read in a transaction: SQL shared by both databases."""

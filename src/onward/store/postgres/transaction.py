@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from onward.core.ports import Clock
     from onward.model.messages import NewMessage, SentMessage
+    from onward.store.database import Row
     from onward.store.statements import Statement
 
 
@@ -45,6 +46,12 @@ class PostgresTx:
             statement.sql, *statement.arrange(given)
         )
         return rows
+
+    async def fetch_rows(self, name: str, rows: Sequence[Row]) -> Sequence[Sequence[Any]]:
+        if not rows:
+            return []
+        columns = zip(*rows, strict=True)
+        return await self.fetch(name, **dict(zip(rows[0]._fields, columns, strict=True)))
 
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
         return list(values)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Instant
     from onward.model.messages import NewMessage, SentMessage
     from onward.store.sqlite.clock import FileClock
+    from onward.store.database import Row
     from onward.store.sqlite.files import Presence
     from onward.store.sqlite.locks import Locks
     from onward.store.sqlite.watch import FileWatch
@@ -93,6 +94,10 @@ class SqliteTx:
                 text = self._texts[name, count] = for_rows(statement, count)
             found += self._connection.execute(text, [*same, *values]).fetchall()
         return self._connection.total_changes - before, found
+
+    async def fetch_rows(self, name: str, rows: Sequence[Row]) -> Sequence[Sequence[Any]]:
+        _, found = self.write_rows(name, [tuple(row) for row in rows])
+        return found
 
     def array(self, values: Iterable[str] | Iterable[int]) -> object:
         return _as_json(list(values)).decode()
