@@ -30,6 +30,8 @@ class Attachments:
         """Yield a key for each row that this changes if it is as expected."""
         yield from (("effect", effect.key) for effect in self.effects)
         yield from (("cached", entry.key) for entry in self.cached)
+        if self.pipeline is not None and self.pipeline.handler:
+            yield "handler", self.pipeline.handler, self.pipeline.key
 
 
 NOTHING_ATTACHED = Attachments()

@@ -313,6 +313,7 @@ class SyncCache(_Sync[Cache]):
 class SyncPipelines(_Sync[Pipelines]):
     """The pipelines of an app, for code without an event loop; see `Pipelines`."""
 
+    declare = _sync(Pipelines.declare)
     list = _sync(Pipelines.list)
     get = _sync(Pipelines.get)
     trigger = _sync(Pipelines.trigger)

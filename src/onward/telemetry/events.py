@@ -177,6 +177,13 @@ EVENTS: dict[str, Event] = dict(
             "pipeline error",
             "its problems were raised before, so this worker leaves it out",
         ),
+        _event(
+            "handler.wake_clamped",
+            "handler",
+            _WARNING,
+            "handler asked_seconds wake_seconds",
+            "wake_at is outside of the limits of the consumer; set min_wake= and max_wake=",
+        ),
         _event("worker.ready", "worker", _INFO, "worker store queues workflows"),
         _event(
             "worker.unclear",

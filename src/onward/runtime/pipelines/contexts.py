@@ -113,7 +113,7 @@ class _Publishing(HandlerContext):
         self,
         topic: Topic[T],
         payload: T,
-        id: str,
+        message: str,
         key: str | None,
         source: str | None,
     ) -> None:

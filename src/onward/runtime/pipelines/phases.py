@@ -12,7 +12,7 @@ from onward.codec.payload import JSON
 from onward.core.delivery import NEXT, PREPARE
 from onward.core.effect import consumer_origin
 from onward.core.handler import clamp_wake
-from onward.core.instant import duration
+from onward.core.instant import SECOND, duration
 from onward.core.retry import Retry
 from onward.engine.display import shown_time
 from onward.engine.payloads import pack, unpack
@@ -184,7 +184,12 @@ def _stored(definition: ConsumerDefinition, prepared: Any, row: HandlerRow) -> S
     if asked is not None:
         wakes = clamp_wake(asked, shortest=definition.min_wake, longest=definition.max_wake)
         if wakes != asked:
-            emit("handler.wake_clamped", handler=definition.name, asked=asked, wakes=wakes)
+            emit(
+                "handler.wake_clamped",
+                handler=definition.name,
+                asked_seconds=asked / SECOND,
+                wake_seconds=wakes / SECOND,
+            )
     title = str(prepared.title)[:MAX_TITLE]
     return StoredPreparation(events, msgspec.Raw(data.data), title, row.state_version, asked, wakes)
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from onward.engine.pipelines.views import HandlerInfo, PipelineInfo
 from onward.sdk.inside import refuse_in_body
+from onward.sdk.pipelines.process import checked
 
 if TYPE_CHECKING:
     from onward.engine.client_engine import ClientEngine
     from onward.engine.pipeline_engine import PipelineEngine
+    from onward.sdk.pipelines.pipeline import Pipeline
 
 __all__ = ["HandlerInfo", "PipelineInfo", "Pipelines"]
 
@@ -32,6 +34,19 @@ class Pipelines:
     def _engine(self) -> PipelineEngine:
         refuse_in_body("a call of app.pipelines")
         return self._opened.pipelines
+
+    async def declare(self, *pipelines: Pipeline) -> None:
+        """Make pipelines in the database what the code of this process says of them.
+
+        A worker does this with the pipelines that it serves when it starts. Use it to publish to a
+        new pipeline before its first worker starts. Handlers that the code no longer has are
+        removed.
+
+        Raises:
+            BadPipeline: they are not declared correctly; the error has all problems at once.
+        """
+        for each in checked(pipelines):
+            await self._engine.declare(each)
 
     async def list(self) -> Infos:
         """Return all pipelines by name, with the state of their handlers."""

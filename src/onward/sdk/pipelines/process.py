@@ -61,6 +61,17 @@ def serve(pipelines: Sequence[Pipeline] | None) -> Served:
     return Served(handlers, tuple(each.spec for each in declared))
 
 
+def checked(pipelines: Sequence[Pipeline]) -> tuple[PipelineSpec, ...]:
+    """Return what to declare of pipelines, and of those whose topics they use.
+
+    Raises:
+        BadPipeline: they are not declared correctly.
+    """
+    declared = with_neighbours(_listed(pipelines))
+    check(declared)
+    return tuple(each.spec for each in declared)
+
+
 def _listed(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
     from onward.sdk.pipelines.pipeline import Pipeline  # it registers itself here
 

@@ -10,7 +10,7 @@ from onward.errors import BadInput, NotFound
 from onward.model.pipelines import NewEvent, NewInput
 from onward.runtime.pipelines.contexts import MAX_TITLE, input_uid
 from onward.runtime.pipelines.values import Input, Topic
-from onward.sdk.pipelines.process import check, owner_of, with_neighbours
+from onward.sdk.pipelines.process import checked, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -154,10 +154,8 @@ class Batch:
         owner = owner_of(self._topic) if isinstance(self._topic, Topic) else None
         if owner is None or not owner.handlers:
             return False
-        declared = with_neighbours([owner])
-        check(declared)
-        for each in declared:
-            await self._engine.pipelines.declare(each.spec)
+        for each in checked([owner]):
+            await self._engine.pipelines.declare(each)
         return True
 
 

@@ -112,7 +112,8 @@ async def publish_all(tx: Tx, publications: Sequence[Publication]) -> PublishAns
     causes = await _causes(tx, publications, added, registered)
     await link(tx, causes, {row.uid: len(subscribers[row.topic]) for row in added.values()})
     for handler, keys in sorted(raised.items()):
-        await tx.fetch("raise_handler_keys", handler=handler, keys=tx.array(sorted(keys)))
+        given = tx.array(sorted(keys))
+        await tx.fetch("raise_handler_keys", handler=handler, keys=given, published=1)
     return PublishAnswer(len(added), set(raised))
 
 
@@ -135,7 +136,7 @@ async def lock_handlers(
     for handler in sorted(wanted):
         given = tx.array(sorted(wanted[handler]))
         if wanted[handler] != {""}:
-            await tx.fetch("add_handler_keys", handler=handler, keys=given)
+            await tx.fetch("add_handler_keys", handler=handler, keys=given, published=0)
         await tx.fetch("lock_handler_keys", handler=handler, keys=given)
 
 
@@ -216,7 +217,7 @@ async def _replace(
         return [], raised
     fixed: set[str] = set()
     pending: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    rows = await tx.fetch("lock_deliveries_of", events=tx.array(row.uid for row in changed))
+    rows = await tx.fetch("lock_deliveries_of", events=tx.array(sorted(row.uid for row in changed)))
     for event, handler, key, state in rows:
         if may_overwrite(DeliveryState(state)):
             pending[event].append((handler, key))

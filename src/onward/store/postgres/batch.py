@@ -11,7 +11,6 @@ from onward.core.run import TERMINAL, RunState
 from onward.errors import LeaseLost, Unavailable
 from onward.model.cache import CacheWrite
 from onward.model.commits import NOTHING_ATTACHED
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage, SentMessage
 from onward.model.records import NewRecord
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from onward.store.writing.batch import Batch
 
 _TRIES = 5
-_FIRST_WRITES = {"onward_effect_pkey", "onward_handler_pkey"}
+_FIRST_WRITES = {"onward_effect_pkey"}
 """Keys of rows that another statement may insert after this one has looked for them."""
 
 _NO_MOVE = (None,) * len(Move._fields)
@@ -125,9 +124,6 @@ class _Owned(NamedTuple):
 
 _MESSAGES = _Owned("m_", NewMessage._fields)
 _STARTS = _Owned("c_", NewRun._fields)
-_DELIVERIES = _Owned("d_", DeliveryMove._fields)
-_PUBLISHED = _Owned("p_", Publish._fields)
-_STATES = _Owned("h_", HandlerState._fields)
 _CACHED = _Owned("k_", CacheWrite._fields)
 
 
@@ -136,7 +132,7 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
 
     A run that could be written and was not has met another statement on its row, probably our own
     whose reply was lost: it is sent again. So is everything when another statement
-    was first to insert a row of the ledger or of a handler.
+    was first to insert a row of the ledger.
     """
     answer = _Answer()
     left = batch.runs
@@ -150,6 +146,8 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
         except asyncpg.UniqueViolationError as conflict:
             if conflict.constraint_name not in _FIRST_WRITES:
                 raise
+            if tx.is_in_transaction:  # of which nothing is left: all of it is sent again
+                raise Unavailable(tx.where, "had a conflicting write") from conflict
             continue
         repeated = answer.take(left, rows, len(records))
         answer.earlier |= await recorded_times(tx, repeated)
@@ -222,9 +220,6 @@ def _arrays(commits: list[Commit], records: list[NewRecord]) -> tuple[str, dict[
         return "commit_runs", written
     effects = [effect for c in commits for effect in c.attached.effects]
     written |= _columns("e_", EffectWrite._fields, effects)
-    written |= _DELIVERIES.columns((c.run, c.attached.deliveries) for c in commits)
-    written |= _PUBLISHED.columns((c.run, c.attached.published) for c in commits)
-    written |= _STATES.columns((c.run, c.attached.states) for c in commits)
     if not any(commit.attached.cached for commit in commits):
         return "commit_attached", written
     written |= _CACHED.columns((c.run, c.attached.cached) for c in commits)

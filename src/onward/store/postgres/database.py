@@ -12,7 +12,7 @@ from onward.store.caller_writes import CallerWrites
 from onward.store.database import Capabilities
 from onward.store.hints import HintBus
 from onward.store.migrations import missing
-from onward.store.postgres import batch, claim
+from onward.store.postgres import batch, claim, pipeline_batch
 from onward.store.postgres import pool as pools
 from onward.store.postgres.admission import Home, PostgresAdmission, ServerIdentity
 from onward.store.postgres.listener import Listener, channel_of
@@ -128,7 +128,11 @@ class PostgresDatabase:
         return await self._slow.run(look)
 
     async def commit(self, worker: str, writes: Batch) -> Written:
-        return await self._single(lambda tx: batch.write(tx, worker, writes), splits=True)
+        if not pipeline_batch.has_pipelines(writes):
+            return await self._single(lambda tx: batch.write(tx, worker, writes), splits=True)
+        return await self._transact(
+            lambda tx: pipeline_batch.write(tx, worker, writes), self._hot, splits=True
+        )
 
     async def start(self, starts: Sequence[Start]) -> Sequence[Started | LeaseLost]:
         return await self._single(lambda tx: batch.start(tx, starts), splits=True)

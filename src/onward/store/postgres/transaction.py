@@ -32,6 +32,11 @@ class PostgresTx:
         self.namespace = namespace
         self.where = where
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether an error of a statement undoes others too."""
+        return bool(self._connection.is_in_transaction())
+
     async def fetch(self, name: str, /, **given: object) -> Sequence[Sequence[Any]]:
         statement = self._statements[name]
         given["namespace"] = self.namespace

@@ -6,7 +6,6 @@ the core decide, and then writes what they let pass.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onward.core.inbox import MessageKind
@@ -18,13 +17,13 @@ from onward.model.effects import EffectRow
 from onward.model.messages import NewMessage, SentMessage
 from onward.model.runs import Started, found_run
 from onward.store.database import Written
+from onward.store.pipelines.writing import attach, examine
 from onward.store.writing.repeats import recorded_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.model.commits import Attachments, Commit
-    from onward.model.deliveries import Publish
     from onward.model.effects import EffectWrite
     from onward.model.runs import NewRun, RunOwner, Start
     from onward.store.sqlite.transaction import SqliteTx
@@ -37,6 +36,7 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
     seen, queues = _look(tx, batch)
     fates: dict[str, Fate] = {}
     accepted: list[Commit] = []
+    known: set[str] = set()
     done = Fate.DONE  # looked up once: see `core.replay.machine`
     for run, commit in batch.runs.items():
         if leased and run not in seen:
@@ -47,15 +47,18 @@ async def write(tx: SqliteTx, worker: str, batch: Batch) -> Written:
         answer = fate(row, Write(commit.fence, commit.move is not None, commit.seen), leased=leased)
         # One that is not running was moved by an earlier try of this commit: nothing is left to do.
         if answer is done and row is not None and row.state is RunState.RUNNING:
-            if _refuses(tx, commit.attached, run):
+            pipelines = await examine(tx, [commit])
+            if pipelines.refused or _refuses(tx, commit.attached, run):
                 answer = Fate.BUSY
             else:
                 accepted.append(commit)
+                known |= pipelines.repeated
         fates[run] = answer
     is_first = _record(tx, accepted) and len(accepted) == len(fates)
     repeated = () if is_first else [c for c in batch.runs.values() if fates[c.run] is done]
     earlier = await recorded_times(tx, repeated)
     woken = _write(tx, worker, accepted)
+    await attach(tx, [commit for commit in accepted if commit.run not in known])
     released = {queues[c.run] for c in accepted if c.move is not None and c.move.state == "ready"}
     return Written(fates, tx.now, frozenset(woken | released), earlier)
 
@@ -125,17 +128,6 @@ def _refuses(tx: SqliteTx, attached: Attachments, run: str) -> bool:
         found = tx.rows("ledger_row", key=effect.key)
         if not _fits(EffectRow._make(found[0]) if found else None, effect, run):
             return True
-    for delivery in attached.deliveries:
-        found = tx.rows("delivery_seen", handler=delivery.handler, event=delivery.event)
-        state, owner = found[0] if found else (None, None)
-        fits = state == delivery.was and (delivery.was == "pending" or owner == run)
-        if not fits and (state, owner) != (delivery.becomes, run):
-            return True
-    for saved in attached.states:
-        found = tx.rows("handler_state", handler=saved.handler, key=saved.key)
-        version, owner = (found[0][1], found[0][4]) if found else (0, None)
-        if version != saved.version - 1 and (version, owner) != (saved.version, run):
-            return True
     return False
 
 
@@ -157,21 +149,6 @@ def _attach(tx: SqliteTx, attached: Attachments, run: str) -> None:
         return
     tx.write_rows("write_effect", attached.effects)
     tx.write_rows("cache_result", [(*entry, run) for entry in attached.cached])
-    tx.write_rows("move_delivery", [(*move, run) for move in attached.deliveries])
-    tx.write_rows("save_state", [(*saved, run) for saved in attached.states])
-    added_work = Counter(move.handler for move in attached.deliveries if move.becomes == "pending")
-    for event in attached.published:
-        added_work.update(_publish(tx, event, run))
-    tx.write_rows("add_work", list(added_work.items()))
-
-
-def _publish(tx: SqliteTx, event: Publish, run: str) -> list[str]:
-    """Add an event and return the handlers that it was spread to."""
-    _, added = tx.write_rows("add_event", [(*event, run)])
-    if not added:
-        return []  # a message of that id is there already
-    spread = tx.rows("spread_event", event=event.uid, topic=event.topic, key=event.key)
-    return [row[0] for row in spread]
 
 
 async def start(tx: SqliteTx, starts: Sequence[Start]) -> list[Started | LeaseLost]:

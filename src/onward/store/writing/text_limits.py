@@ -56,19 +56,22 @@ def check_commit(commit: Commit) -> None:
             _check_row(record._fields, record)  # finds the field
     if commit.is_plain:
         return
-    attached = commit.attached
+    attached, written = commit.attached, commit.attached.pipeline
     if commit.move is not None and not _is_plain(_texts(commit.move)):
         _check_row(commit.move._fields, commit.move)
     for rows in (
         commit.messages,
         commit.starts,
         attached.effects,
-        attached.deliveries,
-        attached.published,
-        attached.states,
+        () if written is None else (*written.published, *written.inputs),
     ):
         for row in rows:
             _check_row(row._fields, row)
+    if written is not None:
+        check_key("handler", written.handler)
+        check_key("key", written.key)
+        for event, _ in () if written.prepared is None else written.prepared.reserve:
+            check_key("event", event)
 
 
 def check_following(following: Following) -> None:

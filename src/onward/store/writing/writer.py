@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onward.core.lease import Fate
 from onward.errors import Rejected
 from onward.model.commits import Commit, CommitOutcome
-from onward.store.hints import queue_subject, run_subject
+from onward.store.hints import PIPELINES, queue_subject, run_subject
 from onward.store.writing.batch import fold
 from onward.store.writing.lane import Contended, Lane
 from onward.store.writing.text_limits import check_commit
@@ -117,6 +117,8 @@ class Writer:
 def _touched(commit: Commit) -> Iterable[str]:
     if commit.move is not None:
         yield run_subject(commit.run)
+    if commit.attached.pipeline is not None:
+        yield PIPELINES
     for run in commit.starts:
         yield queue_subject(run.queue)
     for message in commit.messages:

@@ -101,8 +101,10 @@ CREATE TABLE onward_event (
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX onward_event_message ON onward_event (namespace, topic, message);
+-- Of two indexes that look alike, Postgres takes the one that was made last while a table is empty, and
+-- keeps that plan: so the index by which single rows are found comes last.
 CREATE UNIQUE INDEX onward_event_seq ON onward_event (namespace, topic, seq);
+CREATE UNIQUE INDEX onward_event_message ON onward_event (namespace, topic, message);
 
 -- An event as one consumer sees it. `key` is that of the row of its handler. `attempt` rises each time it
 -- becomes pending again, `replays` each time an operator has it handled again, and `releases` each time a
@@ -167,11 +169,11 @@ CREATE TABLE onward_input (
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX onward_input_external
-    ON onward_input (namespace, pipeline, source, type, external);
 CREATE INDEX onward_input_newest ON onward_input (namespace, pipeline, uid);
 CREATE INDEX onward_input_open ON onward_input (namespace, pipeline, source, type, uid)
     WHERE skipped_at IS NULL AND (open > 0 OR events = 0);
+CREATE UNIQUE INDEX onward_input_external
+    ON onward_input (namespace, pipeline, source, type, external);
 
 -- How many inputs of a kind there have been: lists of inputs are not counted.
 CREATE TABLE onward_input_count (

@@ -6,6 +6,7 @@
 -- so a worker that adopts a run sees everything that its old owner wrote. The attachments are checked
 -- before anything is written; a commit whose attachment is not as expected is `refused` whole. Every
 -- part writes for the runs in `own` alone. No row is changed twice: folding the batch ensures that.
+-- What commits attach to pipelines is written after this, in the same transaction (pipeline_writes.sql).
 --
 -- Rows are looked up by `LATERAL (… LIMIT 1)`, so that the plan, which is made once and while
 -- tables may be empty, can only use their primary keys.
@@ -22,18 +23,16 @@ WITH {me}, {patience}, {given_moves}, {nothing_refused}, {given_messages}, {give
 
 -- name: commit_attached
 WITH {me}, {patience}, {given_moves}, {given_messages}, {given_starts},
-     {given_effects}, {given_deliveries}, {given_states}, {refused},
-     {found}, {locked}, {moved}, {own}, {ended}, {record},
+     {given_effects}, {refused}, {found}, {locked_with_effects}, {moved}, {own}, {ended}, {record},
      {fresh}, {post}, {woken}, {born}, {born_data}, {raised_and_born}, {inbox}, {ready},
-     {effects}, {deliveries}, {events}, {handlers}
+     {effects}
 {answer};
 
 -- name: commit_cached
 WITH {me}, {patience}, {given_moves}, {given_messages}, {given_starts},
-     {given_effects}, {given_deliveries}, {given_states}, {refused},
-     {found}, {locked}, {moved}, {own}, {ended}, {record},
+     {given_effects}, {refused}, {found}, {locked_with_effects}, {moved}, {own}, {ended}, {record},
      {fresh}, {post}, {woken}, {born}, {born_data}, {raised_and_born}, {inbox}, {ready},
-     {effects}, {deliveries}, {events}, {handlers}, {cached}
+     {effects}, {cached}
 {answer};
 
 -- part: answer

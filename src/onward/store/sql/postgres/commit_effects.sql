@@ -22,6 +22,13 @@ effect AS (
         WHERE namespace = :namespace::text AND key = e.key LIMIT 1 FOR UPDATE) t
 )
 
+-- part: refused
+-- A row of the ledger is not as expected, or not there although it is not the first version.
+refused AS (
+    SELECT e.run FROM effect e LEFT JOIN effect_fits f ON f.key = e.key
+    WHERE NOT coalesce(f.fits, e.version = 1)
+)
+
 -- part: effect_columns
 namespace, key, run, identity, name, title, args, args_hash, state, version, attempt, asks,
 approved, reconciler, tries, reach, start_by, settle_until, known_until, due, result, error, asked,
@@ -34,7 +41,7 @@ e.version, e.attempt, e.asks, e.approved, e.reconciler, e.tries, e.reach, :now +
 e.returns, e.attempts, :now, :now
 
 -- part: effects
--- A row that was not found is inserted without ON CONFLICT: if another owner has written it since,
+-- After a definite failure an effect may be tried with other arguments. A row that was not found is inserted without ON CONFLICT: if another owner has written it since,
 -- the statement fails with a unique violation and the batch is sent again.
 new_effect AS (
     INSERT INTO onward_effect ({effect_columns})
@@ -48,6 +55,10 @@ new_effect AS (
     FROM effect e JOIN own o ON o.uid = e.run JOIN effect_fits f ON f.key = e.key
     ON CONFLICT (namespace, key) DO UPDATE
     SET run = excluded.run, state = excluded.state, version = excluded.version,
+        title = CASE WHEN t.state IN ('failed', 'withdrawn') THEN excluded.title ELSE t.title END,
+        args = CASE WHEN t.state IN ('failed', 'withdrawn') THEN excluded.args ELSE t.args END,
+        args_hash = CASE WHEN t.state IN ('failed', 'withdrawn') THEN excluded.args_hash
+                         ELSE t.args_hash END,
         attempt = excluded.attempt, asks = excluded.asks, approved = excluded.approved,
         reconciler = excluded.reconciler, tries = excluded.tries, reach = excluded.reach,
         start_by = coalesce(excluded.start_by, t.start_by),

@@ -64,6 +64,20 @@ locked AS (
         WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
 )
 
+-- part: locked_with_effects
+-- Also the runs that write to the ledger: a forced end of a consumer sees either the effect, or that
+-- there will be none, and only then releases its events. Rows of the ledger are locked before runs.
+locked AS (
+    SELECT r.* FROM (
+        SELECT uid FROM given WHERE state IS NOT NULL
+        UNION SELECT run FROM child UNION SELECT target FROM message
+        UNION SELECT run FROM effect WHERE (SELECT count(*) FROM effect_fits) >= 0
+        ORDER BY uid) k, LATERAL (
+        SELECT uid, state, reason, fence, inbox, held_by, coalesce(chain, uid) AS chain
+        FROM onward_run
+        WHERE namespace = :namespace::text AND uid = k.uid LIMIT 1 FOR NO KEY UPDATE) r
+)
+
 -- part: moved
 -- An insert that always meets its row, for it is there and locked: unlike an update it can find the
 -- row by nothing but the key, whichever plan was made. Other statements do the same.

@@ -62,6 +62,10 @@ VALUES (:namespace, :key, :run, :identity, :name, :title, :args, :args_hash, :st
         :returns, :attempts, :now, :now)
 ON CONFLICT (namespace, key) DO UPDATE
 SET run = excluded.run, state = excluded.state, version = excluded.version,
+    title = CASE WHEN e.state IN ('failed', 'withdrawn') THEN excluded.title ELSE e.title END,
+    args = CASE WHEN e.state IN ('failed', 'withdrawn') THEN excluded.args ELSE e.args END,
+    args_hash = CASE WHEN e.state IN ('failed', 'withdrawn') THEN excluded.args_hash
+                     ELSE e.args_hash END,
     attempt = excluded.attempt, asks = excluded.asks, approved = excluded.approved,
     reconciler = excluded.reconciler, tries = excluded.tries, reach = excluded.reach,
     start_by = coalesce(excluded.start_by, e.start_by),
@@ -77,37 +81,3 @@ VALUES (:namespace, :key, :step, :version, :run, :payload, :now, :now + :length)
 ON CONFLICT (namespace, key) DO UPDATE
 SET step = excluded.step, version = excluded.version, run = excluded.run,
     payload = excluded.payload, created_at = excluded.created_at, expires_at = excluded.expires_at;
-
--- name: delivery_seen
-SELECT state, run FROM onward_delivery
-WHERE namespace = :namespace AND handler = :handler AND event = :event;
-
--- name: move_delivery(handler, event, was, becomes, reason, run)
-UPDATE onward_delivery AS d
-SET state = :becomes,
-    run = CASE WHEN :becomes <> 'pending' THEN :run END,
-    attempt = d.attempt + (:was = 'reserved' AND :becomes = 'pending'),
-    reason = :reason,
-    updated_at = :now
-WHERE d.namespace = :namespace AND d.handler = :handler AND d.event = :event AND d.state = :was;
-
--- name: add_event(uid, topic, message, payload, key, run)
-INSERT INTO onward_event (namespace, uid, topic, message, key, payload, run, created_at)
-VALUES (:namespace, :uid, :topic, :message, :key, :payload, :run, :now)
-ON CONFLICT DO NOTHING
-RETURNING uid;
-
--- name: spread_event
-INSERT INTO onward_delivery (namespace, handler, event, key, state, updated_at)
-SELECT :namespace, handler, :event, :key, 'pending', :now
-FROM onward_subscription WHERE namespace = :namespace AND topic = :topic
-RETURNING handler;
-
--- name: save_state(handler, key, version, state, wake_at, run)
-INSERT INTO onward_handler (
-    namespace, handler, key, state, state_version, saved_by, wake_at, updated_at)
-VALUES (:namespace, :handler, :key, :state, :version, :run, :wake_at, :now)
-ON CONFLICT (namespace, handler, key) DO UPDATE
-SET state = excluded.state, state_version = excluded.state_version, saved_by = excluded.saved_by,
-    wake_at = excluded.wake_at, updated_at = excluded.updated_at;
-

@@ -1,0 +1,89 @@
+-- What commits of runs write to pipelines. Rows are locked in this order: effects, runs, handlers,
+-- topics, deliveries, inputs.
+
+-- name: run_fences
+SELECT r.uid, r.state, r.fence, r.inbox FROM json_each(:uids) j
+CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
+
+-- name: state_versions
+SELECT h.handler, h.key, h.state_version
+FROM json_each(:handlers) j JOIN json_each(:keys) k ON k.key = j.key
+CROSS JOIN onward_handler h
+    ON h.namespace = :namespace AND h.handler = j.value AND h.key = k.value;
+
+-- name: lock_deliveries
+SELECT event, state, run, attempt, key FROM onward_delivery
+WHERE namespace = :namespace AND handler = :handler
+  AND event IN (SELECT value FROM json_each(:events))
+ORDER BY event
+FOR UPDATE;
+
+-- name: reserve_deliveries
+UPDATE onward_delivery SET state = 'reserved', run = :run, updated_at = :now
+WHERE namespace = :namespace AND handler = :handler AND state = 'pending'
+  AND event IN (SELECT value FROM json_each(:events));
+
+-- name: set_origin
+UPDATE onward_run SET origin = :origin WHERE namespace = :namespace AND uid = :run;
+
+-- name: note_preparation
+-- Only a preparation that has reserved nothing has seen all that was published.
+UPDATE onward_handler
+SET wake_at = :now + CAST(:wake_in AS BIGINT),
+    seen = CASE WHEN CAST(:seen AS BIGINT) > seen THEN CAST(:seen AS BIGINT) ELSE seen END,
+    updated_at = :now
+WHERE namespace = :namespace AND handler = :handler AND key = :key;
+
+-- name: cause_run
+-- A run is caused by what has caused the events that it reserves.
+INSERT INTO onward_cause (namespace, kind, target, input)
+SELECT DISTINCT namespace, 'run', CAST(:run AS TEXT), input FROM onward_cause
+WHERE namespace = :namespace AND kind = 'event'
+  AND target IN (SELECT value FROM json_each(:events))
+ON CONFLICT DO NOTHING;
+
+-- name: end_deliveries
+UPDATE onward_delivery INDEXED BY onward_delivery_reserved
+SET state = :state, reason = :reason, updated_at = :now
+WHERE namespace = :namespace AND run = :run AND state = 'reserved'
+RETURNING topic, event;
+
+-- name: count_ended
+UPDATE onward_subscription
+SET consumed = consumed + CAST(:consumed AS BIGINT), skipped = skipped + CAST(:skipped AS BIGINT)
+WHERE namespace = :namespace AND topic = :topic AND handler = :handler;
+
+-- name: lock_inputs_of
+SELECT uid FROM onward_input
+WHERE namespace = :namespace AND uid IN (
+    SELECT c.input FROM onward_cause c
+    WHERE c.namespace = :namespace AND c.kind = 'event'
+      AND c.target IN (SELECT value FROM json_each(:events)))
+ORDER BY uid
+FOR UPDATE;
+
+-- name: change_open_inputs
+-- Each of these events has one delivery more or less that is pending or reserved.
+UPDATE onward_input
+SET open = open + CAST(:by AS BIGINT) * (
+    SELECT count(*) FROM onward_cause c
+    WHERE c.namespace = onward_input.namespace AND c.kind = 'event' AND c.input = onward_input.uid
+      AND c.target IN (SELECT value FROM json_each(:events)))
+WHERE namespace = :namespace AND uid IN (
+    SELECT c.input FROM onward_cause c
+    WHERE c.namespace = :namespace AND c.kind = 'event'
+      AND c.target IN (SELECT value FROM json_each(:events)));
+
+-- name: complete_handler
+-- A run of it has succeeded, and may have saved a state.
+UPDATE onward_handler
+SET state = CASE WHEN CAST(:saves AS BIGINT) = 1 THEN :state ELSE state END,
+    state_version = state_version + CAST(:saves AS BIGINT),
+    saved_by = CASE WHEN CAST(:saves AS BIGINT) = 1 THEN CAST(:run AS TEXT) ELSE saved_by END,
+    failures = 0, updated_at = :now
+WHERE namespace = :namespace AND handler = :handler AND key = :key;
+
+-- name: raise_handler
+-- It has work.
+UPDATE onward_handler SET published = published + CAST(:count AS BIGINT), updated_at = :now
+WHERE namespace = :namespace AND handler = :handler AND key = :key;
