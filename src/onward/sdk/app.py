@@ -143,6 +143,15 @@ class App(RunOperations, PublishOperations):
         self._debug_allow = tuple(debug_allow)
         self._opening = Opening()
         self._registries: set[Registry] = set()
+        self._make_groups()
+
+    def _set_store(self, url: str | None, namespace: str | None) -> None:
+        """Use another store or namespace than the code says; the app must not be open yet."""
+        self._url = url or self._url
+        self._opened = self._connect(self._url, namespace or self._opened.namespace)
+        self._make_groups()
+
+    def _make_groups(self) -> None:
         self.effects = Effects(self._opened)
         """The ledger of effects: those that await a decision, and verdicts."""
         self.schedules = Schedules(self._opened, self._handle)
@@ -163,21 +172,6 @@ class App(RunOperations, PublishOperations):
         """Topics of pipelines, and their events."""
         self.inputs = Inputs(self._opened)
         """External things that entered pipelines, and what happened because of them."""
-
-    def _set_store(self, url: str | None, namespace: str | None) -> None:
-        """Use another store or namespace than the code says; the app must not be open yet."""
-        self._url = url or self._url
-        self._opened = self._connect(self._url, namespace or self._opened.namespace)
-        self.effects = Effects(self._opened)
-        self.schedules = Schedules(self._opened, self._handle)
-        self.dead = Dead(self._opened, self.retry)
-        self.bulk = Bulk(self._opened)
-        self.workers = Workers(self._opened)
-        self.queues = Queues(self._opened)
-        self.cache = Cache(self._opened)
-        self.pipelines = Pipelines(self._opened)
-        self.topics = Topics(self._opened)
-        self.inputs = Inputs(self._opened)
 
     @property
     def _engine(self) -> LocalClient:

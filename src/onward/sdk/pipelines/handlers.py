@@ -1,6 +1,6 @@
 """Producers and consumers as code declares them: their options, problems and specifications.
 
-Options are checked when a worker or a publisher needs the pipeline, and not when the code is
+HandlerOptions are checked when a worker or a publisher needs the pipeline, and not when the code is
 imported, so that all problems are reported at once.
 """
 
@@ -43,7 +43,7 @@ STARTS = ("now", "earliest")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class HandlerOptions:
     """What the decorator of a handler was given."""
 
     publishes: Sequence[Topic[Any]]
@@ -63,7 +63,7 @@ class DeclaredHandler(ABC):
 
     kind: ClassVar[HandlerKind]
 
-    def __init__(self, pipeline: str, name: str, target: Any, options: Options) -> None:
+    def __init__(self, pipeline: str, name: str, target: Any, options: HandlerOptions) -> None:
         self.pipeline, self.own_name, self.target, self.options = pipeline, name, target, options
         self.name = f"{pipeline}.{name}"
         self.what = f"{self.kind} {self.name!r}"
@@ -160,7 +160,7 @@ class DeclaredProducer(DeclaredHandler):
 
     kind = HandlerKind.PRODUCER
 
-    def __init__(self, pipeline: str, name: str, target: Any, options: Options) -> None:
+    def __init__(self, pipeline: str, name: str, target: Any, options: HandlerOptions) -> None:
         super().__init__(pipeline, name, target, options)
         self._around: Mapping[str, Any] = namespace_around(target)
 
@@ -218,7 +218,7 @@ class DeclaredConsumer(DeclaredHandler):
 
     kind = HandlerKind.CONSUMER
 
-    def __init__(self, pipeline: str, name: str, target: Any, options: Options) -> None:
+    def __init__(self, pipeline: str, name: str, target: Any, options: HandlerOptions) -> None:
         super().__init__(pipeline, name, target, options)
         prepare = method_of(target, "prepare")
         self._around: Mapping[str, Any] = {} if prepare is None else namespace_around(prepare)

@@ -10,7 +10,7 @@ from onward.errors import BadInput
 from onward.model.pipelines import PipelineSpec
 from onward.runtime.pipelines.values import Topic
 from onward.sdk.pipelines import process
-from onward.sdk.pipelines.handlers import DeclaredConsumer, DeclaredProducer, Options
+from onward.sdk.pipelines.handlers import DeclaredConsumer, DeclaredProducer, HandlerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -123,7 +123,7 @@ class Pipeline:
             timeout: How long a run may take.
             retry: How often it is run again after it raised `Retryable`.
         """
-        options = Options(publishes, timeout, retry, every=every, cron=cron, zone=zone)
+        options = HandlerOptions(publishes, timeout, retry, every=every, cron=cron, zone=zone)
 
         def declare(fn: P) -> P:
             own = _handler_name(fn, name, "producer")
@@ -160,7 +160,7 @@ class Pipeline:
             min_wake: The shortest time from now that `wake_at` may be; by default 30 seconds.
             max_wake: The longest; by default a day.
         """
-        options = Options(
+        options = HandlerOptions(
             publishes,
             timeout,
             retry,

@@ -57,7 +57,7 @@ class PublishOperations:
             NotFound: there is no such topic.
             Unencodable: the payload does not fit the type of the topic.
         """
-        batch = Batch(topic, self._engine)
+        batch = EventBatch(topic, self._engine)
         batch.add(payload, id, key, input)
         return await batch.send() == 1
 
@@ -87,14 +87,14 @@ class PublishOperations:
             NotFound: there is no such topic.
             Unencodable: a payload does not fit the type of the topic.
         """
-        batch = Batch(topic, self._engine)
+        batch = EventBatch(topic, self._engine)
         for each in payloads:
             own_key = None if key is None else key(each)
             batch.add(each, id(each), own_key, None if input is None else input(each))
         return await batch.send()
 
 
-class Batch:
+class EventBatch:
     """Events of one topic, to be published in one transaction."""
 
     def __init__(self, topic: Topic[Any] | str, engine: ClientEngine) -> None:
