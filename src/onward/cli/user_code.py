@@ -12,6 +12,7 @@ import click
 
 from onward.errors import BadInput
 from onward.sdk.app import App
+from onward.sdk.pipelines import process
 from onward.sdk.schedule import Schedule, declare_all
 from onward.sdk.sync import SyncApp
 from onward.sdk.worker_context import defined
@@ -34,10 +35,10 @@ def load_app(target: str) -> App:
     name, _, attribute = target.partition(":")
     module = import_module(name)
     app = _named(module, attribute) if attribute else _only(module)
-    if not any(defined()):
+    if not any(defined()) and not process.registered:
         raise BadInput(
             f"module {name!r}",
-            "defines no workflow and imports none",
+            "defines no workflow or pipeline and imports none",
             "Import the modules that define your workflows in it",
         )
     declare_all(each for each in vars(module).values() if isinstance(each, Schedule))

@@ -164,6 +164,20 @@ EVENTS: dict[str, Event] = dict(
             "it starts no runs until you correct it: onward schedules update, or resume",
         ),
         _event(
+            "pipeline.unread",
+            "pipeline",
+            _WARNING,
+            "pipeline topic",
+            "no consumer in this process subscribes to this topic, but it is published",
+        ),
+        _event(
+            "pipeline.not_served",
+            "pipeline",
+            _WARNING,
+            "pipeline error",
+            "its problems were raised before, so this worker leaves it out",
+        ),
+        _event(
             "handler.wake_clamped",
             "handler",
             _WARNING,
