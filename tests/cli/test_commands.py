@@ -56,12 +56,16 @@ def test_these_are_the_commands() -> None:
         "cache list", "cache purge",
         "dead list", "dead groups", "dead show", "dead replay", "dead discard",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
+        "inputs list", "inputs counts", "inputs show", "inputs skip",
+        "pipelines list", "pipelines show", "pipelines trigger", "pipelines pause",
+        "pipelines resume",
         "queues list", "queues limit", "queues clear", "queues pause", "queues resume",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
         "runs discard", "runs fork", "runs signal", "runs watch",
         "schedules list", "schedules show", "schedules create", "schedules update",
         "schedules pause", "schedules resume", "schedules trigger", "schedules backfill",
         "schedules preview", "schedules slots", "schedules delete",
+        "topics list", "topics peek", "topics replay", "topics skip",
         "workers list", "workers drain",
     }  # fmt: skip
 

@@ -68,7 +68,10 @@ async def counts(context: CommandContext, *, pipeline: str | None) -> int:
 @command(inputs, "show", example="onward inputs show 5f0c2a")
 @click.argument("id", metavar="ID")
 async def show_input(context: CommandContext, *, id: str) -> int:  # noqa: A002 - an argument
-    """Show what happened because of an input: its events, and the effects of their runs."""
+    """Show what happened because of an input.
+
+    Prints its events, and the effects of the runs that took them.
+    """
     report = await context.app.inputs.get(id)
     info = report.input
     facts = {

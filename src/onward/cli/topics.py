@@ -36,7 +36,7 @@ _consumer = click.option(
 
 @command(topics, "list", example="onward topics list")
 async def list_topics(context: CommandContext) -> int:
-    """List topics, with the number of events by state for each consumer."""
+    """List topics, with counts of events for each consumer."""
     found = await context.app.topics.list()
     rows: list[Sequence[Any]] = []
     for info in found:
