@@ -258,9 +258,9 @@ class App(RunOperations, PublishOperations):
     # --- other ways in ---------------------------------------------------------------------------
 
     def within(self, connection: object) -> Within:
-        """Return a view of this app that starts runs and sends signals in your own transaction.
+        """Return a view of this app that starts, signals and publishes in your own transaction.
 
-        The runs and signals take effect when you commit, together with your rows.
+        The runs, signals and events take effect when you commit, together with your rows.
 
         Args:
             connection: For Postgres, a connection of asyncpg, psycopg (async) or SQLAlchemy (async

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.core.instant import DurationLike
+    from onward.runtime.pipelines.values import Topic
     from onward.runtime.worker.worker import Worker
     from onward.sdk.bulk import BulkAnswer
     from onward.sdk.bulk_workflow import BulkReport
@@ -365,6 +366,17 @@ class SyncWithin:
     ) -> None:
         """Send a signal to the newest run of an id, with your commit."""
         drive(self._within.signal(id, signal, value, message_id=message_id))
+
+    def publish(
+        self,
+        topic: Topic[T] | str,
+        payload: T,
+        *,
+        id: str,  # noqa: A002 - it is the user's word
+        key: str | None = None,
+    ) -> None:
+        """Publish an event with your commit; see `App.publish`."""
+        drive(self._within.publish(topic, payload, id=id, key=key))
 
 
 class SyncWorker:

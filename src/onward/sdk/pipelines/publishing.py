@@ -8,7 +8,7 @@ from onward.codec import check_id, encode
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotFound
 from onward.model.pipelines import NewEvent, NewInput
-from onward.runtime.pipelines.contexts import MAX_TITLE, input_uid
+from onward.runtime.pipelines.contexts import MAX_TITLE
 from onward.runtime.pipelines.values import Input, Topic
 from onward.sdk.pipelines.process import checked, owner_of
 
@@ -102,7 +102,7 @@ class EventBatch:
         self._engine = engine
         self.name = topic_name(topic)
         self.events: list[NewEvent] = []
-        self.inputs: dict[str, NewInput] = {}
+        self._inputs: dict[tuple[str, str, str, str], NewInput] = {}
 
     def add(self, payload: Any, id: str, key: str | None, input: Input | None) -> None:  # noqa: A002
         """Add an event.
@@ -130,17 +130,17 @@ class EventBatch:
             raise BadInput("input=", fact, "Publish to a topic that pipeline.topic(...) returned.")
         for name in ("source", "type", "id"):
             check_id(getattr(given, name), f"the {name} of an input")
-        uid = input_uid(owner.name, given.source, given.type, given.id)
-        title = given.title[:MAX_TITLE]
-        made = NewInput(uid, owner.name, given.source, given.type, given.id, title)
-        self.inputs.setdefault(uid, made)
-        return uid
+        identity = (owner.name, given.source, given.type, given.id)
+        if identity not in self._inputs:
+            uid = self._engine.new_uid()  # one that is known keeps its own
+            self._inputs[identity] = NewInput(uid, *identity, given.title[:MAX_TITLE])
+        return self._inputs[identity].uid
 
     async def send(self) -> int:
         """Publish the events, and return how many are new."""
         if not self.events:
             return 0
-        pipelines, inputs = self._engine.pipelines, tuple(self.inputs.values())
+        pipelines, inputs = self._engine.pipelines, tuple(self._inputs.values())
         try:
             return await pipelines.publish(self.events, inputs)
         except NotFound as error:
