@@ -9,17 +9,15 @@ ORDER BY t.name, s.handler;
 
 -- part: handler_keys
 -- What a consumer is stands in the row of its declaration.
-SELECT h.namespace, h.handler, k.value, h.pipeline, h.kind, h.queue, h.handler || ' ' || k.value, CAST(:published AS BIGINT),
-       :now
+h.namespace, h.handler, k.value, h.pipeline, h.kind, h.queue, h.handler || ' ' || k.value, :now
 FROM json_each(:keys) k
 CROSS JOIN onward_handler h ON h.namespace = :namespace AND h.handler = :handler AND h.key = ''
 WHERE true
 
 -- name: add_handler_keys
 -- A consumer gets a row for each key of its events.
-INSERT INTO onward_handler (
-    namespace, handler, key, pipeline, kind, queue, lane, published, updated_at)
-{handler_keys}
+INSERT INTO onward_handler (namespace, handler, key, pipeline, kind, queue, lane, updated_at)
+SELECT {handler_keys}
 ON CONFLICT DO NOTHING;
 
 -- name: lock_handler_keys
@@ -32,8 +30,8 @@ FOR NO KEY UPDATE;
 -- name: raise_handler_keys
 -- An upsert finds each row by its key, however many there are.
 INSERT INTO onward_handler AS t (
-    namespace, handler, key, pipeline, kind, queue, lane, published, updated_at)
-{handler_keys}
+    published, namespace, handler, key, pipeline, kind, queue, lane, updated_at)
+SELECT 1, {handler_keys}
 ON CONFLICT (namespace, handler, key) DO UPDATE
 SET published = t.published + 1, updated_at = excluded.updated_at;
 
