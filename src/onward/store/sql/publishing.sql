@@ -110,3 +110,22 @@ FOR NO KEY UPDATE;
 -- name: raise_inputs
 UPDATE onward_input SET open = open + :open, events = events + :events
 WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
+
+-- name: insert_unpublished
+INSERT INTO onward_unpublished (namespace, uid, topic, message, key, payload, created_at)
+VALUES (:namespace, :uid, :topic, :message, :key, :payload, :now);
+
+-- name: topic_seen
+SELECT 1 FROM onward_topic WHERE namespace = :namespace AND name = :topic;
+
+-- name: unpublished_waiting
+SELECT count(*) FROM (SELECT 1 FROM onward_unpublished WHERE namespace = :namespace LIMIT 1) o;
+
+-- name: oldest_unpublished
+SELECT seq, uid, topic, message, payload, key FROM onward_unpublished
+WHERE namespace = :namespace ORDER BY seq LIMIT :limit
+FOR UPDATE;
+
+-- name: drop_unpublished
+DELETE FROM onward_unpublished
+WHERE seq IN (SELECT CAST(value AS BIGINT) FROM json_each(:seqs));
