@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.model.messages import NewMessage, SentMessage
-    from onward.store.sqlite.clock import FileClock
     from onward.store.database import Row
+    from onward.store.sqlite.clock import FileClock
     from onward.store.sqlite.files import Presence
     from onward.store.sqlite.locks import Locks
     from onward.store.sqlite.watch import FileWatch
