@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onward.model.messages import NewMessage
     from onward.model.pipelines import NewEvent, NewInput
     from onward.model.runs import Move, NewRun
+    from onward.store.database import Row
 
 MAX_KEY_BYTES = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
@@ -63,14 +64,11 @@ def check_commit(commit: Commit) -> None:
     attached, written = commit.attached, commit.attached.pipeline
     if commit.move is not None and not _is_plain(_texts(commit.move)):
         _check_row(commit.move._fields, commit.move)
-    for rows in (
-        commit.messages,
-        commit.starts,
-        attached.effects,
-        () if written is None else (*written.published, *written.inputs),
-    ):
-        for row in rows:
-            _check_row(row._fields, row)
+    rows: tuple[Row, ...] = (*commit.messages, *commit.starts, *attached.effects)
+    if written is not None:
+        rows += (*written.published, *written.inputs)
+    for row in rows:
+        _check_row(row._fields, tuple(row))
     if written is not None:
         check_key("handler", written.handler)
         check_key("key", written.key)
