@@ -3,8 +3,9 @@
 import asyncio
 from functools import partial
 
-from onward.core.lease import Fate
 from onward.model.deliveries import Publish
+
+from onward.core.lease import Fate
 from onward.model.runs import Move
 from onward.store import Attachments, Commit, Store, open_store
 from onward.store.database import Tx

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from onward.core.lease import Fate
 from onward.model.deliveries import HandlerState
+
+from onward.core.lease import Fate
 from onward.model.effects import EffectWrite
 from onward.model.runs import NewRun
 from onward.store import Attachments, Commit, Wanted, open_store

@@ -7,9 +7,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 
 from onward.core.lease import Fate
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.runs import Move
 from onward.store import Attachments, Commit, Store, open_store

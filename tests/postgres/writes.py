@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+
 from onward.core.flow import FlowId, FlowKind
 from onward.core.lease import Fate
 from onward.model.commits import NOTHING_ATTACHED
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.flow import DeclaredLimits
 from onward.model.runs import Move

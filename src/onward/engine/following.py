@@ -51,6 +51,10 @@ async def retry(  # noqa: PLR0913 - each is a thing of its own that a caller dec
         force: Retry it also if effects were made because of the error, or would be sent again.
         new_uid: The uid of the new run, if the caller must recognise it after a crash.
     """
+    by = (None, None) if owner is None else (owner.worker, owner.fence)
+    if (await store.run(uid)).handler is not None:  # what it keeps follows from its effect
+        wish = Following(uid, new_uid or store.new_uid(), Link.RETRY, delay_in=delay)
+        return await store.follow(wish._replace(worker=by[0], fence=by[1], end=end))
     history = (await store.history([uid]))[uid]
     old = await store.end(uid)
     failed_call = read_failed_call(old.failed_call if end is None else end.failed_call)
@@ -72,8 +76,8 @@ async def retry(  # noqa: PLR0913 - each is a thing of its own that a caller dec
             # A retry finds its effects in the ledger.
             beside=tuple(identity for identity in beside if identity not in effects),
             delay_in=delay,
-            worker=None if owner is None else owner.worker,
-            fence=None if owner is None else owner.fence,
+            worker=by[0],
+            fence=by[1],
             end=end,
         )
     )

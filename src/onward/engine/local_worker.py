@@ -14,11 +14,15 @@ from onward.engine import children, following
 from onward.engine.clock_steps import ClockSteps
 from onward.engine.loading import load
 from onward.engine.maintenance import Maintenance
+from onward.engine.pipelines.declaring import declare as declare_pipeline
 from onward.engine.retention import Pruner
 from onward.engine.schedules.deciding import in_place
 from onward.engine.schedules.declaring import declare
 from onward.model.workers import ClaimAnswer, News
-from onward.store.hints import ANYTHING, SCHEDULES, queue_subject, run_subject
+from onward.store.hints import ANYTHING, PIPELINES, SCHEDULES, queue_subject, run_subject
+from onward.store.pipelines import reading
+from onward.store.pipelines.launching import launch
+from onward.store.pipelines.owned_ends import end_handler
 from onward.store.runs import ledger
 from onward.store.runs.cache import cached_result
 from onward.store.runs.flows import take_turn
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from onward.model.flow import DeclaredLimits
     from onward.model.following import Continuation, Followed
     from onward.model.messages import InboxRow
+    from onward.model.pipelines import FullTopic, HandlerRow, PeekedEvent
     from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunOwner, Started
     from onward.model.workers import LoadedRun, LostWorker, Registration
     from onward.store.hints import Subscription
@@ -111,6 +116,8 @@ class LocalWorker:
         self._owned: dict[str, int] = {}
         """The runs whose changes are news, with their fences."""
         self._has_limited_runs = False
+        self._handlers: dict[str, str] = {}
+        """The handlers of its pipelines, by the names of their runs."""
 
     @property
     def is_private(self) -> bool:
@@ -135,7 +142,13 @@ class LocalWorker:
             await self._store.declare(flow, limits)
         await self._maintenance.unpark()
         await declare(self._store, registration.schedules)
-        subjects = (SCHEDULES, *map(queue_subject, registration.queues))
+        if before is None:  # or an old process would undo what a newer one has declared
+            for pipeline in registration.pipelines:
+                await declare_pipeline(self._store, pipeline)
+        await self._maintenance.retry_blocked()
+        subjects = {SCHEDULES, *map(queue_subject, registration.queues)}
+        if registration.pipelines:
+            subjects.add(PIPELINES)
         subscription = self._store.subscribe(subjects)
         self._joined = subscription.__enter__()
         # After the worker before was noted as gone: an order for that one is refused since.
@@ -149,6 +162,11 @@ class LocalWorker:
 
     async def register(self, registration: Registration) -> None:
         self._maintenance.code = registration
+        self._handlers = {
+            f"{handler.kind} {handler.name}": handler.name
+            for pipeline in registration.pipelines
+            for handler in pipeline.handlers
+        }
         await self._store.register(
             {
                 "worker": self._worker,
@@ -219,6 +237,8 @@ class LocalWorker:
     # --- its runs --------------------------------------------------------------------------------
 
     async def claim(self, wanted: Wanted) -> ClaimAnswer:
+        handlers = [self._handlers[name] for name in wanted.names if name in self._handlers]
+        await launch(self._store, handlers, wanted.queues, wanted.limit)
         was_repeated = False
 
         def repeated() -> None:
@@ -265,7 +285,10 @@ class LocalWorker:
         return await self._store.audit(self._worker, known)
 
     async def give_up(self, run: ClaimedRun, move: Move) -> bool:
-        is_given_up = await self._store.give_up(self._worker, run, move)
+        code = (
+            None if self._maintenance.code is None else self._maintenance.code.codes.get(run.name)
+        )
+        is_given_up = await self._store.give_up(self._worker, run, move, code)
         self._disown(run.uid, run.fence)
         return is_given_up
 
@@ -332,6 +355,30 @@ class LocalWorker:
 
     async def effect(self, key: str) -> EffectRow | None:
         return await ledger.effect(self._store, key)
+
+    # --- runs of pipelines -----------------------------------------------------------------------
+
+    async def handler(self, handler: str, key: str) -> HandlerRow:
+        return await self._store.read(lambda tx: reading.handler_row(tx, handler, key))
+
+    async def peek(self, handler: str, key: str, topic: str, limit: int) -> list[PeekedEvent]:
+        return await self._store.read(lambda tx: reading.peek(tx, handler, key, topic, limit))
+
+    async def peek_ids(
+        self, handler: str, key: str, topic: str, ids: Collection[str]
+    ) -> list[PeekedEvent]:
+        return await self._store.read(lambda tx: reading.peek_ids(tx, handler, key, topic, ids))
+
+    async def full_topics(self, topics: Collection[str]) -> list[FullTopic]:
+        return await self._store.read(lambda tx: reading.full_topics(tx, topics))
+
+    async def end_handler(
+        self, by: RunOwner, end: Move, code: str, retry_in: Duration | None
+    ) -> Followed:
+        followed = await end_handler(self._store, by, end, code, retry_in)
+        if followed.fate != "busy":
+            self._disown(by.run, by.fence)
+        return followed
 
     async def withdraw_effects(self, by: RunOwner) -> None:
         await self._store.write(lambda tx: ledger.withdraw_own(tx, by))

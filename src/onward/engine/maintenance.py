@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from onward.core.lease import AUDIT_EVERY
 from onward.engine.schedules.deciding import SlotDecisions, in_place
+from onward.store.pipelines.freeing import retry_blocked
+from onward.store.pipelines.sweeping import sweep_unpublished
 from onward.store.runs.cache import purge_expired
 from onward.store.runs.flows import forget_idle_keys, has_idle_keys
 
@@ -63,12 +65,14 @@ class Maintenance:
             due = await self._store.maintenance_due(self._worker)  # what looked overdue may not be
         if due.outbox:
             await self._store.sweep()
+            await sweep_unpublished(self._store)
         if due.overdue:
             await self._store.overdue()
         if due.schedules:
             await self._slots.tick()
         if asked >= self._next_cleanup:
             await self.unpark()
+            await self.retry_blocked()
             await self._store.remove_workers()
             await purge_expired(self._store)
             if await self._store.read(has_idle_keys):
@@ -80,3 +84,8 @@ class Maintenance:
         """Let runs continue that other code has parked and that the code here may fit."""
         if self.code is not None:
             await self._store.unpark(self.code.codes, self.code.offer)
+
+    async def retry_blocked(self) -> None:
+        """Retry runs that block handlers of pipelines whose code has changed since."""
+        if self.code is not None:
+            await retry_blocked(self._store, self.code.codes)

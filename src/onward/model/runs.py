@@ -118,6 +118,7 @@ class ClaimedRun(NamedTuple):
     attempt: int
     origin: str | None
     handler: str | None
+    handler_key: str
     phase: str | None
     scheduled_at: Instant
     created_at: Instant

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ForcedEnd(NamedTuple):
-    """How a run is ended from outside."""
+    """How a run is ended from outside; `code` is the code that it ran, if that is known."""
 
     state: str
     reason: str | None
@@ -14,6 +14,7 @@ class ForcedEnd(NamedTuple):
     unstarted_only: bool = False
     error_type: str = ""
     failed_step: str = ""
+    code: str | None = None
 
 
 class Stopped(NamedTuple):

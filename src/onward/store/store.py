@@ -261,9 +261,14 @@ class Store(Reads):
         failpoint("claim.after")
         return claimed
 
-    async def give_up(self, worker: str, run: ClaimedRun, move: Move) -> bool:
-        """End a run that its worker has claimed and cannot begin; return whether it owned it."""
-        return await self._write_and_publish(lambda tx: give_up(tx, worker, run, move))
+    async def give_up(
+        self, worker: str, run: ClaimedRun, move: Move, code: str | None = None
+    ) -> bool:
+        """End a run that its worker has claimed and cannot begin; return whether it owned it.
+
+        `code` is what the worker has under the name of the run.
+        """
+        return await self._write_and_publish(lambda tx: give_up(tx, worker, run, move, code))
 
     def writer(self, worker: str) -> Writer:
         """Return the group commit of a worker."""

@@ -11,20 +11,23 @@ from onward.core.inbox import MessageKind
 from onward.core.instant import MINUTE
 from onward.core.lease import LEASE, Fate
 from onward.errors import NotFound
-from onward.model.deliveries import HandlerState
 from onward.model.flow import DeclaredLimits
+from onward.model.pipelines import Completion, PipelineWrite, Preparation, Reservation
 from onward.model.runs import Move
 from onward.store import Attachments, Following
 from onward.store.invariants import check
+from onward.store.pipelines.launching import launch
+from onward.store.pipelines.reading import handler_row
 from tests.conformance.suite.effects import ledger
 from tests.conformance.suite.pipeline import (
     ADD,
-    consumer,
-    deliveries,
-    kept,
-    moving,
+    HANDLERS,
+    TOPIC,
+    completion,
+    declare,
+    peeked,
+    prepared,
     publish,
-    subscribe,
 )
 from tests.conformance.suite.repeating import all_rows
 from tests.conformance.suite.samples import (
@@ -45,12 +48,11 @@ if TYPE_CHECKING:
 async def two_tenants(world: World) -> tuple[Worker, ClaimedRun, Worker]:
     """Return a worker that has made everything there can be, its run, and a stranger."""
     ours = await world.worker(await world.store("ours"))
-    await subscribe(ours.store, ADD)
-    await publish(ours, "m1", "m2")
-    run = await consumer(ours, "m1")
-    effects = (an_effect(run, 1, "in_flight"),)
-    states = (HandlerState(ADD, "", 1, b"j1"),)
-    await ours.commit(run, a_record(run, 1), attached=Attachments(effects=effects, states=states))
+    await declare(ours.store, ADD)
+    await publish(ours.store, "m1", "m2")
+    run = await prepared(ours, "m1")
+    effect = an_effect(run, 1, "in_flight")._replace(key="key-consumer")
+    await ours.commit(run, a_record(run, 2), attached=Attachments(effects=(effect,)))
     await ours.store.send(a_message(run.uid, "m1"))
     await ours.store.start(a_run("ready"))
     await ours.store.start(a_run("waiting")._replace(delay_in=MINUTE))
@@ -72,8 +74,9 @@ async def test_nothing_of_another_namespace_can_be_read(world: World) -> None:
     assert await store.ends([run.uid]) == []
     assert await store.next_due() is None
     assert await ledger(store, "key-consumer") is None
-    assert await deliveries(store, ADD) == []
-    assert await kept(store, ADD) is None
+    assert await peeked(store) == []
+    with pytest.raises(NotFound, match="theirs"):
+        await store.read(lambda tx: handler_row(tx, ADD, ""))
 
 
 async def test_nothing_of_another_namespace_can_be_claimed(world: World) -> None:
@@ -101,9 +104,9 @@ async def test_nothing_of_another_namespace_can_be_committed_to(world: World) ->
     before = await all_rows(world)
 
     for outcome in (
-        await theirs.commit(run, a_record(run, 2)),
+        await theirs.commit(run, a_record(run, 3)),
         await theirs.commit(run, move=SUCCEEDED),
-        await theirs.commit(run, attached=moving(ADD, "reserved", "consumed", "m1")),
+        await theirs.commit(run, move=SUCCEEDED, attached=completion(run)),
     ):
         assert outcome.fate is Fate.LOST
 
@@ -117,10 +120,14 @@ async def test_an_owner_reaches_nothing_of_another_namespace(world: World) -> No
 
     sent = await theirs.commit(own, messages=(a_message(run.uid, "m9"),))
     effect = an_effect(own, 2, "applied")._replace(key="key-consumer")
+    reserve = PipelineWrite(
+        ADD, "", prepared=Preparation((Reservation("event-m2", 1),), 0, None, "origin")
+    )
+    save = PipelineWrite(ADD, "", completed=Completion(saves_state=True, state=b"j"))
     refused = [
-        await theirs.commit(own, attached=moving(ADD, "pending", "reserved", "m2")),
         await theirs.commit(own, attached=Attachments(effects=(effect,))),
-        await theirs.commit(own, attached=Attachments(states=(HandlerState(ADD, "", 2, b""),))),
+        await theirs.commit(own, attached=Attachments(pipeline=reserve)),
+        await theirs.commit(own, attached=Attachments(pipeline=save)),
     ]
 
     assert sent.fate is Fate.DONE
@@ -135,10 +142,23 @@ def is_ours(row: tuple[object, ...]) -> bool:
 async def test_an_event_reaches_no_subscriber_of_another_namespace(world: World) -> None:
     ours, _, theirs = await two_tenants(world)
 
-    await publish(theirs, "m1")
+    with pytest.raises(NotFound, match=TOPIC):
+        await publish(theirs.store, "m3")
+    await declare(theirs.store, "mail.Other")
+    await publish(theirs.store, "m3")
 
-    assert await deliveries(theirs.store, ADD) == []
-    assert len(await deliveries(ours.store, ADD)) == 2
+    assert [event.message for event in await peeked(ours.store)] == ["m2"]
+    assert await peeked(theirs.store) == []
+
+
+async def test_no_run_is_started_for_a_handler_of_another_namespace(world: World) -> None:
+    _, run, theirs = await two_tenants(world)
+    await world.sql(f"UPDATE onward_run SET lane = NULL WHERE uid = '{run.uid}'")
+    before = await all_rows(world)
+
+    assert await launch(theirs.store, HANDLERS, [QUEUE], 10) == 0
+
+    assert await all_rows(world) == before
 
 
 async def test_nothing_of_another_namespace_can_be_stopped_or_followed(world: World) -> None:

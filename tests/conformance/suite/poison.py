@@ -9,7 +9,7 @@ import pytest
 
 from onward.core.lease import Fate
 from onward.errors import Rejected
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+from onward.model.pipelines import NewEvent, NewInput, PipelineWrite, Preparation, Reservation
 from onward.model.runs import Move
 from onward.store import Attachments
 from tests.conformance.suite.families import each
@@ -59,8 +59,9 @@ def bad_record(**changes: Any) -> Callable[[ClaimedRun], dict[str, Any]]:
     return lambda run: {"records": (a_record(run, 1)._replace(**changes),)}
 
 
-def bad_attachment(**attached: Any) -> Callable[[ClaimedRun], dict[str, Any]]:
-    return lambda run: {"records": (a_record(run, 1),), "attached": Attachments(**attached)}
+def bad_write(**written: Any) -> Callable[[ClaimedRun], dict[str, Any]]:
+    attached = Attachments(pipeline=PipelineWrite(**written))
+    return lambda run: {"records": (a_record(run, 1),), "attached": attached}
 
 
 COMMITS: dict[str, Callable[[ClaimedRun], dict[str, Any]]] = {
@@ -83,11 +84,16 @@ COMMITS: dict[str, Callable[[ClaimedRun], dict[str, Any]]] = {
     "unknown state of an effect": lambda run: {
         "attached": Attachments(effects=(an_effect(run, 1, "nonsense"),))
     },
-    "NUL in a topic": bad_attachment(published=(Publish("e", NUL, "m", b""),)),
-    "huge message id of an event": bad_attachment(published=(Publish("e", "t", HUGE, b""),)),
-    "NUL in a handler": bad_attachment(states=(HandlerState(NUL, "", 1, b""),)),
-    "vast wake of a handler": bad_attachment(states=(HandlerState("h", "", 1, b"", VAST),)),
-    "NUL in a delivery": bad_attachment(deliveries=(DeliveryMove("h", NUL, "pending", "skipped"),)),
+    "NUL in a topic": bad_write(published=(NewEvent("e", NUL, "m", b""),)),
+    "topic that is not there": bad_write(published=(NewEvent("e", "t", "m", b""),)),
+    "huge message id of an event": bad_write(published=(NewEvent("e", "t", HUGE, b""),)),
+    "NUL in a handler": bad_write(handler=NUL),
+    "surrogate in a key": bad_write(handler="h", key=SURROGATE),
+    "NUL in a reservation": bad_write(
+        prepared=Preparation((Reservation(NUL, 1),), 0, None, "origin")
+    ),
+    "vast wake of a handler": bad_write(prepared=Preparation((), 0, VAST, "origin")),
+    "NUL in an input": bad_write(inputs=(NewInput("u", "p", "s", "t", NUL, "title"),)),
 }
 
 

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from onward.core.instant import MINUTE
 from onward.core.lease import Fate
-from onward.model.deliveries import HandlerState
+from onward.model.pipelines import Completion, NewInput, PipelineWrite, Preparation, Reservation
 from onward.model.runs import Move
 from onward.store import Attachments
 from tests.conformance.suite.families import each
 from tests.conformance.suite.pipeline import (
     ADD,
     LOG,
+    a_step,
     an_event,
-    consumer,
-    moving,
+    complete,
+    completion,
+    declare,
+    prepared,
     publish,
-    subscribe,
 )
 from tests.conformance.suite.samples import (
     RELEASED,
@@ -54,15 +56,24 @@ def others(**given: Any) -> Written:
     return Written((), given)
 
 
+MAIL = NewInput("input-1", "mail", "gmail", "email", "1", "Mail 1")
+CAUSED = an_event("m9")._replace(input=MAIL.uid)
+
+
+def reserving(*events: str) -> Attachments:
+    prepared = Preparation(tuple(Reservation(each, 1) for each in events), 0, MINUTE, "origin")
+    return Attachments(pipeline=PipelineWrite(ADD, "", prepared=prepared))
+
+
 KINDS: dict[str, Callable[[ClaimedRun], Written]] = {
-    "record": lambda run: records(a_record(run, 1)),
+    "record": lambda run: records(a_record(run, 2)),
     "open record": lambda run: records(an_open_record(run, "w#1")._replace(due_in=MINUTE)),
-    "close record": lambda run: records(a_record(run, 1, "opened before")),
+    "close record": lambda run: records(a_record(run, 2, "opened before")),
     "park": lambda _: others(move=Move("waiting", due_in=MINUTE, seen=0)),
-    "finish": lambda _: others(
+    "finish": lambda run: others(
         move=SUCCEEDED,
         messages=(a_message("uid-target", "m1"),),
-        attached=moving(ADD, "reserved", "consumed", "m1"),
+        attached=Attachments(effects=(an_effect(run, 1, "applied"),)),
     ),
     "release": lambda _: others(move=RELEASED),
     "pause": lambda _: others(move=Move("paused", "approval")),
@@ -70,14 +81,22 @@ KINDS: dict[str, Callable[[ClaimedRun], Written]] = {
     "child start": lambda run: others(starts=(a_child(run, "child"),)),
     "message": lambda _: others(messages=(a_message("uid-target", "m1"),)),
     "effect": lambda run: others(attached=Attachments(effects=(an_effect(run, 1, "in_flight"),))),
-    "reserve": lambda _: others(attached=moving(ADD, "pending", "reserved", "m2")),
-    "consume": lambda _: others(attached=moving(ADD, "reserved", "consumed", "m1")),
-    "skip": lambda _: others(attached=moving(ADD, "reserved", "skipped", "m1")),
-    "fail": lambda _: others(
-        move=Move("failed", "logic", error=b"e"), attached=moving(ADD, "reserved", "pending", "m1")
+    "reserve": lambda run: Written(
+        (a_step(run, "prepare again", 2),),
+        {"attached": reserving("event-m2")},
     ),
-    "publish": lambda _: others(attached=Attachments(published=(an_event("m9"),))),
-    "state": lambda _: others(attached=Attachments(states=(HandlerState(ADD, "", 1, b"j1"),))),
+    "consume": lambda run: others(move=SUCCEEDED, attached=completion(run, an_event("m9"))),
+    "skip": lambda run: others(
+        move=SUCCEEDED, attached=completion(run, done=Completion(skips=True))
+    ),
+    "publish": lambda run: Written(
+        (a_record(run, 2),),
+        {"attached": Attachments(pipeline=PipelineWrite(inputs=(MAIL,), published=(CAUSED,)))},
+    ),
+    "state": lambda run: others(
+        move=SUCCEEDED,
+        attached=completion(run, done=Completion(saves_state=True, state=b"j1")),
+    ),
 }
 
 TABLES = (
@@ -89,6 +108,10 @@ TABLES = (
     "SELECT * FROM onward_handler ORDER BY handler, key",
     "SELECT * FROM onward_event ORDER BY uid",
     "SELECT * FROM onward_delivery ORDER BY handler, event",
+    "SELECT * FROM onward_subscription ORDER BY handler, topic",
+    "SELECT * FROM onward_topic ORDER BY name",
+    "SELECT * FROM onward_input ORDER BY uid",
+    "SELECT * FROM onward_cause ORDER BY kind, target, input",
 )
 
 
@@ -100,9 +123,9 @@ async def all_rows(world: World) -> list[list[tuple[Any, ...]]]:
 async def test_a_repeated_commit_finds_its_own_result(world: World, kind: str) -> None:
     worker = await world.worker()
     await worker.owning("target")
-    await subscribe(worker.store, ADD, LOG)
-    await publish(worker, "m1", "m2")
-    run = await consumer(worker, "m1")
+    await declare(worker.store, ADD, LOG)
+    await publish(worker.store, "m1", "m2")
+    run = await prepared(worker, "m1")
     await worker.commit(run, an_open_record(run, "opened before"))
     before = await all_rows(world)
     written = KINDS[kind](run)
@@ -148,15 +171,14 @@ async def test_a_repeated_record_of_a_run_that_has_ended_is_answered_with_its_ow
 
 async def test_a_repeated_move_is_recognised_after_others_have_gone_on(world: World) -> None:
     worker = await world.worker()
-    await subscribe(worker.store, ADD)
-    await publish(worker, "m1")
-    run = await consumer(worker, "m1")
-    move, attached = Move("failed", "logic"), moving(ADD, "reserved", "pending", "m1")
-    await worker.commit(run, move=move, attached=attached)
-    await consumer(worker, "m1", id="next")
+    await declare(worker.store, ADD)
+    await publish(worker.store, "m1", "m2")
+    run = await prepared(worker, "m1")
+    await complete(worker, run, an_event("m9"))
+    await prepared(worker, "m2")
     after = await all_rows(world)
 
-    again = await worker.commit(run, move=move, attached=attached)
+    again = await complete(worker, run, an_event("m9"))
 
     assert again.fate is Fate.DONE
     assert await all_rows(world) == after

@@ -13,15 +13,6 @@ from onward.store import Following, Stopped
 from onward.store.hints import queue_subject, run_subject
 from tests.conformance.suite.families import each
 from tests.conformance.suite.hinting import hears
-from tests.conformance.suite.pipeline import (
-    ADD,
-    Delivery,
-    consumer,
-    deliveries,
-    kept,
-    publish,
-    subscribe,
-)
 from tests.conformance.suite.repeating import all_rows
 from tests.conformance.suite.samples import (
     SUCCEEDED,
@@ -200,22 +191,6 @@ async def test_children_that_are_over_or_on_their_own_are_told_nothing(world: Wo
     assert await inbox(worker.store, free.uid) == []
     assert await inbox(worker.store, over.uid) == []
     assert (await worker.store.run(free.uid)).state == "waiting"
-
-
-async def test_events_that_a_stopped_run_had_reserved_are_there_for_the_next(world: World) -> None:
-    worker = await world.worker()
-    await subscribe(worker.store, ADD)
-    await publish(worker, "m1", "m2")
-    run = await consumer(worker, "m1")
-    before = await kept(worker.store, ADD)
-    assert before is not None
-
-    await worker.store.stop(run.uid, **FORCED)
-
-    assert await deliveries(worker.store, ADD) == [
-        Delivery("event-m1", "pending", None, 2), Delivery("event-m2", "pending", None, 1),
-    ]  # fmt: skip
-    assert await kept(worker.store, ADD) == before._replace(published=before.published + 1)
 
 
 async def test_a_stop_reaches_the_run_that_follows(world: World) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit
 from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+
+from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage
 from onward.model.records import NewRecord

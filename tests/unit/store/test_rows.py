@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from onward.model.deliveries import DeliveryMove, HandlerState, Publish
+
 from onward.model.effects import EffectWrite
 from onward.model.messages import InboxRow, NewMessage
 from onward.model.records import NewRecord, RecordRow

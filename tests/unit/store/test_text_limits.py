@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from onward.model.deliveries import HandlerState, Publish
 
 from onward.errors import Rejected
 from onward.model.commits import Attachments, Commit
-from onward.model.deliveries import HandlerState, Publish
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage
 from onward.model.records import NewRecord

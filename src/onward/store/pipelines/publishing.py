@@ -112,8 +112,7 @@ async def publish_all(tx: Tx, publications: Sequence[Publication]) -> PublishAns
     causes = await _causes(tx, publications, added, registered)
     await link(tx, causes, {row.uid: len(subscribers[row.topic]) for row in added.values()})
     for handler, keys in sorted(raised.items()):
-        given = tx.array(sorted(keys))
-        await tx.fetch("raise_handler_keys", handler=handler, keys=given, published=1)
+        await tx.fetch("raise_handler_keys", handler=handler, keys=tx.array(sorted(keys)))
     return PublishAnswer(len(added), set(raised))
 
 
@@ -136,7 +135,7 @@ async def lock_handlers(
     for handler in sorted(wanted):
         given = tx.array(sorted(wanted[handler]))
         if wanted[handler] != {""}:
-            await tx.fetch("add_handler_keys", handler=handler, keys=given, published=0)
+            await tx.fetch("add_handler_keys", handler=handler, keys=given)
         await tx.fetch("lock_handler_keys", handler=handler, keys=given)
 
 

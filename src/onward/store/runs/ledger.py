@@ -5,12 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from onward.core.effect import EffectState
 from onward.core.inbox import MessageKind
 from onward.core.run import TERMINAL
 from onward.model.effects import EffectRow, Ruling
 from onward.model.messages import NewMessage, wakes_for
+from onward.model.runs import RunRow
 from onward.store.abbreviation import EFFECT, bounds
 from onward.store.hints import queue_subject, run_subject
+from onward.store.pipelines.ending import settle_verdict
 from onward.store.runs.fencing import check_owner
 from onward.store.runs.withdrawing import withdraw
 
@@ -99,6 +102,9 @@ async def judge(
         subjects = {run_subject(row.run)}
         if sent.fate == "delivered":
             subjects.add(queue_subject(sent.queue))
+        run = RunRow._make((await tx.fetch("run_by_uid", uid=row.run))[0])
+        if run.handler is not None and run.state in TERMINAL:
+            subjects |= await settle_verdict(tx, run, EffectState(ruling["state"]))
         return row, subjects
 
     while True:

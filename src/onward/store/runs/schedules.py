@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onward.core.run import RunKind
 from onward.core.slot import AHEAD_TOLERATED, NEWEST_KEPT, SLOTS_KEPT, Disposition
 from onward.model.schedules import ScheduleRow, SeenSchedule, SlotRow
-from onward.store.hints import SCHEDULES, queue_subject
+from onward.store.hints import PIPELINES, SCHEDULES, queue_subject
 from onward.store.writing.text_limits import check_run
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ async def due_schedules(tx: Tx, limit: int) -> list[SeenSchedule]:
     """Return schedules with slots to decide about, the latest first."""
     now = await now_of(tx)
     rows = [ScheduleRow._make(row) for row in await tx.fetch("due_schedules", limit=limit)]
-    return [SeenSchedule(now, row, await _open_runs(tx, row.name)) for row in rows]
+    return [SeenSchedule(now, row, await _open_runs(tx, row)) for row in rows]
 
 
 async def schedules_ahead(tx: Tx, limit: int) -> list[SeenSchedule]:
@@ -59,19 +60,30 @@ async def seen_schedule(tx: Tx, name: str) -> SeenSchedule | None:
     if not rows:
         return None
     row = ScheduleRow._make(rows[0])
-    return SeenSchedule(await now_of(tx), row, await _open_runs(tx, name))
+    return SeenSchedule(await now_of(tx), row, await _open_runs(tx, row))
 
 
 async def seen_schedules(tx: Tx) -> list[SeenSchedule]:
     """Return all schedules by name."""
     now = await now_of(tx)
     rows = [ScheduleRow._make(row) for row in await tx.fetch("all_schedules")]
-    return [SeenSchedule(now, row, await _open_runs(tx, row.name)) for row in rows]
+    return [SeenSchedule(now, row, await _open_runs(tx, row)) for row in rows]
 
 
-async def _open_runs(tx: Tx, name: str) -> tuple[str, ...]:
-    rows = await tx.fetch("open_runs_of_schedule", schedule=name, limit=MAX_OPEN)
+async def _open_runs(tx: Tx, schedule: ScheduleRow) -> tuple[str, ...]:
+    producer = _producer_of(schedule.workflow)
+    if producer is not None:
+        rows = await tx.fetch("open_work_of_producer", handler=producer)
+    else:
+        given = {"schedule": schedule.name, "limit": MAX_OPEN}
+        rows = await tx.fetch("open_runs_of_schedule", **given)
     return tuple(row[0] for row in rows)
+
+
+def _producer_of(workflow: str) -> str | None:
+    """Return the producer whose runs have this name; None for a workflow."""
+    kind, _, name = workflow.partition(" ")
+    return name if kind == RunKind.PRODUCER and name else None
 
 
 async def change_schedule(
@@ -96,7 +108,7 @@ async def _change(tx: Tx, change: ScheduleChange) -> tuple[bool, set[str]]:
     if not rows or rows[0][0] != row.version:
         return False, set()
     assumed = change.has_open_run
-    if assumed is not None and assumed != bool(await _open_runs(tx, row.name)):
+    if assumed is not None and assumed != bool(await _open_runs(tx, row)):
         return False, set()
     await tx.fetch("save_schedule", **row._asdict())
     if change.undone_after is not None:
@@ -108,8 +120,7 @@ async def _change(tx: Tx, change: ScheduleChange) -> tuple[bool, set[str]]:
         await tx.fetch("remove_old_slots", **given)
     subjects: set[str] = set()
     for start in change.starts:
-        if await _start(tx, row.name, start):
-            subjects.add(queue_subject(start.run.queue))
+        subjects |= await _start(tx, row.name, start)
     return True, subjects
 
 
@@ -123,15 +134,23 @@ async def _add_slot(tx: Tx, schedule: str, slot: SlotRow) -> None:
     await tx.fetch("add_slot", **given)
 
 
-async def _start(tx: Tx, schedule: str, start: SlotStart) -> bool:
-    """Start the run of a slot; return False if its id was taken: then that run is the slot's."""
+async def _start(tx: Tx, schedule: str, start: SlotStart) -> set[str]:
+    """Start the run of a slot and return the hints to publish.
+
+    If its id is taken, the run that has it is the slot's. A producer is not started but has work:
+    a worker starts its run when the lane of its pipeline is free.
+    """
     run = start.run
     check_run(run)
+    producer = _producer_of(run.name)
+    if producer is not None:
+        given = {"handler": producer, "id": run.id, "slot": start.at}
+        return {PIPELINES} if await tx.fetch("raise_producer", **given) else set()
     if not await tx.fetch("insert_run", **run._asdict()):
-        return False
+        return set()
     await tx.fetch("insert_run_data", **run._asdict())
     await tx.fetch("mark_scheduled", uid=run.uid, schedule=schedule, at=start.at)
-    return True
+    return {queue_subject(run.queue)}
 
 
 async def delete_schedule(tx: Tx, name: str) -> bool:

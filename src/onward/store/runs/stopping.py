@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from onward.core.run import TERMINAL, Reason, RunState
@@ -10,6 +9,7 @@ from onward.model.ends import child_end, to_children, to_overdue, to_parent
 from onward.model.runs import RunRow
 from onward.model.stopping import ForcedEnd, Stopped
 from onward.store.hints import queue_subject, run_subject
+from onward.store.pipelines.ending import settle
 from onward.store.runs.withdrawing import withdraw
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ async def stop(
     return Stopped(None, "absent"), set()
 
 
-async def give_up(tx: Tx, worker: str, run: ClaimedRun, move: Move) -> tuple[bool, set[str]]:
+async def give_up(
+    tx: Tx, worker: str, run: ClaimedRun, move: Move, code: str | None = None
+) -> tuple[bool, set[str]]:
     """End a run under the claim of a worker, and return whether that claim still holds."""
     claim = {"uid": run.uid, "worker": worker, "fence": run.fence}
     if not (await tx.leased(worker) and await tx.fetch("is_owned", **claim)):
@@ -53,6 +55,7 @@ async def give_up(tx: Tx, worker: str, run: ClaimedRun, move: Move) -> tuple[boo
         move.error,
         error_type=move.error_type,
         failed_step=move.failed_step,
+        code=code,
     )
     _, subjects = await _stop(tx, run.uid, how)
     return True, subjects
@@ -119,11 +122,13 @@ async def _stop(tx: Tx, uid: str, how: ForcedEnd) -> tuple[Stopped, set[str]]:
         return Stopped(uid, "over" if run.state in TERMINAL else "started", run.queue), set()
     if how.error is not None:
         await keep_end(tx, uid, error=how.error)
-    await _release(tx, uid)
     await withdraw(tx, uid)  # what was planned before the run was locked
+    subjects = {run_subject(uid), queue_subject(run.queue)}
+    if run.handler is not None:
+        subjects |= (await settle(tx, run, how.state, how.reason, code=how.code))[1]
     sent = await tx.send(_end_message(run, how))
-    subjects = subjects_of(sent) | {run_subject(uid), queue_subject(run.queue)}
-    return Stopped(uid, "stopped", run.queue), subjects | await end_children(tx, uid)
+    subjects |= subjects_of(sent) | await end_children(tx, uid)
+    return Stopped(uid, "stopped", run.queue), subjects
 
 
 async def keep_end(
@@ -138,13 +143,6 @@ async def keep_end(
     """Store the result or error of a run."""
     given = {"result": result, "error": error, "failed_call": failed_call, "progress": progress}
     await tx.fetch("keep_end", uid=uid, lost=b"", **given)
-
-
-async def _release(tx: Tx, uid: str) -> None:
-    """Release the events that a run had reserved."""
-    freed = Counter(row[0] for row in await tx.fetch("release_deliveries", uid=uid))
-    for handler, count in sorted(freed.items()):
-        await tx.fetch("add_work", handler=handler, count=count)
 
 
 def _end_message(run: RunRow, how: ForcedEnd) -> list[NewMessage]:

@@ -153,13 +153,60 @@ WHERE d.namespace = :namespace AND (
         SELECT 1 FROM onward_run r WHERE r.namespace = d.namespace AND r.uid = d.run));
 
 -- name: check_delivery_holder
--- the run that reserved an event is not over, unless it is being retried
+-- the run that has reserved an event is open, or blocks its handler
 SELECT d.event FROM onward_delivery d
 JOIN onward_run r ON r.namespace = d.namespace AND r.uid = d.run
 WHERE d.namespace = :namespace AND d.state = 'reserved'
   AND r.state IN ('succeeded', 'failed', 'cancelled', 'timed_out')
-  AND NOT EXISTS (SELECT 1 FROM onward_run n
-                  WHERE n.namespace = r.namespace AND n.follows = r.uid);
+  AND NOT EXISTS (SELECT 1 FROM onward_handler h
+                  WHERE h.namespace = d.namespace AND h.handler = d.handler
+                    AND h.blocked_by = d.run);
+
+-- name: check_delivery_kept
+-- a consumer whose effect was or may have been applied keeps its events until it completes
+SELECT r.uid FROM onward_run r
+WHERE r.namespace = :namespace AND r.kind = 'consumer' AND r.newest = 1
+  AND r.state IN ('failed', 'cancelled', 'timed_out')
+  AND EXISTS (SELECT 1 FROM onward_effect e
+              WHERE e.namespace = r.namespace AND e.run = r.uid AND e.state IN (
+                  'in_flight', 'needs_reconcile', 'indeterminate', 'applied', 'skipped'))
+  AND NOT EXISTS (SELECT 1 FROM onward_delivery d
+                  WHERE d.namespace = r.namespace AND d.run = r.uid AND d.state = 'reserved');
+
+-- name: check_delivery_work
+-- what is pending for a handler and a key was counted as work for it
+SELECT d.event FROM onward_delivery d
+WHERE d.namespace = :namespace AND d.state = 'pending'
+  AND NOT EXISTS (SELECT 1 FROM onward_handler h
+                  WHERE h.namespace = d.namespace AND h.handler = d.handler AND h.key = d.key
+                    AND h.published > 0);
+
+-- name: check_lane
+-- one run of a lane is open at a time
+SELECT lane FROM onward_run
+WHERE namespace = :namespace AND lane IS NOT NULL
+  AND state IN ('ready', 'running', 'waiting', 'paused')
+GROUP BY lane HAVING count(*) > 1;
+
+-- name: check_subscription
+-- a subscription has counted all its events that were consumed and skipped
+SELECT s.handler FROM onward_subscription s
+WHERE s.namespace = :namespace AND (
+    s.consumed < (SELECT count(*) FROM onward_delivery d
+                  WHERE d.namespace = s.namespace AND d.handler = s.handler AND d.topic = s.topic
+                    AND d.state = 'consumed')
+    OR s.skipped < (SELECT count(*) FROM onward_delivery d
+                    WHERE d.namespace = s.namespace AND d.handler = s.handler AND d.topic = s.topic
+                      AND d.state = 'skipped'));
+
+-- name: check_input
+-- an input counts the deliveries of its events that are pending or reserved
+SELECT i.uid FROM onward_input i
+WHERE i.namespace = :namespace AND i.open <> (
+    SELECT count(*) FROM onward_cause c
+    JOIN onward_delivery d ON d.namespace = c.namespace AND d.event = c.target
+    WHERE c.namespace = i.namespace AND c.kind = 'event' AND c.input = i.uid
+      AND d.state IN ('pending', 'reserved'));
 
 -- name: check_slot
 -- a slot has one disposition, and its schedule has got as far as that unless the slot has a run

@@ -8,8 +8,8 @@ AND (tags = '' OR EXISTS (
     SELECT 1 FROM json_each(:tags) t WHERE instr(' ' || tags || ' ', ' ' || t.value || ' ') > 0))
 
 -- name: next_due
--- The next due time, the next deadline, the next slot of a schedule, and the next start that a rate
--- allows.
+-- The next due time, the next deadline, the next slot of a schedule, the next start that a rate
+-- allows, and the next time at which a consumer wakes.
 SELECT (SELECT due FROM onward_run
         WHERE namespace = :namespace AND state = 'waiting' AND due > :since
         ORDER BY due LIMIT 1),
@@ -23,7 +23,10 @@ SELECT (SELECT due FROM onward_run
         ORDER BY look_at LIMIT 1),
        (SELECT next_at FROM onward_flow INDEXED BY onward_flow_next
         WHERE namespace = :namespace AND next_at IS NOT NULL AND next_at > :since
-        ORDER BY next_at LIMIT 1);
+        ORDER BY next_at LIMIT 1),
+       (SELECT wake_at FROM onward_handler INDEXED BY onward_handler_wake
+        WHERE namespace = :namespace AND wake_at IS NOT NULL AND wake_at > :since AND removed = 0
+        ORDER BY wake_at LIMIT 1);
 
 -- name: restricting_flows
 -- The queues and workflows that are limited or paused.
@@ -31,13 +34,14 @@ SELECT kind, name, paused FROM onward_flow INDEXED BY onward_flow_restricting
 WHERE namespace = :namespace AND {restricts};
 
 -- name: maintenance_due
--- The time, the number of the latest step of the clock, and whether there are messages in the outbox,
+-- The time, the number of the latest step of the clock, and whether callers wrote messages or events,
 -- runs under flow control that could be claimed or that should be under it, runs past their deadline
 -- (see `overdue_runs`), schedules to look at, and an order that the worker drains.
 SELECT :now,
        coalesce((SELECT seq FROM onward_clock_step WHERE namespace = :namespace
                  ORDER BY seq DESC LIMIT 1), 0),
-       EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
+       EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace)
+       OR EXISTS (SELECT 1 FROM onward_unpublished WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
        OR EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow_due

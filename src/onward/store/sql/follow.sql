@@ -25,7 +25,7 @@ SELECT coalesce(max(seq), 0) FROM onward_record WHERE namespace = :namespace AND
 INSERT INTO onward_run (
     namespace, uid, id, kind, name, version, queue, priority, flow_key, tags, state, reason, due,
     deadline, seq, inbox, parent, parent_identity, root, cancel_with_parent, follows, link, chain, attempt,
-    origin, handler, schedule, held_by, scheduled_at, created_at, updated_at)
+    origin, handler, handler_key, lane, schedule, held_by, scheduled_at, created_at, updated_at)
 SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o.kind, o.name,
        o.version, o.queue, o.priority, o.flow_key, o.tags,
        CASE WHEN o.held_above <> '' THEN 'paused' WHEN t.delay_in > 0 THEN 'waiting'
@@ -40,7 +40,7 @@ SELECT o.namespace, CAST(:new_uid AS TEXT), coalesce(CAST(:id AS TEXT), o.id), o
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.cancel_with_parent ELSE 0 END, o.uid,
        CAST(:link AS TEXT),
        CASE WHEN CAST(:same_start AS BIGINT) = 1 THEN coalesce(o.chain, o.uid) END,
-       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler,
+       CAST(:attempt AS BIGINT), CAST(:origin AS TEXT), o.handler, o.handler_key, o.lane,
        CASE WHEN CAST(:id AS TEXT) IS NULL THEN o.schedule END, o.held_above,
        t.now + t.delay_in, t.now, t.now
 FROM (SELECT r.*, coalesce((SELECT p.held_by FROM onward_run p

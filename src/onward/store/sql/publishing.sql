@@ -9,17 +9,15 @@ ORDER BY t.name, s.handler;
 
 -- part: handler_keys
 -- What a consumer is stands in the row of its declaration.
-SELECT h.namespace, h.handler, k.value, h.pipeline, h.kind, h.queue, h.handler || ' ' || k.value, CAST(:published AS BIGINT),
-       :now
+h.namespace, h.handler, k.value, h.pipeline, h.kind, h.queue, h.handler || ' ' || k.value, :now
 FROM json_each(:keys) k
 CROSS JOIN onward_handler h ON h.namespace = :namespace AND h.handler = :handler AND h.key = ''
 WHERE true
 
 -- name: add_handler_keys
 -- A consumer gets a row for each key of its events.
-INSERT INTO onward_handler (
-    namespace, handler, key, pipeline, kind, queue, lane, published, updated_at)
-{handler_keys}
+INSERT INTO onward_handler (namespace, handler, key, pipeline, kind, queue, lane, updated_at)
+SELECT {handler_keys}
 ON CONFLICT DO NOTHING;
 
 -- name: lock_handler_keys
@@ -32,8 +30,8 @@ FOR NO KEY UPDATE;
 -- name: raise_handler_keys
 -- An upsert finds each row by its key, however many there are.
 INSERT INTO onward_handler AS t (
-    namespace, handler, key, pipeline, kind, queue, lane, published, updated_at)
-{handler_keys}
+    published, namespace, handler, key, pipeline, kind, queue, lane, updated_at)
+SELECT 1, {handler_keys}
 ON CONFLICT (namespace, handler, key) DO UPDATE
 SET published = t.published + 1, updated_at = excluded.updated_at;
 
@@ -112,3 +110,22 @@ FOR NO KEY UPDATE;
 -- name: raise_inputs
 UPDATE onward_input SET open = open + :open, events = events + :events
 WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
+
+-- name: insert_unpublished
+INSERT INTO onward_unpublished (namespace, uid, topic, message, key, payload, created_at)
+VALUES (:namespace, :uid, :topic, :message, :key, :payload, :now);
+
+-- name: topic_seen
+SELECT 1 FROM onward_topic WHERE namespace = :namespace AND name = :topic;
+
+-- name: unpublished_waiting
+SELECT count(*) FROM (SELECT 1 FROM onward_unpublished WHERE namespace = :namespace LIMIT 1) o;
+
+-- name: oldest_unpublished
+SELECT seq, uid, topic, message, payload, key FROM onward_unpublished
+WHERE namespace = :namespace ORDER BY seq LIMIT :limit
+FOR UPDATE;
+
+-- name: drop_unpublished
+DELETE FROM onward_unpublished
+WHERE seq IN (SELECT CAST(value AS BIGINT) FROM json_each(:seqs));

@@ -1,4 +1,4 @@
--- Reads of a run, its end, its ledger rows and its deliveries.
+-- Reads of a run, its end and its ledger rows.
 
 -- name: clock
 SELECT :now;
@@ -51,18 +51,6 @@ CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value;
 SELECT key, run, identity, name, title, args, args_hash, state, version, attempt, asks, tries,
        reach, start_by, settle_until, known_until, due, result, error
 FROM onward_effect WHERE namespace = :namespace AND key = :key;
-
--- name: deliveries
-SELECT event, state, run, attempt FROM onward_delivery
-WHERE namespace = :namespace AND handler = :handler ORDER BY event;
-
--- name: handler_state
-SELECT state, state_version, published, wake_at, saved_by FROM onward_handler
-WHERE namespace = :namespace AND handler = :handler AND key = :key;
-
--- name: subscribe
-INSERT INTO onward_subscription (namespace, topic, handler)
-VALUES (:namespace, :topic, :handler) ON CONFLICT DO NOTHING;
 
 -- name: timers_set_after
 -- Runs that wait for a due time and parked, or wrote a wait, after the given instant.

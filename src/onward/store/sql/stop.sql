@@ -24,19 +24,6 @@ SET result = excluded.result, error = excluded.error, failed_call = excluded.fai
 SELECT 1 FROM onward_run
 WHERE namespace = :namespace AND uid = :uid AND worker = :worker AND fence = :fence;
 
--- name: release_deliveries
--- The next run of the handler can reserve these events again.
-UPDATE onward_delivery INDEXED BY onward_delivery_reserved
-SET state = 'pending', run = NULL, attempt = attempt + 1, reason = NULL, updated_at = :now
-WHERE namespace = :namespace AND run = :uid AND state = 'reserved'
-RETURNING handler;
-
--- name: add_work(handler, count)
-INSERT INTO onward_handler AS h (namespace, handler, key, published, updated_at)
-VALUES (:namespace, :handler, '', :count, :now)
-ON CONFLICT (namespace, handler, key) DO UPDATE
-SET published = h.published + excluded.published, updated_at = excluded.updated_at;
-
 -- name: bound_children
 -- Open children that are cancelled with their parent.
 SELECT uid FROM onward_run INDEXED BY onward_run_parent

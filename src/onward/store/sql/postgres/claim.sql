@@ -121,7 +121,7 @@ WITH RECURSIVE me AS MATERIALIZED (
         holds = CASE WHEN r.uid = ANY(:holding::text[]) THEN 1 ELSE r.holds END,
         started_at = coalesce(r.started_at, excluded.updated_at), updated_at = excluded.updated_at
     RETURNING uid, id, kind, name, version, queue, fence, inbox, seq, crashes, deadline, parent,
-              parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, phase,
+              parent_identity, root, cancel_with_parent, follows, link, attempt, origin, handler, handler_key, phase,
               scheduled_at, created_at, started_at, priority, tags, held_by
 )
 SELECT t.*, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,

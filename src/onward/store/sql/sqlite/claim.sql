@@ -58,7 +58,7 @@ WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
 -- name: claimed_runs
 SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence, r.inbox, r.seq, r.crashes,
        r.deadline, r.parent, r.parent_identity, r.root, r.cancel_with_parent, r.follows, r.link, r.attempt,
-       r.origin, r.handler, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
+       r.origin, r.handler, r.handler_key, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
        r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning,
        :now AS claimed_at, j.value AS ready_at
 FROM json_each(:ready_at) j

@@ -1,0 +1,121 @@
+"""Runs of handlers that have work: any worker that offers a handler starts its next run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onward.core.handler import Candidate, HandlerKind, chosen
+from onward.store.hints import queue_subject
+from onward.store.pipelines.publishing import lock_handlers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from onward.core.instant import Instant
+    from onward.store.database import Tx
+    from onward.store.store import Store
+
+MAX_CANDIDATES = 500
+"""How many handlers, or keys of handlers, with work are looked at for one claim."""
+
+
+class _Work(NamedTuple):
+    """A handler, or one key of it, that has work, as its row stands."""
+
+    handler: str
+    key: str
+    kind: str
+    lane: str
+    queue: str
+    published: int
+    next_id: str | None
+    next_slot: Instant | None
+    is_woken: int
+    oldest: Instant | None
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(
+            self.handler,
+            self.key,
+            HandlerKind(self.kind),
+            self.lane,
+            self.oldest,
+            bool(self.is_woken),
+        )
+
+
+async def launch(
+    store: Store, handlers: Collection[str], queues: Collection[str], limit: int
+) -> int:
+    """Start runs of those of these handlers that have work; return how many."""
+    if not handlers or limit < 1:
+        return 0
+    found = await store.read(lambda tx: _with_work(tx, handlers, queues))
+    if not found:
+        return 0
+    uids = [store.new_uid() for _ in range(min(limit, len({work.lane for work in found})))]
+    launched = await store.write(lambda tx: _launch(tx, handlers, queues, uids))
+    store.database.publish({queue_subject(queue) for queue in launched})
+    return len(launched)
+
+
+async def _with_work(tx: Tx, handlers: Collection[str], queues: Collection[str]) -> list[_Work]:
+    given: dict[str, Any] = {
+        "handlers": tx.array(sorted(handlers)),
+        "queues": tx.array(sorted(queues)),
+        "limit": MAX_CANDIDATES,
+    }
+    rows = [*await tx.fetch("handlers_with_work", **given)]
+    rows += await tx.fetch("woken_handlers", **given)
+    return [_Work(*row) for row in rows]
+
+
+async def _launch(
+    tx: Tx, handlers: Collection[str], queues: Collection[str], uids: Sequence[str]
+) -> list[str]:
+    """Start runs under these uids, and return their queues."""
+    found = [work.candidate for work in await _with_work(tx, handlers, queues)]
+    idle = [each for each in found if not each.has_work]
+    picked = chosen(found)[: len(uids)]
+    await lock_handlers(tx, (), [(each.handler, each.key) for each in (*idle, *picked)])
+    # Some may have been taken up, blocked or paused before they were locked.
+    rows = {(work.handler, work.key): work for work in await _with_work(tx, handlers, queues)}
+    for each in idle:
+        work = rows.get((each.handler, each.key))
+        if work is not None and not work.candidate.has_work:
+            given = {"handler": work.handler, "key": work.key}
+            await tx.fetch("forget_work", published=work.published, **given)
+    made: list[str] = []
+    for each, uid in zip(picked, uids, strict=False):
+        work = rows.get((each.handler, each.key))
+        if work is not None and work.candidate.has_work and await _start(tx, work, uid):
+            made.append(work.queue)
+    return made
+
+
+async def _start(tx: Tx, work: _Work, uid: str) -> bool:
+    """Start a run; return False if another one of its lane is open."""
+    run = {
+        "uid": uid,
+        "kind": work.kind,
+        "name": f"{work.kind} {work.handler}",
+        "queue": work.queue,
+        "handler": work.handler,
+        "key": work.key,
+        "lane": work.lane,
+        "slot": work.next_slot,
+        # The id of the run of a slot is made of the name of the schedule and the time.
+        "schedule": None if work.next_id is None else work.next_id.rpartition("@")[0],
+    }
+    # If it is the id of the slot that is taken, the run has one of its own.
+    for name in dict.fromkeys((work.next_id or uid, uid)):
+        if await tx.fetch("launch_run", id=name, **run):
+            break
+    else:
+        return False
+    nothing = dict.fromkeys(("trace", "retry", "attributes", "due"))
+    await tx.fetch("insert_run_data", uid=uid, input=b"", args_hash="", delay_in=0, **nothing)
+    given = {"handler": work.handler, "key": work.key, "published": work.published}
+    await tx.fetch("take_work", **given)
+    return True
