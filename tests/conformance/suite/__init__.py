@@ -43,6 +43,7 @@ SUBJECTS = (
     "launching",
     "reserving",
     "consuming",
+    "handler_ends",
     "callers",
     "reading",
     "listing",
