@@ -127,9 +127,7 @@ async def with_effect(world: World, state: EffectState | None) -> tuple[Worker, 
 
 
 @each(CASES)
-async def test_what_follows_the_end_of_a_run_is_what_the_core_says(
-    world: World, case: str
-) -> None:
+async def test_what_follows_the_end_of_a_run_is_what_the_core_says(world: World, case: str) -> None:
     how, effect = CASES[case]
     worker, run = await with_effect(world, effect)
     before = await kept(world)
