@@ -166,7 +166,7 @@ class App(RunOperations):
 
     @property
     def _engine(self) -> LocalClient:
-        refuse_in_body("a call of the App")
+        refuse_in_body("a call to the App")
         self._opening.check_loop()
         return self._opened
 
@@ -320,8 +320,8 @@ class App(RunOperations):
                 `@schedule` declares for its workflows. Every worker starts runs of all schedules.
             retry: The retry policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
-            lease: How long after the last lease renewal other workers take over its runs. On
-                SQLite, they notice at once that a process has ended.
+            lease: How long its lease lasts without a renewal; after that, other workers take over
+                its runs. On SQLite, they notice at once that a process has ended.
             drain: How long a worker that stops waits for running steps.
             stall: When code has blocked the event loop for this long, other workers can continue
                 the runs of this one, except the run that blocks it.

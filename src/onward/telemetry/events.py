@@ -135,7 +135,7 @@ EVENTS: dict[str, Event] = dict(
             _WARNING,
             f"{_STEP} seconds count",
             "this code was cancelled but is still running; its result is ignored; a new thread "
-            "replaces its thread",
+            "replaces the one that it occupies",
         ),
         _event(
             "step.waits_for_thread",
@@ -169,8 +169,8 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _WARNING,
             "worker workflow places",
-            "two workflows share this name, so no run of it is taken until this process starts "
-            "one of them; rename one",
+            "two workflows share this name, so the worker takes no runs of it until this process "
+            "starts one of them; rename one",
         ),
         _event(
             "worker.stalled",
