@@ -42,8 +42,8 @@ CODES = {
 }
 
 MOVES = {
-    "Await", "Catch", "Check", "Choose", "Drop", "Fork", "Keep", "Let", "Restart", "Restore",
-    "Resume", "See", "Start", "Try", "Upgrade", "Use", "Widen",
+    "Await", "Catch", "Check", "Choose", "Drop", "Fork", "Keep", "Let", "Move", "Restart",
+    "Restore", "Resume", "See", "Start", "Try", "Upgrade", "Use", "Widen",
 }  # fmt: skip
 
 CARRY = """

@@ -136,7 +136,7 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
 async def show(context: CommandContext, *, run_id: str) -> int:
     """Show a run: its state, what it waits for, and its history.
 
-    Includes the traceback of its error, and the signals that it has received and not read.
+    Includes the traceback of its error, and the signals that it has received but not read.
     """
     await print_run(context, (await context.engine.find(run_id, changes=False)).uid)
     return DONE

@@ -298,7 +298,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignal:
-    """A signal that a run has received and not read."""
+    """A signal that a run has received but not read."""
 
     name: str
     value: Any

@@ -155,7 +155,7 @@ class Run(Generic[R]):
         return await self._engine.history(self.id)
 
     async def pending_signals(self) -> list[PendingSignal]:
-        """Return the signals that the run has received and not read."""
+        """Return the signals that the run has received but not read."""
         return await self._engine.pending_signals(self.id)
 
     async def signal(
