@@ -49,7 +49,7 @@ def add_clock(root: click.Group) -> None:
         duration from now. Fixed times (sleep_until, at) and deadlines do not change.
 
         When the clock is set forward while workers run, waits keep their length, so their due
-        times move. If that time did pass, for example because a virtual machine was paused,
+        times move. If the skipped time did pass, for example because a virtual machine was paused,
         use --accept: waits then end when they were first due.
         """
         if accept:

@@ -80,7 +80,7 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} count",
-            "use map for many items, or continue_as_new",
+            "a run fails when its history is too long; use map for many items, or continue_as_new",
         ),
         _event(
             "run.unretried",
@@ -169,7 +169,7 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _WARNING,
             "worker workflow places",
-            "two workflows share this name, so the worker takes no runs of it until this process "
+            "two workflows share this name, so the worker takes no runs of either until this process "
             "starts one of them; rename one",
         ),
         _event(
@@ -215,8 +215,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "worker seconds",
-            "waits in progress keep their length, so their due times move; if that time did pass,"
-            " for example because a virtual machine was paused, run: onward clock --accept",
+            "waits in progress keep their length, so their due times move; if the skipped time did"
+            " pass, for example because a virtual machine was paused, run: onward clock --accept",
         ),
         _event(
             "clock.back",
@@ -233,8 +233,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "file behind",
-            "the machine's clock is behind the store's time, which runs at half speed until it has"
-            " caught up; if the store's time is wrong, run: onward clock --reset",
+            "the machine's clock is behind the store's time, which runs at half speed until the"
+            " clock has caught up; if the store's time is wrong, run: onward clock --reset",
         ),
         _event(
             "clock.jumped",
@@ -242,8 +242,8 @@ EVENTS: dict[str, Event] = dict(
             _WARNING,
             "file jump",
             "the machine's clock was set forward; while a worker runs, waits in progress keep"
-            " their length, so their due times move; if that time did pass, run: onward clock"
-            " --accept",
+            " their length, so their due times move; if the skipped time did pass, run:"
+            " onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
         _event("attention.dropped", "attention", _ERROR, "run", "on_attention is too slow"),

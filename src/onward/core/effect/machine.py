@@ -232,7 +232,7 @@ def _reconciled(
 
 def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"it is {effect.state} already")
+        return Ignored(f"it is already {effect.state}")
     if fact.version is not None and fact.version != effect.version:
         return Refused(f"it has changed: its version is {effect.version}, not {fact.version}")
     if effect.state in (EffectState.PLANNED, EffectState.FAILED):
@@ -286,7 +286,7 @@ def _proof_opens(effect: LedgerEntry, now: Instant) -> Instant | None:
 
 def _withdrawn(effect: LedgerEntry) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"it is {effect.state} already")
+        return Ignored(f"it is already {effect.state}")
     if effect.state in UNCERTAIN:
         return Refused(f"it is {effect.state}: it may have happened")
     if effect.state is EffectState.PLANNED:
