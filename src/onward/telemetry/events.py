@@ -169,8 +169,8 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _WARNING,
             "worker workflow places",
-            "two workflows share this name, so the worker takes no runs of either until this process "
-            "starts one of them; rename one",
+            "two workflows share this name, so the worker takes no runs of either until this "
+            "process starts one of them; rename one",
         ),
         _event(
             "worker.stalled",
