@@ -109,7 +109,8 @@ def declared_limits(
         if found.get(flow, workflow.limits) != workflow.limits:
             raise BadInput(
                 f"workflows {by[flow]!r} and {workflow.name!r}",
-                f"declare different limits for the keys of queue {workflow.queue!r}, which they share",
+                f"declare different limits for the keys of queue {workflow.queue!r}, which they"
+                " share",
                 "Declare the same limits, or give one of them another queue",
             )
         found[flow], by[flow] = workflow.limits, workflow.name
