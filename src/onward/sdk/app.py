@@ -254,8 +254,9 @@ class App(RunOperations):
         The runs and signals take effect when you commit, together with your rows.
 
         Args:
-            connection: For Postgres, a connection of asyncpg, psycopg (async) or SQLAlchemy (async
-                connection or session). For a SQLite file, one of sqlite3, aiosqlite or SQLAlchemy.
+            connection: For Postgres, a connection from asyncpg, psycopg (async) or SQLAlchemy
+                (async connection or session). For a SQLite file, one of sqlite3, aiosqlite or
+                SQLAlchemy.
 
         Raises:
             StoreUnusable: Onward does not support this kind of connection.
