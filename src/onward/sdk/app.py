@@ -255,7 +255,7 @@ class App(RunOperations):
 
         Args:
             connection: For Postgres, a connection from asyncpg, psycopg (async) or SQLAlchemy
-                (async connection or session). For a SQLite file, one of sqlite3, aiosqlite or
+                (async connection or session). For a SQLite file, one from sqlite3, aiosqlite or
                 SQLAlchemy.
 
         Raises:
