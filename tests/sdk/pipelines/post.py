@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from onward.pipelines import Consumer, Pipeline, Prepared
-
 from onward import effect, effect_key
+from onward.pipelines import Consumer, Pipeline, Prepared
 from onward.testing.clock import VirtualLoop
 from onward.testing.outside import Outside
 from tests.kit.watching import PATIENCE_SECONDS, until
 
 if TYPE_CHECKING:
+    from onward import App, RunInfo
     from onward.pipelines import (
         Event,
         MutateContext,
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         ProducerContext,
         Topic,
     )
-
-    from onward import App, RunInfo
 
 numbers = count(1)
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from onward.pipelines import Applied, Skipped
 
 from onward import Retryable
 from onward.errors import NeedsApproval, Precondition
+from onward.pipelines import Applied, Skipped
 from onward.testing.outside import Trouble
 from tests.kit.virtual_time import in_virtual_time
 from tests.kit.watching import until, working

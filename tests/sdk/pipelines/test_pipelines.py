@@ -6,18 +6,17 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from onward.pipelines import Applied, Consumer, Nothing, Pipeline, Prepared
 
 import onward
 from onward import workflow
 from onward.errors import TopicFull
+from onward.pipelines import Applied, Consumer, Nothing, Pipeline, Prepared
 from tests.kit.watching import until, working
 from tests.sdk.pipelines.post import counts, numbers, post, runs_of, until_counts, until_run
 
 if TYPE_CHECKING:
-    from onward.pipelines import NextContext, Outcome, PrepareContext
-
     from onward import App
+    from onward.pipelines import NextContext, Outcome, PrepareContext
 
 
 async def test_letters_reach_the_book_and_are_counted(app: App) -> None:
