@@ -59,7 +59,7 @@ CALLS: dict[str, Callable[[], Awaitable[Any]]] = {
 ALLOWED = {("producer", "step"), ("prepare", "step"), ("mutate", "effect"), ("next", "step")}
 """In a phase that may read the outside world, a step is a plain call."""
 
-OPERATIONS = {
+OPERATIONS: dict[str, set[type]] = {
     "peek": {PrepareContext},
     "get": {PrepareContext},
     "publish": {NextContext, ProducerContext},
