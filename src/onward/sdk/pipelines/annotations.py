@@ -43,8 +43,8 @@ def stored_by_consumer(kind: type, prepare: Any, around: Mapping[str, Any]) -> S
     if issubclass(kind, Consumer):
         given = arguments_of_base(kind, Consumer)
         if not any(isinstance(argument, TypeVar) for argument in given):
-            state, data = (resolve(argument, known, around) for argument in given)
-            return Stored(state, _or_none(data))
+            state, base_data = (resolve(argument, known, around) for argument in given)
+            return Stored(state, _or_none(base_data))
     returned = _resolved(inspect.signature(prepare).return_annotation, known, around)
     data: Any = Any
     if isinstance(returned, Unresolved):
