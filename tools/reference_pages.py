@@ -176,7 +176,7 @@ ACTORS = {
     "Let it propagate": (errors.LeaseLost, "The worker has lost the run and must stop."),
     "Report it to us": (
         errors.InvariantBroken,
-        "A bug in Onward. Please report it with its message.",
+        "A bug in Onward. Please report it, with its message.",
     ),
 }
 

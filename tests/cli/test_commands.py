@@ -185,7 +185,7 @@ def test_without_click_it_says_how_to_install_it() -> None:
 
 def test_what_a_stream_cannot_take_is_spelled_out(shop: str, process: Ask) -> None:
     answer = process("runs", "signal", "hold-1", "\N{CHECK MARK}", PYTHONIOENCODING="latin-1")
-    assert (answer.status, answer.out) == (0, "run hold-1 is sent \\u2713\n")
+    assert (answer.status, answer.out) == (0, "run hold-1 was sent signal \\u2713\n")
 
 
 def test_the_console_script_is_this_command_line() -> None:

@@ -45,7 +45,8 @@ CODES = {
 }
 
 MOVES = {
-    "Await", "Catch", "Check", "Choose", "Drop", "Fork", "Keep", "Let", "Publish", "Restart",
+    "Await", "Catch", "Check", "Choose", "Drop", "Fork", "Keep", "Let", "Move", "Publish",
+    "Restart",
     "Restore", "Resume", "See", "Start", "Try", "Upgrade", "Use", "Widen",
 }  # fmt: skip
 

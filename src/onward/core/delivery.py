@@ -128,7 +128,7 @@ def _reserved(delivery: Delivery, run: str) -> Decision[Delivery]:
     if delivery.state is DeliveryState.PENDING:
         return Moved(changed(delivery, state=DeliveryState.RESERVED, run=run))
     if delivery.state is DeliveryState.RESERVED and delivery.run == run:
-        return Ignored("the run holds it already")
+        return Ignored("the run already holds it")
     return Refused(f"it is {delivery.state}")
 
 
@@ -182,7 +182,7 @@ def _not_held(
         ):
             return Ignored("it was set aside by this very run")
         case DeliveryState.RESERVED, HandedOver(to=to) if to == delivery.run:
-            return Ignored("the retry holds it already")
+            return Ignored("the retry already holds it")
         case _:
             return Refused(f"it is {delivery.state} and not held by run {fact.run}")
 

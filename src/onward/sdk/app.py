@@ -175,7 +175,7 @@ class App(RunOperations, PublishOperations):
 
     @property
     def _engine(self) -> LocalClient:
-        refuse_in_body("a call of the App")
+        refuse_in_body("a call to the App")
         self._opening.check_loop()
         return self._opened
 
@@ -263,8 +263,9 @@ class App(RunOperations, PublishOperations):
         The runs, signals and events take effect when you commit, together with your rows.
 
         Args:
-            connection: For Postgres, a connection of asyncpg, psycopg (async) or SQLAlchemy (async
-                connection or session). For a SQLite file, one of sqlite3, aiosqlite or SQLAlchemy.
+            connection: For Postgres, a connection from asyncpg, psycopg (async) or SQLAlchemy
+                (async connection or session). For a SQLite file, one from sqlite3, aiosqlite or
+                SQLAlchemy.
 
         Raises:
             StoreUnusable: Onward does not support this kind of connection.
@@ -332,8 +333,8 @@ class App(RunOperations, PublishOperations):
                 before the worker starts.
             retry: The retry policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
-            lease: How long after the last lease renewal other workers take over its runs. On
-                SQLite, they notice at once that a process has ended.
+            lease: How long its lease lasts without a renewal; after that, other workers take over
+                its runs. On SQLite, they notice at once that a process has ended.
             drain: How long a worker that stops waits for running steps.
             stall: When code has blocked the event loop for this long, other workers can continue
                 the runs of this one, except the run that blocks it.

@@ -82,7 +82,7 @@ class Effect(Generic[P, R]):
 
         Args:
             key: Identifies the call (an order id), instead of its position in the code.
-            retry: How often to send it at most, and how long to wait in between.
+            retry: The maximum number of sends, and how long to wait in between.
             timeout: How long one call may take.
 
         Raises:
@@ -193,8 +193,8 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         reconcile: Looks up the outcome of a call. It gets the same arguments and `key=`, and
             returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
             function, without `self`.
-        retry: How often to send the effect at most; by default three times. The delays apply after
-            the function raised `NotApplied`. After other proof, the effect is sent again at once.
+        retry: The maximum number of sends; by default three. The delays apply after the function
+            raised `NotApplied`. After other proof, the effect is sent again at once.
         timeout: How long one call may take; by default 30 s. For a function that is not async,
             `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.

@@ -160,7 +160,7 @@ class RunOperations:
             RunOver: the run is open or succeeded, it is paused and can be resumed, or another run
                 has replaced it.
             Undone: the run sent effects because of its error, as a saga does to undo its work.
-            WouldResend: the retry would start a child again that was forked and has sent effects.
+            WouldResend: the retry would restart a child that was forked and has sent effects.
         """
         return self._handle(await self._engine.retry(id, force=force))
 
@@ -182,8 +182,8 @@ class RunOperations:
             step: The name or the identity of the step; None keeps the whole history.
             result: The result of the step; by default the step runs again.
             new_id: An id for the new run; by default it replaces the old run under the same id.
-            resend: Whether effects may be sent again that happened, or may have happened. An effect
-                that you pass as `step` is always sent again, unless you pass a result.
+            resend: Whether effects that happened, or may have happened, may be sent again. An
+                effect that you pass as `step` is always sent again, unless you pass a result.
 
         Raises:
             NotFound: the history has no such step.

@@ -94,7 +94,7 @@ class Within:
             id: The id of the run.
             signal: The signal, or its name.
             value: Its value.
-            message_id: Identifies the message: sent again with the same id, it is delivered once.
+            message_id: Identifies the message; messages with the same id are delivered once.
 
         Raises:
             NotFound: your transaction sees no run with the id.

@@ -80,7 +80,7 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} count",
-            "use map for many items, or continue_as_new",
+            "a run fails when its history is too long; use map for many items, or continue_as_new",
         ),
         _event(
             "run.unretried",
@@ -135,7 +135,7 @@ EVENTS: dict[str, Event] = dict(
             _WARNING,
             f"{_STEP} seconds count",
             "this code was cancelled but is still running; its result is ignored; a new thread "
-            "replaces its thread",
+            "replaces the one that it occupies",
         ),
         _event(
             "step.waits_for_thread",
@@ -190,8 +190,8 @@ EVENTS: dict[str, Event] = dict(
             "worker",
             _WARNING,
             "worker workflow places",
-            "two workflows share this name, so no run of it is taken until this process starts "
-            "one of them; rename one",
+            "two workflows share this name, so the worker takes no runs of either until this "
+            "process starts one of them; rename one",
         ),
         _event(
             "worker.stalled",
@@ -236,8 +236,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "worker seconds",
-            "waits in progress keep their length, so their due times move; if that time did pass,"
-            " for example because a virtual machine was paused, run: onward clock --accept",
+            "waits in progress keep their length, so their due times move; if the skipped time did"
+            " pass, for example because a virtual machine was paused, run: onward clock --accept",
         ),
         _event(
             "clock.back",
@@ -254,8 +254,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "file behind",
-            "the machine's clock is behind the store's time, which runs at half speed until it has"
-            " caught up; if the store's time is wrong, run: onward clock --reset",
+            "the machine's clock is behind the store's time, which runs at half speed until the"
+            " clock has caught up; if the store's time is wrong, run: onward clock --reset",
         ),
         _event(
             "clock.jumped",
@@ -263,8 +263,8 @@ EVENTS: dict[str, Event] = dict(
             _WARNING,
             "file jump",
             "the machine's clock was set forward; while a worker runs, waits in progress keep"
-            " their length, so their due times move; if that time did pass, run: onward clock"
-            " --accept",
+            " their length, so their due times move; if the skipped time did pass, run:"
+            " onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
         _event("attention.dropped", "attention", _ERROR, "run", "on_attention is too slow"),

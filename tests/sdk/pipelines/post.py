@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from onward.pipelines import Consumer, Pipeline, Prepared
-
 from onward import effect, effect_key
+from onward.pipelines import Consumer, Pipeline, Prepared
+from onward.testing.clock import VirtualLoop
 from onward.testing.outside import Outside
-from tests.kit.watching import until
+from tests.kit.watching import PATIENCE_SECONDS, until
 
 if TYPE_CHECKING:
+    from onward import App, RunInfo
     from onward.pipelines import (
         Event,
         MutateContext,
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
         ProducerContext,
         Topic,
     )
-
-    from onward import App, RunInfo
 
 numbers = count(1)
 
@@ -135,21 +135,27 @@ async def counts(app: App, topic: Topic[Any], handler: str) -> dict[str, int]:
 
 
 async def until_counts(app: App, topic: Topic[Any], handler: str, **wanted: int) -> dict[str, int]:
-    """Wait until a consumer has so many events in these states."""
+    """Wait until a consumer has so many events in these states; in virtual time, for a day."""
     found: dict[str, int] = {}
 
     async def is_reached() -> bool:
         found.update(await counts(app, topic, handler))
         return all(found[state] == number for state, number in wanted.items())
 
-    await until(is_reached)
+    await until(is_reached, *_patience())
     return found
+
+
+def _patience() -> tuple[float, float]:
+    """Return how long to wait for something, and how often to look."""
+    is_virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
+    return (86_400, 1) if is_virtual else (PATIENCE_SECONDS, 0.005)
 
 
 async def runs_of(app: App, handler: str, kind: str = "consumer") -> list[RunInfo]:
     """Return the runs of a handler, the oldest first."""
     found = await app.runs(name=f"{kind} {handler}", limit=1000)
-    return found[::-1]
+    return sorted(found, key=lambda run: (run.created_at, run.attempt))
 
 
 async def until_run(app: App, handler: str, *states: str, kind: str = "consumer") -> RunInfo:

@@ -6,18 +6,17 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from onward.pipelines import Applied, Consumer, Nothing, Pipeline, Prepared
 
 import onward
 from onward import workflow
 from onward.errors import TopicFull
+from onward.pipelines import Applied, Consumer, Nothing, Pipeline, Prepared
 from tests.kit.watching import until, working
 from tests.sdk.pipelines.post import counts, numbers, post, runs_of, until_counts, until_run
 
 if TYPE_CHECKING:
-    from onward.pipelines import NextContext, Outcome, PrepareContext
-
     from onward import App
+    from onward.pipelines import NextContext, Outcome, PrepareContext
 
 
 async def test_letters_reach_the_book_and_are_counted(app: App) -> None:
@@ -60,20 +59,19 @@ async def test_the_ledger_has_the_title_that_prepare_gave(app: App) -> None:
     async with working(app, pipelines=[made.pipeline]):
         await app.publish(made.letters, "a", id="1")
         await until_counts(app, made.letters, made.handler("Book"), consumed=1)
-        [effect] = await app.effects.list()
+        [effect] = await app.effects.all()
     assert (effect.title, effect.state) == ("Write a", "applied")
 
 
 async def test_one_run_reserves_several_events(app: App) -> None:
     made = post(limit=10)
-    await_all = [(f"letter {n}", str(n)) for n in range(5)]
+    letters = [(f"letter {n}", str(n)) for n in range(5)]
     async with app:
-        await app.pipelines.declare(made.pipeline)
-        for text, name in await_all:
+        for text, name in letters:
             await app.publish(made.letters, text, id=name)
-    async with working(app, pipelines=[made.pipeline]):
-        await until_counts(app, made.letters, made.handler("Book"), consumed=5)
-    assert made.prepared == [[text for text, _ in await_all]]
+        async with app.worker(pipelines=[made.pipeline]):
+            await until_counts(app, made.letters, made.handler("Book"), consumed=5)
+    assert made.prepared == [[text for text, _ in letters]]
     assert len(made.book.applied) == 1
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.codec import decode_error, encode_error
+from onward.codec import encode_error
 from onward.core.retry import Again, decide, failure
 from onward.core.run import Reason, RunState
-from onward.engine.payloads import pack, unpack
+from onward.engine.payloads import pack
 from onward.model.runs import Move
 from onward.runtime.pipelines.failures import PAUSED_BY, HandlerFailed, failed
 
@@ -30,20 +30,20 @@ def pause_of(run: ClaimedRun, body: Body) -> Move | None:
 
 
 def failed_end(
-    move: Move, policy: Retry | None, attempt: int, randomness: float
+    move: Move, body: Body, policy: Retry | None, randomness: float
 ) -> tuple[Move, Duration | None]:
     """Return the end of a handler's run, and after how long another follows it, if one does.
 
     The error of the run is what the code raised, and the reason is why that ends it.
     """
-    if move.state != RunState.FAILED or move.error is None or move.reason != Reason.LOGIC:
+    error = None if body.main.cancelled() else body.main.exception()
+    if move.state != RunState.FAILED or move.reason != Reason.LOGIC or error is None:
         return move, None
-    error = decode_error(unpack(move.error))
     why = error if isinstance(error, HandlerFailed) else failed(error)
-    kept = why.__cause__ or error
-    end = move._replace(reason=why.reason, error=pack(encode_error(kept)))
+    raised = why.__cause__ or error
+    end = move._replace(reason=why.reason, error=pack(encode_error(raised)))
     if why.reason != Reason.TRANSIENT or policy is None:
         return end, None
-    facts = failure(type(kept), retryable=True, after=why.after)
-    decision = decide(policy, attempt, facts, randomness=randomness)
+    facts = failure(type(raised), retryable=True, after=why.after)
+    decision = decide(policy, body.run.attempt, facts, randomness=randomness)
     return end, decision.after if isinstance(decision, Again) else None

@@ -388,8 +388,9 @@ class Leaving:
         """End the run of a handler that did not succeed, with what follows from that."""
         execution, host = self._execution, self._host
         end, retry_in = failed_end(
-            move, execution.program.transient, execution.claimed.attempt, host.randomness()
+            move, execution.body, execution.program.transient, host.randomness()
         )
+        execution.stop(end)
         ended = host.engine_calls.end_handler(
             execution.claimed, classified(end), execution.program.code, retry_in
         )

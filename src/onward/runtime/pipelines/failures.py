@@ -76,7 +76,7 @@ def _after(error: BaseException) -> Duration | None:
 register_error(
     HandlerFailed,
     name="onward.HandlerFailed",
-    to_data=lambda error: [error.reason, error.after],
+    to_data=lambda error: [str(error.reason), error.after],
     from_data=lambda data: HandlerFailed(*data),
 )
 register_error(
