@@ -12,7 +12,8 @@ from onward.cli.command import DONE, NO, NO_DATABASE, Given, bare_command
 from onward.cli.output import shown
 from onward.cli.settings import load
 from onward.engine.address import check_exists
-from onward.engine.doctor import Finding, examine_file
+from onward.engine.doctor import examine_file
+from onward.engine.finding import Finding
 from onward.engine.migration import plan_migration
 from onward.errors import SchemaTooNew
 from onward.sdk.app import App

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.retention import Retention
     from onward.engine.clock import Reading
-    from onward.engine.doctor import Finding
+    from onward.engine.finding import Finding
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
+    from onward.engine.pipeline_engine import PipelineEngine
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
@@ -79,6 +80,7 @@ class ClientEngine(Protocol):
 
     namespace: str
     schedules: ScheduleEngine
+    pipelines: PipelineEngine
 
     @property
     def is_private(self) -> bool:
@@ -234,7 +236,7 @@ class ClientEngine(Protocol):
         ...
 
     async def why(self, run_id: str) -> list[Blocker]:
-        """Return what keeps the newest run of an id from running."""
+        """Return what keeps the newest run of an id, or a pipeline of that name, from running."""
         ...
 
     async def history(self, run_id: str) -> list[HistoryEvent]:

@@ -5,7 +5,6 @@ Nothing is changed, and all of it is read while workers run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +12,8 @@ from onward.core.instant import MINUTE, SECOND, show
 from onward.core.run import Reason
 from onward.engine.clock import read_clock
 from onward.engine.effect_info import effect_infos
+from onward.engine.finding import MAX_COUNTED, MAX_NAMED, Finding, count_of, some_of
+from onward.engine.pipelines.findings import pipeline_findings
 from onward.engine.report import held_back
 from onward.engine.why import full_workers
 from onward.store.address import SqliteAddress, parse
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from onward.model.workers import Unserved, WorkerRow
     from onward.store.store import Store
 
-MAX_NAMED = 5
-MAX_COUNTED = 1000
 MAX_FLOWS = 100
 """How many queues, workflows and keys are looked at for limits that hold late runs back."""
 _LIMBO = "check_limbo"
@@ -42,23 +41,6 @@ _SETTINGS = {
     "synchronous_commit": "A crash of the server can lose the last commits: a step or an effect "
     "whose outcome was recorded may be repeated",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is wrong.
-
-    Attributes:
-        kind: A word for it, such as `unserved`.
-        text: What was found.
-        meaning: What it means for runs.
-        next: The next move: a command, or advice.
-    """
-
-    kind: str
-    text: str
-    meaning: str
-    next: str
 
 
 class Thresholds(NamedTuple):
@@ -96,6 +78,7 @@ async def examine(store: Store, thresholds: Thresholds | None = None) -> list[Fi
         *await _invariants(store),
         *examine_settings(health),
         *[each async for each in _runs(store, limits)],
+        *[each async for each in pipeline_findings(store)],
         *await _clock(store),
         *[each async for each in _workers(store)],
         *examine_sizes(health, limits),
@@ -107,7 +90,7 @@ async def _invariants(store: Store) -> list[Finding]:
     return [
         Finding(
             "limbo" if each.name == _LIMBO else "invariant",
-            f"{each.name} is violated by {_some(each.subjects)}: {each.rule}",
+            f"{each.name} is violated by {some_of(each.subjects)}: {each.rule}",
             "The rows were changed by hand or restored in part, or this is a bug in Onward",
             f"onward runs show {each.subjects[0]}; please report it",
         )
@@ -138,8 +121,8 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
         names = [row[0] for row in parked]
         yield Finding(
             "divergence",
-            f"{_count(names, 'run')} paused because the code does not fit the history: "
-            f"{_some(names)}",
+            f"{count_of(names, 'run')} paused because the code does not fit the history: "
+            f"{some_of(names)}",
             "A worker with code that fits continues them; a fork can leave out the calls that "
             "differ, or replace a value that does not fit",
             f"onward runs show {quote(names[0])}",
@@ -149,7 +132,7 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
         names = [row[0] for row in crashing]
         yield Finding(
             "crashes",
-            f"{_count(names, 'run')} whose last workers died: {_some(names)}",
+            f"{count_of(names, 'run')} whose last workers died: {some_of(names)}",
             "A run that kills 5 workers in a row ends as failed (crashed)",
             f"Check it for high memory use and native code: onward runs show {quote(names[0])}",
         )
@@ -158,7 +141,7 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     if uncertain:
         yield Finding(
             "effects",
-            f"{_count(uncertain, 'effect')} whose outcome is unknown",
+            f"{count_of(uncertain, 'effect')} whose outcome is unknown",
             "Their runs wait until an operator decides",
             "onward effects list",
         )
@@ -166,7 +149,7 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     if stale:
         yield Finding(
             "outbox",
-            f"{stale} messages or starts of your transactions have not been delivered for "
+            f"{stale} messages or events of your transactions have not been delivered for "
             f"{show(limits.outbox)}",
             "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",
@@ -191,7 +174,7 @@ async def _late(store: Store, age: Duration, unserved: Container[str]) -> list[F
     if is_full:
         meaning = "Live workers serve them, but have no free slots"
         advice = "Start more workers, or raise --slots"
-    text = f"{_count(names, 'run')} ready for more than {show(age)}: {_some(names)}"
+    text = f"{count_of(names, 'run')} ready for more than {show(age)}: {some_of(names)}"
     return [Finding("late", text, meaning, f"{advice}: onward workers list")]
 
 
@@ -206,8 +189,8 @@ def _unserved(found: Sequence[Unserved]) -> Finding:
             reasons = "; ".join(f"{each.run.id}: {each.why}" for each in named)
     return Finding(
         "unserved",
-        f"{_count(found, 'run')} that no live worker can take: "
-        f"{_some([each.run.id for each in found])}",
+        f"{count_of(found, 'run')} that no live worker can take: "
+        f"{some_of([each.run.id for each in found])}",
         f"{stays}: {reasons}",
         f"Start a worker that takes {them}; onward why {quote(found[0].run.id)}",
     )
@@ -293,15 +276,6 @@ def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
             "Vacuum cannot remove rows that were deleted since, and tables grow",
             "Find it in pg_stat_activity, and terminate it",
         )
-
-
-def _count(found: Sequence[object], noun: str) -> str:
-    many = f"{len(found)} or more" if len(found) >= MAX_COUNTED else str(len(found))
-    return f"{many} {noun}" if len(found) == 1 else f"{many} {noun}s"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMED]) + (" and others" if len(names) > MAX_NAMED else "")
 
 
 def _size(count: int) -> str:

@@ -73,6 +73,7 @@ def _info(row: EffectRow, run_id: str, run_state: str) -> EffectInfo:
         _settled_by(row),
         row.reconciler or None,
         _attempts(row),
+        row.title,
     )
 
 

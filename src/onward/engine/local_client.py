@@ -29,10 +29,11 @@ from onward.engine.doctor import examine
 from onward.engine.effect_info import effect_choices, effect_info, effect_infos
 from onward.engine.follow_errors import uid_of
 from onward.engine.local_worker import LocalWorker
+from onward.engine.pipelines.local import LocalPipelines
 from onward.engine.results import Results
 from onward.engine.schedules.local import LocalSchedules
 from onward.engine.stats import stats
-from onward.engine.why import find_blockers
+from onward.engine.why import find_blockers, find_pipeline_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, NoWorker
 from onward.store.runs import cache, ledger, retention
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
     from onward.core.retention import Retention
     from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
-    from onward.engine.doctor import Finding
+    from onward.engine.finding import Finding
     from onward.engine.flows import FlowChange, FlowInfo
+    from onward.engine.pipeline_engine import PipelineEngine
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
     from onward.engine.sending import Cancelling
@@ -102,6 +104,7 @@ class LocalClient:
         self.store = store
         self.namespace = store.namespace
         self.schedules: ScheduleEngine = LocalSchedules(store)
+        self.pipelines: PipelineEngine = LocalPipelines(store)
         self._clock = clock
         self._open_store = open_store
         self._keep = keep
@@ -225,7 +228,14 @@ class LocalClient:
         return await report.report(self.store, await self.store.run(uid))
 
     async def why(self, run_id: str) -> list[Blocker]:
-        return await find_blockers(self.store, await self.store.newest(run_id))
+        try:
+            row = await self.store.newest(run_id)
+        except NotFound as missing:
+            try:
+                return await find_pipeline_blockers(self.store, run_id)
+            except NotFound:
+                raise missing from None
+        return await find_blockers(self.store, row)
 
     async def history(self, run_id: str) -> list[HistoryEvent]:
         return await info.history(self.store, (await self.store.newest(run_id)).uid)

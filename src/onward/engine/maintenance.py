@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onward.core.lease import AUDIT_EVERY
 from onward.engine.schedules.deciding import SlotDecisions, in_place
 from onward.store.pipelines.freeing import retry_blocked
+from onward.store.pipelines.sweeping import sweep_unpublished
 from onward.store.runs.cache import purge_expired
 from onward.store.runs.flows import forget_idle_keys, has_idle_keys
 
@@ -64,6 +65,7 @@ class Maintenance:
             due = await self._store.maintenance_due(self._worker)  # what looked overdue may not be
         if due.outbox:
             await self._store.sweep()
+            await sweep_unpublished(self._store)
         if due.overdue:
             await self._store.overdue()
         if due.schedules:

@@ -437,6 +437,7 @@ class EffectInfo:
         reconciler: The name of its reconciler, if it has one.
         attempts: All sends and all answers of the reconciler, oldest first; if there are more than
             50, the latest 50.
+        title: What the code calls it: the title of a consumer's preparation, or its name.
     """
 
     id: str
@@ -469,6 +470,7 @@ class EffectInfo:
     settled_by: str | None = None
     reconciler: str | None = None
     attempts: tuple[EffectAttemptInfo, ...] = ()
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 from onward.core.replay import RecordKind
 from onward.core.run import TERMINAL, Reason, RunState, in_words
 from onward.engine.effect_info import effect_wait_text
+from onward.engine.pipelines.reading import one_pipeline
 from onward.engine.report import report
 from onward.engine.views import Blocker
 from onward.errors import NotFound
 from onward.errors.root import closed
+from onward.store.pipelines.overview import blocked_handlers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +40,8 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
     found = [*_blockers(known), *known.held_back]
     if not found and row.state == RunState.READY:
         found += await full_workers(store, row)
+    if row.state in TERMINAL and row.handler is not None:
+        found += await _blocks_handler(store, row)
     awaited = [call.run for call in known.waits_for if call.run is not None]
     for uid in awaited[:MAX_AWAITED] if deep > 1 else ():
         try:
@@ -47,6 +51,34 @@ async def find_blockers(store: Store, row: RunRow, deep: int = MAX_DEPTH) -> lis
         below = await find_blockers(store, other, deep - 1)
         found += [Blocker(each.kind, f"run {other.id}: {each.text}", each.next) for each in below]
     return found
+
+
+async def find_pipeline_blockers(store: Store, name: str) -> list[Blocker]:
+    """Return why handlers of a pipeline do not run although they have work.
+
+    Raises:
+        NotFound: there is no such pipeline.
+    """
+    info = await one_pipeline(store, name)
+    return [
+        Blocker(each.state, f"{each.name} {each.key}".strip() + f": {each.why}", each.next)
+        for each in info.handlers
+        if each.why
+    ]
+
+
+async def _blocks_handler(store: Store, row: RunRow) -> list[Blocker]:
+    """Return that a run of a handler has ended so that it blocks the handler, if so."""
+    return [
+        Blocker(
+            "blocked",
+            f"it has ended, and blocks {each.handler} of pipeline {each.pipeline} "
+            f"until other code is deployed or an operator resumes it",
+            f"onward pipelines resume {quote(each.pipeline)}",
+        )
+        for each in await store.read(blocked_handlers)
+        if each.run == row.uid
+    ]
 
 
 async def full_workers(store: Store, row: RunRow) -> list[Blocker]:

@@ -1,4 +1,4 @@
-"""Starting runs and sending signals in a caller's own transaction: they happen when it commits.
+"""Starts, signals and events in a caller's own transaction: they happen when it commits.
 
 Nothing here awaits anything but the caller's connection.
 """
@@ -17,7 +17,10 @@ from onward.errors import BadInput, NotFound, RunOver
 from onward.model.messages import NewMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onward.codec import Payload
+    from onward.model.pipelines import NewEvent
     from onward.model.runs import NewRun, Started
     from onward.store.caller_writes import CallerWrites
     from onward.store.store import Store
@@ -72,3 +75,26 @@ class CallerTransaction:
             )
         own = message or self._store.new_uid()
         await self._within.send(NewMessage(run_id, own, kind, wanted, packed, wakes_for(kind)))
+
+    async def publish(self, events: Sequence[NewEvent]) -> None:
+        """Publish events with the caller's commit; they are in their topics soon after it.
+
+        Limits of topics do not apply: what was committed must arrive.
+
+        Raises:
+            NotFound: the caller's transaction sees no such topic. Nothing was written.
+            BadInput: an event names an input, which only a publish of its own can register.
+        """
+        for event in events:
+            if event.input is not None:
+                raise BadInput(
+                    f"input of event {event.message!r}",
+                    "cannot be named in your own transaction",
+                    "Publish the event with app.publish, or without an input",
+                )
+        await self._within.prepare_to_write()
+        unknown = await self._within.publish(events)
+        if unknown is not None:
+            raise NotFound(
+                "topic", unknown, self._store.namespace, "Start a worker that declares it"
+            )

@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Position = tuple[str, str]
-"""How far runs were looked through: a final state, and the uid of the last run of it."""
+"""How far runs were looked through: a final state, and the uid of the last run of it.
+
+After the runs, the same for `event` and `input`."""
 
 
 class PruneBatch(NamedTuple):

@@ -1,4 +1,4 @@
-"""Starts and messages in a transaction of the caller's own: they happen if and when it commits.
+"""Starts, messages and events in a caller's own transaction: they happen if and when it commits.
 
 Such writes only insert. They lock no row of the engine, so a caller may keep its transaction open
 for as long as it likes, and they raise nothing that would abort it. On Postgres a hint goes with
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from onward.errors import Unavailable
 from onward.model.runs import Started, found_run
-from onward.store.writing.text_limits import check_message, check_run, is_storable
+from onward.store.writing.text_limits import check_message, check_published, check_run, is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onward.core.ports import Clock
     from onward.model.messages import NewMessage
+    from onward.model.pipelines import NewEvent
     from onward.model.runs import NewRun
     from onward.store.callers.admission import Admission
     from onward.store.callers.caller import Caller
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CallerWrites:
-    """Starts and messages within a caller's transaction.
+    """Starts, messages and events within a caller's transaction.
 
     Args:
         admit: Looks at the caller's connection before each use, and refuses it or not.
@@ -100,6 +101,25 @@ class CallerWrites:
         caller = await self._admit()
         await self._fetch(caller, "insert_outbox", message._asdict())
         await self._hint(caller, "hint_send", target=message.target)
+
+    async def publish(self, events: Sequence[NewEvent]) -> str | None:
+        """Publish events with the caller's commit; workers move them into their topics after that.
+
+        Returns:
+            The name of a topic that the transaction does not see: then nothing was written.
+
+        Raises:
+            StoreUnusable: the connection cannot write to this store.
+        """
+        check_published(events, ())
+        caller = await self._admit()
+        for topic in sorted({event.topic for event in events}):
+            if not await self._fetch(caller, "topic_seen", {"topic": topic}):
+                return topic
+        for event in events:
+            await self._fetch(caller, "insert_unpublished", event._asdict())
+        await self._hint(caller, "hint_publish")
+        return None
 
     async def _hint(self, caller: Caller, name: str, **given: object) -> None:
         """Send a hint with the caller's commit, if the database can carry one."""

@@ -1,4 +1,4 @@
-"""Events are published: in order, once for each message id, to every consumer, with their causes."""
+"""Publishing: in order, once for each message id, to every consumer, with causes."""
 
 from __future__ import annotations
 
@@ -61,13 +61,12 @@ async def test_publishers_at_once_get_different_places(world: World) -> None:
     store, other = await world.store(), await world.store()
     await declare(world, {MAIL: (ADD,), ROWS: (ADD,)})
 
-    await asyncio.gather(*(
-        put(
-            (store, other)[n % 2],
-            *[an_event(f"{n} {m}", topic) for topic in ((MAIL, ROWS), (ROWS, MAIL))[n % 2] for m in range(3)],
-        )
-        for n in range(10)
-    ))  # fmt: skip
+    async def publish_some(n: int) -> None:
+        topics = (MAIL, ROWS) if n % 2 else (ROWS, MAIL)
+        events = [an_event(f"{n} {m}", topic) for topic in topics for m in range(3)]
+        await put((store, other)[n % 2], *events)
+
+    await asyncio.gather(*map(publish_some, range(10)))
 
     for topic in (MAIL, ROWS):
         assert [seq for seq, _ in await sequence(world, topic)] == list(range(1, 31))
@@ -174,8 +173,8 @@ async def test_an_unknown_topic_refuses_the_whole_call(world: World) -> None:
     store = await world.store()
     await declare(world)
 
-    with pytest.raises(NotFound, match="'no.such'"):
-        await put(store, an_event("1"), an_event("1", "no.such"), inputs=[an_input("m1")])
+    with pytest.raises(NotFound, match="'unknown'"):
+        await put(store, an_event("1"), an_event("1", "unknown"), inputs=[an_input("m1")])
 
     assert await sequence(world) == []
     assert await tally(world) == {}

@@ -1,4 +1,4 @@
-"""Pipelines for tests: topics with consumers, written as a declaration writes them, and eyes on them."""
+"""Pipelines for tests: topics with consumers, and reads of what was published."""
 
 from __future__ import annotations
 

@@ -148,13 +148,21 @@ class InputInfo:
 class InputReport:
     """What happened because of an input: its events, and the effects of the runs that took them.
 
-    `notes` say what a skip did not undo.
+    Attributes:
+        input: The input.
+        events: The events that it has caused, with how each consumer has handled them.
+        effects: The effects of the runs that reserved them. `title` is what the code declared,
+            `arguments` what was sent.
+        notes: What a skip of the input did not undo.
+        inputs: By the id of an effect, the ids of all inputs that have caused it: a run that
+            handles a batch of events has several.
     """
 
     input: InputInfo
     events: tuple[EventInfo, ...]
     effects: tuple[EffectInfo, ...]
     notes: tuple[str, ...] = ()
+    inputs: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ async def _replace(
         return [], raised
     fixed: set[str] = set()
     pending: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    rows = await tx.fetch("lock_deliveries_of", events=tx.array(row.uid for row in changed))
+    rows = await tx.fetch("lock_deliveries_of", events=tx.array(sorted(row.uid for row in changed)))
     for event, handler, key, state in rows:
         if may_overwrite(DeliveryState(state)):
             pending[event].append((handler, key))

@@ -16,6 +16,7 @@ from onward.core.retention import ENDED, RunFacts, decide, families_of, why_kept
 from onward.core.run import RunState
 from onward.core.value import changed
 from onward.model.retention import PruneBatch
+from onward.store.pipelines import retention as events
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Sequence
@@ -34,6 +35,7 @@ TABLES = {
     "onward_record": ("delete_records", "count_records"),
     "onward_inbox": ("delete_messages", "count_messages"),
     "onward_effect": ("delete_effects", "count_effects"),
+    "onward_cause": ("delete_run_causes", "count_run_causes"),
     "onward_run_data": ("delete_run_data", "count_run_data"),
     "onward_run": ("delete_runs", "count_run_rows"),
 }
@@ -53,10 +55,21 @@ async def prune(
 
     Args:
         store: Where the runs are.
-        keep: How long runs are kept.
+        keep: How long runs, and settled events and inputs, are kept.
         position: What the part before answered.
         dry_run: Only count what would be deleted.
     """
+    if position is not None and position[0] in events.KINDS:
+        return await events.prune(store, keep, position, dry_run=dry_run)
+    done = await _prune_runs(store, keep, position, dry_run=dry_run)
+    if done.position is None and await events.is_due(store, keep):
+        return PruneBatch(done.rows, events.START)
+    return done
+
+
+async def _prune_runs(
+    store: Store, keep: Retention, position: Position | None, *, dry_run: bool
+) -> PruneBatch:
     if dry_run:
         return await store.view(lambda tx: _count(tx, keep, position or _START))
     rows = await _delete(store)

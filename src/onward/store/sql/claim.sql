@@ -34,13 +34,14 @@ SELECT kind, name, paused FROM onward_flow INDEXED BY onward_flow_restricting
 WHERE namespace = :namespace AND {restricts};
 
 -- name: maintenance_due
--- The time, the number of the latest step of the clock, and whether there are messages in the outbox,
+-- The time, the number of the latest step of the clock, and whether callers wrote messages or events,
 -- runs under flow control that could be claimed or that should be under it, runs past their deadline
 -- (see `overdue_runs`), schedules to look at, and an order that the worker drains.
 SELECT :now,
        coalesce((SELECT seq FROM onward_clock_step WHERE namespace = :namespace
                  ORDER BY seq DESC LIMIT 1), 0),
-       EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace),
+       EXISTS (SELECT 1 FROM onward_outbox WHERE namespace = :namespace)
+       OR EXISTS (SELECT 1 FROM onward_unpublished WHERE namespace = :namespace),
        EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow
                WHERE namespace = :namespace AND state = 'ready' AND flow_key IS NOT NULL)
        OR EXISTS (SELECT 1 FROM onward_run INDEXED BY onward_run_flow_due

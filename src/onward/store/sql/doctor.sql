@@ -10,7 +10,9 @@ WHERE l.namespace = :namespace
 ORDER BY l.worker;
 
 -- name: stale_outbox
-SELECT count(*) FROM onward_outbox WHERE namespace = :namespace AND created_at < :now - :age;
+SELECT (SELECT count(*) FROM onward_outbox WHERE namespace = :namespace AND created_at < :now - :age)
+       + (SELECT count(*) FROM onward_unpublished
+          WHERE namespace = :namespace AND created_at < :now - :age);
 
 -- name: crashing_runs
 SELECT id, crashes FROM onward_run INDEXED BY onward_run_suspect

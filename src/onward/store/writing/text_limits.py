@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from onward.model.commits import Commit
     from onward.model.following import Following
     from onward.model.messages import NewMessage
+    from onward.model.pipelines import NewEvent, NewInput
     from onward.model.runs import Move, NewRun
     from onward.store.database import Row
 
 MAX_KEY_BYTES = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
+
+MAX_PART_BYTES = 400
+"""Texts of which up to four are part of one key, such as that of an input."""
 
 # The message about the end of a child contains the identity of the call.
 _MAX_BYTES = {"message": MAX_KEY_BYTES + len("child "), "flow_key": 512}
@@ -90,6 +94,29 @@ def check_key(field: str, text: str) -> None:
         Rejected: it is one.
     """
     _check_text(field, text)
+
+
+def check_published(events: Iterable[NewEvent], inputs: Iterable[NewInput]) -> None:
+    """Refuse events and inputs that some database could not store.
+
+    Raises:
+        Rejected: one of them holds such a text.
+    """
+    for event in events:
+        if not _is_plain(event.topic + event.message + event.key + (event.input or "")):
+            _check_row(event._fields, event)
+        _check_short("topic", event.topic)
+        _check_short("key", event.key)
+    for each in inputs:
+        _check_row(each._fields, each)
+        for field in ("pipeline", "source", "type"):
+            _check_short(field, getattr(each, field))
+
+
+def _check_short(field: str, text: str) -> None:
+    if len(text) * 4 > MAX_PART_BYTES and len(text.encode()) > MAX_PART_BYTES:
+        size = len(text.encode())
+        raise Rejected(f"{field} has {size:,} bytes, more than {MAX_PART_BYTES:,}")
 
 
 def is_storable(text: str) -> bool:

@@ -40,7 +40,8 @@ CREATE TABLE onward_topic (
 -- `next_id` and `next_slot` are the id and the scheduled time of the next run of a producer.
 -- `blocked_by` is the run whose end blocks the handler: until code other than `blocked_code` is
 -- deployed or an operator resumes it. `failures` counts the failed attempts at it since the last run
--- that succeeded. A handler that the newest declaration does not have is `removed`.
+-- that succeeded. A handler that the newest declaration does not have is `removed`. `publishes` names the
+-- topics that it may publish to, one a line.
 CREATE TABLE onward_handler (
     namespace TEXT NOT NULL,
     handler TEXT NOT NULL,
@@ -49,6 +50,7 @@ CREATE TABLE onward_handler (
     kind TEXT NOT NULL CHECK (kind IN ('producer', 'consumer')),
     queue TEXT NOT NULL DEFAULT 'default',
     lane TEXT NOT NULL,
+    publishes TEXT NOT NULL DEFAULT '',
     state BLOB,
     state_version INTEGER NOT NULL DEFAULT 0,
     saved_by TEXT,
@@ -71,6 +73,7 @@ CREATE INDEX onward_handler_wake ON onward_handler (namespace, wake_at)
     WHERE wake_at IS NOT NULL AND removed = 0;
 CREATE INDEX onward_handler_blocked ON onward_handler (namespace, lane) WHERE blocked_by IS NOT NULL;
 CREATE INDEX onward_handler_pipeline ON onward_handler (namespace, pipeline, handler, key);
+CREATE INDEX onward_handler_removed ON onward_handler (namespace, handler) WHERE removed = 1;
 
 -- Which consumer reads which topic. `consumed` and `skipped` count deliveries that have ended so.
 -- `since` is the sequence number of the last event that was published before the subscription.
@@ -101,8 +104,10 @@ CREATE TABLE onward_event (
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX onward_event_message ON onward_event (namespace, topic, message);
+-- Of two indexes that look alike, Postgres takes the one that was made last while a table is empty, and
+-- keeps that plan: so the index by which single rows are found comes last.
 CREATE UNIQUE INDEX onward_event_seq ON onward_event (namespace, topic, seq);
+CREATE UNIQUE INDEX onward_event_message ON onward_event (namespace, topic, message);
 
 -- An event as one consumer sees it. `key` is that of the row of its handler. `attempt` rises each time it
 -- becomes pending again, `replays` each time an operator has it handled again, and `releases` each time a
@@ -167,11 +172,13 @@ CREATE TABLE onward_input (
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX onward_input_external
-    ON onward_input (namespace, pipeline, source, type, external);
 CREATE INDEX onward_input_newest ON onward_input (namespace, pipeline, uid);
 CREATE INDEX onward_input_open ON onward_input (namespace, pipeline, source, type, uid)
     WHERE skipped_at IS NULL AND (open > 0 OR events = 0);
+CREATE INDEX onward_input_skipped ON onward_input (namespace, uid)
+    WHERE skipped_at IS NOT NULL AND open > 0;
+CREATE UNIQUE INDEX onward_input_external
+    ON onward_input (namespace, pipeline, source, type, external);
 
 -- How many inputs of a kind there have been: lists of inputs are not counted.
 CREATE TABLE onward_input_count (

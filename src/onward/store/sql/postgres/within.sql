@@ -11,6 +11,8 @@ SELECT current_database(),
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'INSERT')
                AND has_table_privilege(to_regclass('onward_run_data')::oid, 'SELECT')
                AND has_table_privilege(to_regclass('onward_outbox')::oid, 'INSERT')
+               AND has_table_privilege(to_regclass('onward_unpublished')::oid, 'INSERT')
+               AND has_table_privilege(to_regclass('onward_topic')::oid, 'SELECT')
                AND has_table_privilege(to_regclass('onward_tombstone')::oid, 'SELECT')
            END, false),
        -- A transaction that has notified cannot be prepared for a commit in two phases.
@@ -31,3 +33,7 @@ FROM (
     SELECT queue, 2 AS rank FROM onward_run WHERE namespace = :namespace AND uid = :target
     ORDER BY rank LIMIT 1) AS target
 WHERE pg_notification_queue_usage() < 0.5;
+
+-- name: hint_publish
+-- A worker moves the event into its topic.
+SELECT pg_notify(:channel, 'pipelines') WHERE pg_notification_queue_usage() < 0.5;
