@@ -111,9 +111,11 @@ CHOSEN = {
     "look": "h USING PRIMARY KEY (namespace=? AND run=? AND seq>?)",
     "run_ends": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "handlers_with_work": "h USING INDEX onward_handler_work (namespace=? AND handler=?)",
-    "woken_handlers": "h USING INDEX onward_handler_wake (namespace=? AND wake_at<?)",
+    "woken_handlers": "h USING INDEX onward_handler_wake (namespace=? AND wake_at>? AND wake_at<?)",
     "lock_deliveries": "onward_delivery USING PRIMARY KEY (namespace=? AND handler=? AND event=?)",
-    "end_deliveries": "onward_delivery USING INDEX onward_delivery_reserved (namespace=? AND run=?)",
+    "end_deliveries": (
+        "onward_delivery USING INDEX onward_delivery_reserved (namespace=? AND run=?)"
+    ),
     "release_deliveries": (
         "onward_delivery USING INDEX onward_delivery_reserved (namespace=? AND run=?)"
     ),

@@ -57,7 +57,7 @@ def test_a_row_has_the_columns_of_the_statement_that_fills_it(
 ) -> None:
     statement = STATEMENTS[name]
     given: dict[str, object] = dict.fromkeys(statement.parameters, "")
-    given |= {"uids": "[]", "after": "{}", "ready_at": "{}", "limit": 1}
+    given |= {"uids": "[]", "messages": "[]", "after": "{}", "ready_at": "{}", "limit": 1}
 
     cursor = connection.execute(statement.sql, statement.arrange(given))
 

@@ -27,6 +27,8 @@ ONLY_SQLITE = {
     "file_pages",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
     "runs_of_lane", "runs_seen", "shift_leases", "suspect_candidates",
+    "delete_deliveries_of", "delete_event_causes", "delete_events", "delete_inputs",
+    "delete_run_causes",
     "unexpected_runs", "write_causes", "write_effect", "write_events", "write_inputs",
 }  # fmt: skip
 ONLY_POSTGRES = {
@@ -35,9 +37,10 @@ ONLY_POSTGRES = {
     "durability_settings", "oldest_transaction", "table_health",
     "claim", "commit_attached", "commit_cached", "commit_records", "commit_runs", "hint_send",
     "hint_start",
-    "lanes_of_level", "lock_effects", "lock_runs", "look", "oldest_outbox", "place", "runs_of_lanes",
-    "runs_to_control", "send", "start", "wait_shortly_for_locks", "write_causes", "write_events",
-    "write_inputs",
+    "lanes_of_level", "lock_effects", "lock_runs", "look", "oldest_outbox", "place",
+    "runs_of_lanes", "runs_to_control", "send", "start", "wait_shortly_for_locks",
+    "delete_deliveries_of", "delete_event_causes", "delete_events", "delete_inputs",
+    "delete_run_causes", "hint_publish", "write_causes", "write_events", "write_inputs",
 }  # fmt: skip
 
 
