@@ -108,8 +108,8 @@ async def continued(app_url: str, runs: list[Run[int]], ids: list[str], crew: li
 async def down(server: PostgresServer) -> AsyncIterator[None]:
     """Stop a server while the block runs, from a thread.
 
-    If the event loop stood still instead, a client that is connecting would keep the server from
-    stopping for a minute, until its time to log in is over.
+    While the event loop stood still, stopping took a minute: probably a client that was connecting
+    kept the server waiting until its time to log in was over.
     """
     stopped = server.down()
     await asyncio.to_thread(stopped.__enter__)
