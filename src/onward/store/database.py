@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onward.model.commits import Commit
     from onward.model.health import StoreHealth
     from onward.model.messages import NewMessage, SentMessage
+    from onward.model.rows import NamedRow
     from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.caller_writes import CallerWrites
     from onward.store.hints import Carrier, HintBus
@@ -68,15 +69,6 @@ class Written:
         return self.at
 
 
-class Row(Protocol):
-    """A named tuple."""
-
-    @property
-    def _fields(self) -> tuple[str, ...]: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class Tx(Protocol):
     """An open transaction."""
 
@@ -91,7 +83,7 @@ class Tx(Protocol):
         """Return the parameter that stands for a list."""
         ...
 
-    async def fetch_rows(self, name: str, rows: Sequence[Row]) -> Sequence[Sequence[Any]]:
+    async def fetch_rows(self, name: str, rows: Sequence[NamedRow]) -> Sequence[Sequence[Any]]:
         """Run a statement of `sqlite/` and `postgres/` for many rows at once.
 
         The statement has a parameter for each field; on Postgres it is the array of its values.

@@ -1,6 +1,6 @@
 """What follows when a run of a handler ends and has not succeeded.
 
-The end of the run, what becomes of its events, the block of its handler and the run that follows it
+The end of the run, the fate of its events, the block of its handler and the run that follows it
 are one transaction; `core.handler` decides.
 """
 
