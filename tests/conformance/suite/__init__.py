@@ -43,6 +43,8 @@ SUBJECTS = (
     "launching",
     "reserving",
     "consuming",
+    "operating",
+    "inputs",
     "callers",
     "reading",
     "listing",

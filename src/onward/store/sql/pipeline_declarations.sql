@@ -25,11 +25,12 @@ ORDER BY handler;
 
 -- name: declare_handler
 INSERT INTO onward_handler AS h (
-    namespace, handler, key, pipeline, kind, queue, lane, updated_at)
-VALUES (:namespace, :handler, '', :pipeline, :kind, :queue, :lane, :now)
+    namespace, handler, key, pipeline, kind, queue, lane, publishes, updated_at)
+VALUES (:namespace, :handler, '', :pipeline, :kind, :queue, :lane, :publishes, :now)
 ON CONFLICT (namespace, handler, key) DO UPDATE
 SET pipeline = excluded.pipeline, kind = excluded.kind, queue = excluded.queue,
-    lane = excluded.lane, removed = 0, updated_at = excluded.updated_at;
+    lane = excluded.lane, publishes = excluded.publishes, removed = 0,
+    updated_at = excluded.updated_at;
 
 -- name: declare_handler_keys
 UPDATE onward_handler
