@@ -111,7 +111,8 @@ ORDER BY e.created_at, e.topic, e.seq;
 SELECT d.event, d.handler, d.key, d.state, coalesce(r.id, d.run), d.attempt, d.releases, d.reason,
        d.updated_at, d.run
 FROM json_each(:events) u
-CROSS JOIN onward_delivery d ON d.namespace = :namespace AND d.event = u.value
+CROSS JOIN onward_delivery d INDEXED BY onward_delivery_event
+    ON d.namespace = :namespace AND d.event = u.value
 LEFT JOIN onward_run r ON r.namespace = d.namespace AND r.uid = d.run
 WHERE true
 ORDER BY d.event, d.handler;

@@ -52,7 +52,8 @@ WHERE true;
 
 -- name: lock_deliveries_of
 SELECT d.event, d.handler, d.key, d.state FROM json_each(:events) u
-CROSS JOIN onward_delivery d ON d.namespace = :namespace AND d.event = u.value
+CROSS JOIN onward_delivery d INDEXED BY onward_delivery_event
+    ON d.namespace = :namespace AND d.event = u.value
 FOR NO KEY UPDATE;
 
 -- name: renew_deliveries
