@@ -85,7 +85,8 @@ FROM (SELECT v.*, EXISTS (SELECT 1 FROM onward_cause c
                  JOIN onward_input i ON i.namespace = c.namespace AND i.uid = c.input
                  WHERE c.namespace = v.namespace AND c.kind = 'event' AND c.target = v.uid
                    AND i.skipped_at IS NULL) AS is_dropped
-      FROM onward_event v WHERE v.namespace = :namespace AND v.topic = :topic) e
+      FROM onward_event v INDEXED BY onward_event_seq
+      WHERE v.namespace = :namespace AND v.topic = :topic) e
 WHERE true
 ON CONFLICT DO NOTHING
 RETURNING event, key, state;
