@@ -6,8 +6,7 @@
  WHERE s.namespace = :namespace AND s.began_by >= t.settled_at)
 
 -- name: has_pipelines
-SELECT EXISTS (SELECT 1 FROM onward_event WHERE namespace = :namespace)
-       OR EXISTS (SELECT 1 FROM onward_input WHERE namespace = :namespace);
+SELECT EXISTS (SELECT 1 FROM onward_topic WHERE namespace = :namespace);
 
 -- name: old_events
 -- Events by age, each with when its last delivery ended; null while one is pending or reserved.
