@@ -147,7 +147,7 @@ CHOSEN |= {
         " (namespace=? AND pipeline=? AND source=? AND type=? AND external=?)"
     ),
     "list_inputs_of_pipeline": (
-        "onward_input USING INDEX onward_input_newest (namespace=? AND pipeline=?)"
+        "onward_input USING INDEX onward_input_newest (pipeline=? AND namespace=?)"
     ),
 }
 
