@@ -66,6 +66,8 @@ SHORT = {
     ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
     ("maintenance_due", "onward_outbox_target"): "one is enough",
     ("maintenance_due", "onward_unpublished_oldest"): "one is enough",
+    ("add_handler_keys", "onward_handler_pipeline"): "it holds declarations, and there are few",
+    ("raise_handler_keys", "onward_handler_pipeline"): "it holds declarations, and there are few",
     ("maintenance_due", "onward_clock_step_pkey"): "only its last row is read",
     ("maintenance_due", "onward_run_flow"): "one is enough",
     ("maintenance_due", "onward_run_ready"): "one is enough",

@@ -13,7 +13,7 @@ from onward.engine.pipelines.local import LocalPipelines
 from onward.engine.why import find_blockers, find_pipeline_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, PipelineBlocked, TopicFull
-from onward.model.pipelines import NewEvent, TopicSpec
+from onward.model.pipelines import HandlerSpec, NewEvent, TopicSpec
 from onward.model.runs import Move
 from onward.store.pipelines.declaring import declare as declare_pipeline
 from tests.conformance.suite.pipeline import (
@@ -23,7 +23,6 @@ from tests.conformance.suite.pipeline import (
     ROWS,
     TOPIC,
     Delivery,
-    HandlerSpec,
     a_pipeline,
     an_event,
     complete,

@@ -144,7 +144,7 @@ CHOSEN |= {
     ),
     "inputs_by_external": (
         "i USING COVERING INDEX onward_input_external"
-        " (namespace=? AND pipeline=? AND source=? AND type=? AND external=?)"
+        " (pipeline=? AND namespace=? AND source=? AND type=? AND external=?)"
     ),
     "list_inputs_of_pipeline": (
         "onward_input USING INDEX onward_input_newest (pipeline=? AND namespace=?)"

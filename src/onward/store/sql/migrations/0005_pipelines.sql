@@ -173,13 +173,13 @@ CREATE TABLE onward_input (
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX onward_input_newest ON onward_input (pipeline, namespace, uid);
+CREATE INDEX onward_input_newest ON onward_input (pipeline, namespace, created_at);
 CREATE INDEX onward_input_open ON onward_input (namespace, pipeline, source, type, uid)
     WHERE skipped_at IS NULL AND (open > 0 OR events = 0);
 CREATE INDEX onward_input_skipped ON onward_input (namespace, uid)
     WHERE skipped_at IS NOT NULL AND open > 0;
 CREATE UNIQUE INDEX onward_input_external
-    ON onward_input (namespace, pipeline, source, type, external);
+    ON onward_input (pipeline, namespace, source, type, external);
 
 -- How many inputs of a kind there have been: lists of inputs are not counted.
 CREATE TABLE onward_input_count (
