@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from onward.model.commits import Commit
     from onward.model.health import StoreHealth
     from onward.model.messages import NewMessage, SentMessage
-    from onward.model.rows import NamedRow
     from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.caller_writes import CallerWrites
     from onward.store.hints import Carrier, HintBus
+    from onward.store.row_values import RowValues
     from onward.store.writing.batch import Batch
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Tx(Protocol):
         """Return the parameter that stands for a list."""
         ...
 
-    async def fetch_rows(self, name: str, rows: Sequence[NamedRow]) -> Sequence[Sequence[Any]]:
+    async def fetch_rows(self, name: str, rows: Sequence[RowValues]) -> Sequence[Sequence[Any]]:
         """Run a statement of `sqlite/` and `postgres/` for many rows at once.
 
         The statement has a parameter for each field; on Postgres it is the array of its values.

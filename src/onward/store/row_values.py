@@ -1,4 +1,4 @@
-"""Rows in general: named tuples whose fields are the parameters of a statement."""
+"""A row that is given to a statement for many rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class NamedRow(Protocol):
+class RowValues(Protocol):
     """A named tuple."""
 
     @property
