@@ -48,6 +48,8 @@ SUBJECTS = (
     "inputs",
     "handler_ends",
     "handler_retries",
+    "delivery_facts",
+    "producing",
     "callers",
     "reading",
     "listing",
