@@ -170,9 +170,8 @@ RECORDS = [
 def test_no_record_moves_a_phase_back(phase: Phase, record: Record) -> None:
     order = list(Phase)
 
-    assert order.index(phase_after(phase, record.kind, record.name, record.state)) >= order.index(
-        phase
-    )
+    after = phase_after(phase, record.kind, record.name, record.state)
+    assert order.index(after) >= order.index(phase)
 
 
 def test_the_records_of_a_consumer_take_it_through_all_phases() -> None:
