@@ -55,10 +55,18 @@ async def _alone(test: Awaitable[None]) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_workflows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit a worker to the workflows of its test file and of the helpers beside and above it."""
+    """Limit a worker to the workflows of its test file and of the helpers beside and above it.
+
+    Of pipelines it serves those of the test file.
+    """
     if "onward.sdk.app" not in sys.modules:
         return
     monkeypatch.setattr("onward.runtime.registry._used", {})
+    process = sys.modules["onward.sdk.pipelines.process"]
+    own_file = f"{request.module.__file__}:"
+    own_pipelines = [each for each in process.registered if each.place.startswith(own_file)]
+    monkeypatch.setattr("onward.sdk.pipelines.process.registered", own_pipelines)
+    monkeypatch.setattr("onward.sdk.pipelines.process.refused", [])
     for place in ("workflow", "step", "effect"):
         known = sys.modules[f"onward.sdk.{place}"].registered
         found = _defined_near(request.module.__name__, place, len(known))

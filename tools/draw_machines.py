@@ -153,8 +153,8 @@ def run_machine() -> Drawing:
 def inbox_machine() -> Drawing:
     drawing = Drawing(
         "Inbox",
-        "`onward.core.inbox`. The effect of a message on a run that was claimed before. A pause "
-        "ends only by a message that wakes its reason.",
+        "`onward.core.inbox`. The effect of a message on a run that has been claimed at least "
+        "once. Each reason for a pause has its own messages that end the pause.",
         [
             "waiting",
             *(f"paused_{reason}" for reason in run.Reason if reason in run.PAUSES),
@@ -283,7 +283,7 @@ def delivery_machine() -> Drawing:
     ]
     drawing = Drawing(
         "Delivery",
-        "`onward.core.delivery`. A report of a run counts only while the run holds the event.",
+        "`onward.core.delivery`. A report from a run counts only while the run holds the event.",
         list(delivery.DeliveryState),
         first="pending",
         last=["consumed", "skipped"],
@@ -305,7 +305,7 @@ def phase_machine() -> Drawing:
         (RecordKind.STEP, delivery.NEXT),
     ]
     for (kind, name), state, phase in product(kinds, RecordState, delivery.Phase):
-        after = delivery.phase_after(phase, Record("", 1, None, kind, name, state))
+        after = delivery.phase_after(phase, kind, name, state)
         how = {RecordState.OPEN: "opened", RecordState.SUCCEEDED: "succeeded"}.get(state, "failed")
         fact = f"{name} {how}"
         drawing.saw(phase, fact, "-" if after is phase else after)
@@ -402,7 +402,7 @@ def slot_machine() -> Drawing:
     dispositions = [each for each in slot.Disposition if each not in by_hand]
     drawing = Drawing(
         "Slot",
-        "`onward.core.slot`. The outcome of four late slots: by catch-up alone (cap 2, overlaps "
+        "`onward.core.slot`. What happens to four late slots: by catch-up alone (cap 2, overlaps "
         "allowed), and by overlap alone (all caught up).",
         ["passed", *dispositions, "held"],
         first="passed",

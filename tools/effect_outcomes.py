@@ -39,12 +39,12 @@ HEAD = """# Outcomes of effects
 A dash means that no decision was needed, because the outcome was already known. "Waits" means that
 the call in the body does not return. Other branches continue; when nothing else can proceed, the
 run is paused with reason `reconciliation` or `approval` until an operator decides. A second send
-succeeds, unless the handler does the same each time.
+succeeds, unless the case says "each time".
 """
 
 MEMORY = """## With `idempotency_window="24h"`
 
-The receiver remembers the key and applies nothing twice under it. No reconciler is asked.
+The receiver remembers the key and applies nothing twice under that key. There is no reconciler.
 """
 
 APPROVAL = """## With `approve=True`
@@ -54,8 +54,8 @@ Nothing is sent until an operator approves it. After that, the tables above appl
 
 CANCEL = """## When the run is cancelled, or its deadline passes
 
-In each of these cases the body gets `CancelledError` at once and can clean up. A call in flight
-finishes first.
+In each of these cases, the body gets `CancelledError` at once and can clean up. If a call is in
+flight, it finishes first.
 """
 
 NOT_ASKED = "-"
@@ -129,7 +129,7 @@ HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     "worker dies": (hang, False),
 }
 
-GONE = "worker dies, the next starts after a day"
+GONE = "worker dies, the next one starts a day later"
 LATER_HANDLERS: dict[str, tuple[Callable[[], Any], bool]] = {
     GONE: (hang, False),
     "raises another error, then `NotApplied` each time": (lose_then_refuse, True),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import onward
-from onward import errors, handles, schedules
+from onward import errors, handles, pipelines, schedules
 from onward.engine import views
 from onward.engine.sending import Cancelling
 from onward.runtime.worker.worker import Worker
 from onward.sdk import bulk, cache, current, dead, effects, mapping, within, workers
+from onward.sdk.pipelines import inputs, topics
+from onward.sdk.pipelines.pipelines import Pipelines
 from onward.telemetry import Attention, JsonFormatter, Metrics, RunFilter
 from onward.testing import (
     clock,
@@ -26,6 +28,7 @@ INTERNAL = frozenset(
     (
         *("blocking_within", "definition", "delay_after", "happened"),
         *("map_options", "mapped", "row", "running", "Worker.run"),
+        *("Pipeline.problems", "Pipeline.spec", "Topic.decode", "Topic.encode", "Topic.spec"),
     )
 )
 
@@ -37,6 +40,8 @@ DECORATORS = (onward.workflow, onward.step, onward.effect, onward.register_error
 # Classes that users construct. Others are returned by calls.
 CONSTRUCTED = (
     *(onward.App, onward.Applied, onward.NotApplied, onward.Retry, onward.Retryable),
+    *(errors.NeedsApproval, errors.Precondition),
+    *(pipelines.Pipeline, pipelines.Topic, pipelines.Prepared, pipelines.Input),
     *(onward.Signal, RunFilter, clock.VirtualClock, clock.VirtualLoop),
     *(outside.Outside, randomness.SeededRandomness),
 )
@@ -101,6 +106,30 @@ PAGES = {
             "Without an event loop": (handles.SyncApp, handles.SyncRun),
         },
     ),
+    "pipelines.md": Page(
+        "Reference: pipelines",
+        "Import these from `onward.pipelines`, unless stated otherwise. The "
+        "[guide](../guides/pipelines.md) explains them. `App` has `publish` and `publish_many`.",
+        {
+            "Declarations": (
+                *(pipelines.Pipeline, pipelines.Topic, pipelines.Consumer),
+                *(pipelines.Event, pipelines.Prepared, pipelines.Input),
+            ),
+            "What handlers get": (
+                *(pipelines.ProducerContext, pipelines.PrepareContext),
+                *(pipelines.MutateContext, pipelines.NextContext),
+                *(pipelines.Nothing, pipelines.Skipped),
+            ),
+            "Raised by handlers: onward.errors": (errors.NeedsApproval, errors.Precondition),
+            "In a workflow: onward": (onward.publish,),
+            "Operations": (Pipelines, topics.Topics, inputs.Inputs),
+            "Answers": (
+                *(pipelines.PipelineInfo, pipelines.HandlerInfo, pipelines.TopicInfo),
+                *(pipelines.EventInfo, pipelines.DeliveryInfo, pipelines.InputInfo),
+                *(pipelines.InputReport, pipelines.InputCounts, pipelines.SkippedInput),
+            ),
+        },
+    ),
     "telemetry.md": Page(
         "Reference: telemetry",
         "Import these from `onward.telemetry`. The [guide](../guides/telemetry.md) shows how to "
@@ -129,7 +158,11 @@ PAGES = {
     ),
 }
 
-ERRORS = {name: getattr(errors, name) for name in errors.__all__ if name not in onward.__all__}
+ERRORS = {
+    name: kind
+    for name in errors.__all__
+    if name not in onward.__all__ and issubclass(kind := getattr(errors, name), errors.OnwardError)
+}
 
 ACTORS = {
     "You must act": (
@@ -143,7 +176,7 @@ ACTORS = {
     "Let it propagate": (errors.LeaseLost, "The worker has lost the run and must stop."),
     "Report it to us": (
         errors.InvariantBroken,
-        "A bug in Onward. Please report it with its message.",
+        "A bug in Onward. Please report it, with its message.",
     ),
 }
 

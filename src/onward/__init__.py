@@ -11,6 +11,17 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.errors import Fatal, NotApplied, Retryable
     from onward.runtime.body.effects import Applied, Unknown
+    from onward.runtime.pipelines.contexts import MutateContext as MutateContext
+    from onward.runtime.pipelines.contexts import NextContext as NextContext
+    from onward.runtime.pipelines.contexts import PrepareContext as PrepareContext
+    from onward.runtime.pipelines.contexts import ProducerContext as ProducerContext
+    from onward.runtime.pipelines.values import Event as Event
+    from onward.runtime.pipelines.values import Input as Input
+    from onward.runtime.pipelines.values import Nothing as Nothing
+    from onward.runtime.pipelines.values import Outcome as Outcome
+    from onward.runtime.pipelines.values import Prepared as Prepared
+    from onward.runtime.pipelines.values import Skipped as Skipped
+    from onward.runtime.pipelines.values import Topic as Topic
     from onward.sdk.app import App
     from onward.sdk.current import current
     from onward.sdk.effect import Effect, effect, effect_key
@@ -23,6 +34,9 @@ if TYPE_CHECKING:
         start,
         uuid,
     )
+    from onward.sdk.pipelines.consumer import Consumer as Consumer
+    from onward.sdk.pipelines.pipeline import Pipeline as Pipeline
+    from onward.sdk.pipelines.publish import publish as publish
     from onward.sdk.run import Run, RunInfo
     from onward.sdk.schedule import Schedule as Schedule
     from onward.sdk.step import Step, step
@@ -75,6 +89,15 @@ _HOMES = {
     "onward.sdk.inside": (
         *("as_completed", "continue_as_new", "now", "patched", "random", "start", "uuid"),
     ),
+    "onward.runtime.pipelines.contexts": (
+        *("MutateContext", "NextContext", "PrepareContext", "ProducerContext"),
+    ),
+    "onward.runtime.pipelines.values": (
+        *("Event", "Input", "Nothing", "Outcome", "Prepared", "Skipped", "Topic"),
+    ),
+    "onward.sdk.pipelines.consumer": ("Consumer",),
+    "onward.sdk.pipelines.pipeline": ("Pipeline",),
+    "onward.sdk.pipelines.publish": ("publish",),
     "onward.sdk.run": ("Run", "RunInfo"),
     "onward.sdk.schedule": ("Schedule",),
     "onward.sdk.step": ("Step", "step"),

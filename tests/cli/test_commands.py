@@ -56,12 +56,16 @@ def test_these_are_the_commands() -> None:
         "cache list", "cache purge",
         "dead list", "dead groups", "dead show", "dead replay", "dead discard",
         "effects list", "effects show", "effects resolve", "effects approve", "effects reject",
+        "inputs list", "inputs counts", "inputs show", "inputs skip",
+        "pipelines list", "pipelines show", "pipelines trigger", "pipelines pause",
+        "pipelines resume",
         "queues list", "queues limit", "queues clear", "queues pause", "queues resume",
         "runs list", "runs show", "runs cancel", "runs pause", "runs resume", "runs retry",
         "runs discard", "runs fork", "runs signal", "runs watch",
         "schedules list", "schedules show", "schedules create", "schedules update",
         "schedules pause", "schedules resume", "schedules trigger", "schedules backfill",
         "schedules preview", "schedules slots", "schedules delete",
+        "topics list", "topics peek", "topics replay", "topics skip",
         "workers list", "workers drain",
     }  # fmt: skip
 
@@ -118,6 +122,11 @@ def test_a_file_of_something_else_is_left_as_it_is(ask: Ask, tmp_path: Path) -> 
     assert answer.status == 2
     assert "is not a SQLite database" in answer.err
     assert {path.name for path in tmp_path.iterdir()} == {"empty.db", "notes.txt"}
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> None:
+    """A Postgres of something else has no tables of Onward."""
 
 
 def test_a_postgres_of_something_else_is_left_as_it_is(postgres_url: str, ask: Ask) -> None:
@@ -181,7 +190,7 @@ def test_without_click_it_says_how_to_install_it() -> None:
 
 def test_what_a_stream_cannot_take_is_spelled_out(shop: str, process: Ask) -> None:
     answer = process("runs", "signal", "hold-1", "\N{CHECK MARK}", PYTHONIOENCODING="latin-1")
-    assert (answer.status, answer.out) == (0, "run hold-1 is sent \\u2713\n")
+    assert (answer.status, answer.out) == (0, "run hold-1 was sent signal \\u2713\n")
 
 
 def test_the_console_script_is_this_command_line() -> None:

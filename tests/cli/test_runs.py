@@ -236,7 +236,8 @@ def test_a_signal_carries_json_or_else_text(
     words: tuple[str, ...], heard: object, told: str, shop: str, ask: Ask
 ) -> None:
     answer = ask("runs", "signal", "hold-1", "go", *words)
-    assert (answer.status, answer.out) == (0, f"run hold-1 is sent go {told}".strip() + "\n")
+    line = f"run hold-1 was sent signal go {told}".strip() + "\n"
+    assert (answer.status, answer.out) == (0, line)
     with App(shop).sync() as app, app.worker(workflows=[hold]):
         assert app.get("hold-1").result(timeout="60s") == f"{heard!r} of 3"
 
@@ -276,7 +277,7 @@ def test_a_fork_sends_an_uncertain_effect_again_only_if_it_is_told_to(shop: str,
     words = ("runs", "fork", "pay-1", "--step", "weigh", "--new-id", "pay-2")
     answer = ask(*words)
     assert (answer.status, answer.out) == (1, "")
-    assert "would send effects again that have, or may have, happened: charge (" in answer.err
+    assert "would resend effects that have, or may have, happened: charge (" in answer.err
     assert ask("runs", "show", "pay-2").status == 1
     assert ask(*words, "--resend").status == 0
     assert state(ask, "pay-2") == "ready"

@@ -95,7 +95,7 @@ def test_a_family_of_nobody_is_an_answer(db: str, ask: Ask) -> None:
     [
         (("--attribute", "customer"), "Write NAME=VALUE"),
         (("--attribute", "=1"), "Write NAME=VALUE"),
-        (("--tag", "two words"), "has a space in it"),
+        (("--tag", "two words"), "contains a space"),
         (("--root", "order-1", "--parent", "order-1"), "are both given"),
     ],
 )

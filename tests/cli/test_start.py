@@ -70,7 +70,7 @@ def test_a_start_is_repeated_by_its_id_or_refused(shop: str, ask: Ask) -> None:
     assert ask("start", "hold", "{}", "--id", "hold-9", "--json").thing == first | {
         "created": False
     }
-    assert ask("start", "hold", "--id", "hold-9").out == "run hold-9 exists: it is ready\n"
+    assert ask("start", "hold", "--id", "hold-9").out == "run hold-9 already exists: it is ready\n"
     other = ask("start", "hold", '{"more": 1}', "--id", "hold-9")
     assert (other.status, other.out) == (1, "")
     assert "hold-9" in other.err

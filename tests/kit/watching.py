@@ -36,7 +36,9 @@ async def working(app: App, **options: Any) -> AsyncIterator[WorkerSession]:
 
 
 async def until(
-    holds: Callable[[], bool | Awaitable[bool]], seconds: float = PATIENCE_SECONDS
+    holds: Callable[[], bool | Awaitable[bool]],
+    seconds: float = PATIENCE_SECONDS,
+    every: float = 0.005,
 ) -> None:
     """Check again and again until something is true; a worker sends no event about it."""
     async with asyncio.timeout(seconds):
@@ -44,7 +46,7 @@ async def until(
             answer = holds()
             if answer if isinstance(answer, bool) else await answer:
                 return
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(every)
 
 
 async def until_state(run: Run[Any], *states: str) -> str:

@@ -46,7 +46,7 @@ def test_a_start_that_is_not_known_after_its_run_went_on_is_seen(
         monkeypatch, "follow_data", "(:same_start AS BIGINT) = 1", "(:same_start AS BIGINT) = 2"
     )
     failure = caught(lambda seed: quiet(seed, rounds.name, meddling=1.0), 5)
-    assert "it was started with different arguments" in failure
+    assert "its run was started with different arguments" in failure
 
 
 def talking(seed: int) -> Plan:

@@ -25,7 +25,7 @@ def cache() -> None:
 @click.option("--version", metavar="TEXT", help="Only results of this version.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @click.option(
-    "--after", metavar="KEY", default="", help="Continue after this key, the last of a page."
+    "--after", metavar="KEY", default="", help="Continue after this key, the last on the page."
 )
 async def list_cache(
     context: CommandContext, *, step: str | None, version: str | None, limit: int, after: str

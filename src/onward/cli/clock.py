@@ -44,12 +44,11 @@ def add_clock(root: click.Group) -> None:
         sure that this machine's clock is right, then use --reset. It is safe while workers run.
 
         Timers keep their due times: a timer that was set while the time was ahead fires late. When
-        the
-        time is right again, --retime restarts such timers and delayed starts: each waits its full
-        duration from now. Fixed times (sleep_until, at) and deadlines do not change.
+        the time is right again, --retime restarts such timers and delayed starts: each waits its
+        full duration from now. Fixed times (sleep_until, at) and deadlines do not change.
 
         When the clock is set forward while workers run, waits keep their length, so their due
-        times move. If that time did pass, for example because a virtual machine was paused,
+        times move. If the skipped time did pass, for example because a virtual machine was paused,
         use --accept: waits then end when they were first due.
         """
         if accept:

@@ -26,6 +26,7 @@ from onward.errors import (
     InvariantBroken,
     NotFound,
     OnwardError,
+    PipelineBlocked,
     RunOver,
     Undone,
     UserError,
@@ -45,7 +46,10 @@ if TYPE_CHECKING:
 DONE, NO, NOT_ASKED = 0, 1, 2
 INTERRUPTED = 130
 
-_ANSWERS = (Conflict, NotFound, RunOver, Undone, VerdictRefused, WouldResend, Unclear)
+_ANSWERS = (
+    *(Conflict, NotFound, PipelineBlocked, RunOver, Undone),
+    *(VerdictRefused, WouldResend, Unclear),
+)
 NO_DATABASE = (
     "Set the database with --db, ONWARD_DB or onward.toml; an App creates it when it is opened"
 )

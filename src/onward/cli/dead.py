@@ -90,7 +90,7 @@ async def groups(
     """Group failed runs by error type and failed call.
 
     Largest group first. TIMELINE shows when they failed: it divides the time from the first
-    failure, or from --since, until now into --parts. A group is counted up to 1,000 runs.
+    failure, or from --since, until now into --parts. At most 1,000 runs are counted per group.
     """
     length = None if since is None else duration(since)
     found = await context.engine.failure_groups(FailurePeriod(name, length, parts))

@@ -69,5 +69,5 @@ async def _examine(settings: Settings) -> list[Finding]:
 
 
 def _schema(text: str, advice: str) -> Finding:
-    meaning = "Nothing else was checked. Workers of another version than the schema's do not start"
+    meaning = "Nothing else was checked. Workers that do not match the schema do not start"
     return Finding("schema", text.rstrip("."), meaning, advice)

@@ -41,19 +41,23 @@ def commands() -> click.Group:
     from onward.cli.dev import add_dev
     from onward.cli.doctor import add_doctor
     from onward.cli.effects import effects
+    from onward.cli.inputs import inputs
     from onward.cli.migrate import add_migrate
+    from onward.cli.pipelines import pipelines
     from onward.cli.prune import add_prune
     from onward.cli.queues import queues
     from onward.cli.run_actions import runs
     from onward.cli.schedules import schedules
     from onward.cli.start import add_start
     from onward.cli.stats import add_stats, add_why
+    from onward.cli.topics import topics
     from onward.cli.watch import add_watch
     from onward.cli.worker import add_worker
     from onward.cli.workers import workers
 
     group = root()
-    for each in (cache, dead, effects, queues, runs, schedules, workers):
+    operated = (cache, dead, effects, inputs, pipelines, queues, runs, schedules, topics, workers)
+    for each in operated:
         group.add_command(each)
     for add in (
         add_check,

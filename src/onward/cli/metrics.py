@@ -36,12 +36,12 @@ _RUN = ("workflow", "queue")
 FAMILIES = {
     "onward_runs_started_total": SeriesFamily("counter", _RUN, "Runs that this process started"),
     "onward_runs_claimed_total": SeriesFamily(
-        "counter", _RUN, "Claims of runs, first and later ones"
+        "counter", _RUN, "Claims of runs, including repeated ones"
     ),
     "onward_runs_parked_total": SeriesFamily(
         "counter",
         (*_RUN, "state"),
-        "Runs that left the worker because they wait, were paused or were released",
+        "Runs that left the worker because they were waiting, paused or released",
     ),
     "onward_runs_ended_total": SeriesFamily("counter", (*_RUN, "state"), "Runs that ended"),
     "onward_run_seconds": SeriesFamily("histogram", _RUN, "Time from start to end, waits included"),
@@ -71,7 +71,7 @@ FAMILIES = {
     ),
     "onward_open_effects": SeriesFamily("gauge", ("state",), "Unsettled effects of the store"),
     "onward_workers": SeriesFamily("gauge", (), "Live workers of the store"),
-    "onward_outbox": SeriesFamily("gauge", (), "Undelivered messages of callers' transactions"),
+    "onward_outbox": SeriesFamily("gauge", (), "Undelivered messages from callers' transactions"),
     "onward_schedule_lag_seconds": SeriesFamily(
         "gauge", (), "Age of the oldest schedule slot that is due and has no disposition"
     ),

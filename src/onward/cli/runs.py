@@ -136,7 +136,7 @@ async def _note_left_out(context: CommandContext, query: RunQuery) -> None:
 async def show(context: CommandContext, *, run_id: str) -> int:
     """Show a run: its state, what it waits for, and its history.
 
-    Includes the traceback of its error, and the signals that it has received and not read.
+    Includes the traceback of its error, and the signals that it has received but not read.
     """
     await print_run(context, (await context.engine.find(run_id, changes=False)).uid)
     return DONE
@@ -227,8 +227,8 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
     """Send a signal, with a value.
 
     VALUE is JSON (true, 42, '{"a": 1}') or, if it is not valid JSON, text: yes is text, 42 is a
-    number, and --text 42 is text again. The value must have the type that the workflow expects.
-    Exits with 1 if the run has ended.
+    number, and --text 42 is text. The value must have the type that the workflow expects. Exits
+    with 1 if the run has ended.
     """
     if sum(given is not None for given in (value, text, json_value)) > 1:
         raise click.UsageError("Give one of VALUE, --text and --json-value.")
@@ -239,7 +239,9 @@ async def signal(  # noqa: PLR0913 - each is an option of the command
         sent = from_json("--json-value", json_value)
     row = await find(context, run_id)
     await context.app.signal(row.id, name, sent, message_id=message_id)
-    about = f"is sent {name}" if sent is None else f"is sent {name} with {kind_of(sent)}"
+    about = f"was sent signal {name}"
+    if sent is not None:
+        about += f" with {kind_of(sent)}"
     report_on(context, row.id, about, accepted=True)
     return DONE
 

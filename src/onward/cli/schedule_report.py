@@ -78,7 +78,7 @@ def facts_of(info: ScheduleInfo, coming: list[datetime]) -> dict[str, Any]:
 
 def _declared(info: ScheduleInfo) -> str | None:
     if info.is_missing_in_code:
-        return "no longer: the code of no live worker declares it"
+        return "no longer: no live worker declares it in its code"
     return "in code" if info.declared else None
 
 

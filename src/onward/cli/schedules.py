@@ -49,16 +49,16 @@ def _settings(work: Any) -> Any:
     """Give a command the settings of a schedule as options."""
     for option in (
         click.option("--max-catch-up", type=int, metavar="N", help="Maximum for --catch-up all."),
-        click.option("--jitter", metavar="TIME", help="Start runs up to this much later."),
+        click.option("--jitter", metavar="TIME", help="Delay each run by up to this much."),
         click.option(
             "--catch-up",
             type=click.Choice([word.value for word in CatchUp]),
-            help="Which slots of an outage get a run.",
+            help="Which slots missed in an outage get a run.",
         ),
         click.option(
             "--overlap",
             type=click.Choice([word.value for word in Overlap]),
-            help="What a slot does while a run is open.",
+            help="What happens to a slot while a run is open.",
         ),
         click.option("--zone", metavar="ZONE", help="Such as Europe/Berlin; UTC by default."),
         click.option("--every", metavar="TIME", help="An interval, such as 5m."),
@@ -70,7 +70,7 @@ def _settings(work: Any) -> Any:
             metavar="NAME=VALUE",
             multiple=True,
             callback=named,
-            help="An argument of its runs, as JSON or text.",
+            help="An argument for its runs, as JSON or text.",
         ),
     ):
         work = option(work)
@@ -254,9 +254,9 @@ async def backfill(
 ) -> int:
     """Start runs for past slots that have none.
 
-    Covers slots from START to before END, which need a time zone: 2026-11-01T00:00Z. All runs start
-    at once, regardless of the overlap rule. Slots that have a run are left out, so you can repeat
-    the command.
+    Covers slots from START up to, but not including, END. Both need a time zone: 2026-11-01T00:00Z.
+    All runs start at once, regardless of the overlap rule. Slots that have a run are left out, so
+    you can repeat the command.
     """
     begin, before = _time("START", start), _time("END", end)
     found = await context.app.schedules.backfill(name, begin, before, dry_run)

@@ -44,7 +44,7 @@ def add_start(root: click.Group) -> None:
         metavar="ID",
         help="Your id for the run; a second start returns the same run.",
     )
-    @click.option("--queue", metavar="NAME", help="Default: default, or that of the workflow.")
+    @click.option("--queue", metavar="NAME", help="Default: that of the workflow, or default.")
     @click.option("--priority", type=int, metavar="N", help="Higher starts first. Default: 0.")
     @click.option("--tag", "tags", metavar="TAG", multiple=True, help="May be repeated.")
     @click.option("--delay", metavar="DURATION", help="How long to wait before it starts.")
@@ -69,7 +69,7 @@ def add_start(root: click.Group) -> None:
         names your code: a worker pauses a run whose arguments do not fit. With --module, a JSON
         list passes them in order.
 
-        Exits with 1 if the id belongs to a run with other arguments or, with --wait, if the run
+        Exits with 1 if the id belongs to a run with different arguments or, with --wait, if the run
         has not succeeded.
         """
         if timeout is not None and not wait:
@@ -85,7 +85,7 @@ def add_start(root: click.Group) -> None:
         handle = await context.app.get(chosen.get("id", started.uid))
         if wait:
             return await _wait(context, handle, timeout)
-        text = "is started" if started.created else f"exists: it {in_words(started.state)}"
+        text = "is started" if started.created else f"already exists: it {in_words(started.state)}"
         context.out.done(
             {"id": handle.id, "uid": started.uid, "created": started.created},
             f"run {handle.id} {text}",

@@ -12,6 +12,7 @@ import click
 
 from onward.errors import BadInput
 from onward.sdk.app import App
+from onward.sdk.pipelines import process
 from onward.sdk.schedule import Schedule, declare_all
 from onward.sdk.sync import SyncApp
 from onward.sdk.worker_context import defined
@@ -34,10 +35,10 @@ def load_app(target: str) -> App:
     name, _, attribute = target.partition(":")
     module = import_module(name)
     app = _named(module, attribute) if attribute else _only(module)
-    if not any(defined()):
+    if not any(defined()) and not process.registered:
         raise BadInput(
             f"module {name!r}",
-            "defines no workflow and imports none",
+            "defines no workflow or pipeline and imports none",
             "Import the modules that define your workflows in it",
         )
     declare_all(each for each in vars(module).values() if isinstance(each, Schedule))
@@ -113,7 +114,7 @@ def _broken(name: str, error: BaseException) -> BadInput:
     kind = type(error).__name__
     if isinstance(error, SystemExit):
         fact = f"exits when it is imported (status {error.code})"
-        advice = 'Put the code of the script under if __name__ == "__main__":'
+        advice = 'Put the code that the script runs under if __name__ == "__main__":'
         return BadInput(f"module {name!r}", fact, advice)
     return BadInput(
         f"module {name!r}", f"raised {kind} when it was imported", "Fix the error shown above"

@@ -63,7 +63,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--lease",
         metavar="DURATION",
-        help="How long after the last lease renewal others take over its runs. Default: 15s.",
+        help="How long without a lease renewal until others take over its runs. Default: 15s.",
     ),
     click.option(
         "--drain",

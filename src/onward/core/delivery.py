@@ -7,16 +7,13 @@ It is never released while the effect that was made of it may have happened.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from onward.core.decision import Decision, Ignored, Moved, Refused
 from onward.core.effect import UNCERTAIN, EffectState
 from onward.core.replay.record import RecordKind, RecordState
-from onward.core.run import OPEN, Reason, RunState
+from onward.core.run import OPEN, Reason, RunKind, RunState
 from onward.core.value import Value, changed
-
-if TYPE_CHECKING:
-    from onward.core.replay.record import Record
 
 MAX_RELEASES = 5
 
@@ -131,7 +128,7 @@ def _reserved(delivery: Delivery, run: str) -> Decision[Delivery]:
     if delivery.state is DeliveryState.PENDING:
         return Moved(changed(delivery, state=DeliveryState.RESERVED, run=run))
     if delivery.state is DeliveryState.RESERVED and delivery.run == run:
-        return Ignored("the run holds it already")
+        return Ignored("the run already holds it")
     return Refused(f"it is {delivery.state}")
 
 
@@ -185,7 +182,7 @@ def _not_held(
         ):
             return Ignored("it was set aside by this very run")
         case DeliveryState.RESERVED, HandedOver(to=to) if to == delivery.run:
-            return Ignored("the retry holds it already")
+            return Ignored("the retry already holds it")
         case _:
             return Refused(f"it is {delivery.state} and not held by run {fact.run}")
 
@@ -222,16 +219,22 @@ NEXT = "next"
 _ORDER = {phase: place for place, phase in enumerate(Phase)}
 
 
-def phase_after(phase: Phase, record: Record) -> Phase:
-    """Return how far a run has come once `record` is written; other records change nothing."""
-    is_open = record.state is RecordState.OPEN
-    match record.kind, record.name:
+def phase_of(kind: str, phase: str | None) -> Phase | None:
+    """Return how far a run has come, by its row; only consumers have phases."""
+    if kind != RunKind.CONSUMER:
+        return None
+    return Phase.PREPARING if phase is None else Phase(phase)
+
+
+def phase_after(phase: Phase, kind: RecordKind, name: str, state: RecordState) -> Phase:
+    """Return how far a run has come once a record is written; other records change nothing."""
+    match kind, name:
         case RecordKind.EFFECT, _:
-            reached = Phase.MUTATING if is_open else Phase.MUTATED
+            reached = Phase.MUTATING if state is RecordState.OPEN else Phase.MUTATED
         case RecordKind.STEP, name if name == PREPARE:
-            reached = Phase.PREPARED if record.state is RecordState.SUCCEEDED else phase
+            reached = Phase.PREPARED if state is RecordState.SUCCEEDED else phase
         case RecordKind.STEP, name if name == NEXT:
-            reached = Phase.COMMITTED if record.state is RecordState.SUCCEEDED else Phase.EMITTING
+            reached = Phase.COMMITTED if state is RecordState.SUCCEEDED else Phase.EMITTING
         case _:
             reached = phase
     return max(phase, reached, key=_ORDER.__getitem__)

@@ -29,7 +29,7 @@ class Retry:
     Args:
         attempts: The maximum number of attempts, including the first; None means no limit.
         delay: How long to wait after the first attempt.
-        factor: The factor by which each wait is longer than the previous one.
+        factor: The factor by which each wait grows.
         max_delay: The longest wait.
         jitter: The maximum random extension of a wait, as a fraction of its length. Waits are never
             shortened.
@@ -134,7 +134,7 @@ def _check_attempts(attempts: object) -> None:
     if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
         raise BadInput(
             f"retry attempts={attempts!r}",
-            "is not a whole number of 1 or more",
+            "is not a positive whole number",
             "Use 1 to try once.",
         )
 

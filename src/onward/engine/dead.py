@@ -29,7 +29,7 @@ async def failure_groups(store: Store, period: FailurePeriod) -> list[FailureGro
         BadInput: the timeline has no parts.
     """
     if period.parts < 1:
-        raise BadInput(f"parts={period.parts}", "is not a number of parts", "Use 1 or more")
+        raise BadInput(f"parts={period.parts}", "is less than 1", "Use 1 or more")
     now = await store.now()
     since = 0 if period.length is None else now - period.length
     found = await store.view(

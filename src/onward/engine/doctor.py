@@ -139,17 +139,18 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     effects = await effect_infos(store, await ledger.open_effects(store, limit=MAX_COUNTED))
     uncertain = [effect.id for effect in effects if effect.waits_for == "verdict"]
     if uncertain:
+        waits = "Its run waits" if len(uncertain) == 1 else "Their runs wait"
         yield Finding(
             "effects",
             f"{count_of(uncertain, 'effect')} whose outcome is unknown",
-            "Their runs wait until an operator decides",
+            f"{waits} for an operator's decision",
             "onward effects list",
         )
     [[stale]] = await store.read(lambda tx: tx.fetch("stale_outbox", age=limits.outbox))
     if stale:
         yield Finding(
             "outbox",
-            f"{stale} messages or events of your transactions have not been delivered for "
+            f"{stale} messages or events from your transactions have not been delivered for "
             f"{show(limits.outbox)}",
             "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",
@@ -221,7 +222,7 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             since = show((now - renewed_at) // SECOND * SECOND)
             yield Finding(
                 "lease",
-                f"worker {worker} has not renewed its lease for {since}, and has {running} runs",
+                f"worker {worker} has not renewed its lease for {since}, but has {running} runs",
                 "No live worker has taken them over",
                 "Start a worker that takes them: onward worker MODULE",
             )
@@ -232,7 +233,7 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             if row.version not in pinned:
                 yield Finding(
                     "old_worker",
-                    f"worker {row.worker} has version {row.version!r}, others have "
+                    f"worker {row.worker} has version {row.version!r}, but others have "
                     f"{alive[0].version!r}",
                     "No open run is pinned to its version",
                     f"Stop it: onward workers drain {row.worker}",

@@ -216,7 +216,7 @@ async def find_call(store: Store, uid: str, step: str) -> RecordRow:
             f"step {step!r} in the history of run",
             run.id,
             store.namespace,
-            f"Take the name of a step that `onward runs show {run.id}` lists",
+            f"Use the name of a step that `onward runs show {run.id}` lists",
         )
     return row
 

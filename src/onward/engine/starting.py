@@ -89,7 +89,7 @@ def check_started(
     if (started.name, started.start_hash) != (run.name, run.args_hash):
         is_same = started.name == run.name
         what = "different arguments" if is_same else f"a different workflow ({started.name})"
-        raise Conflict(run.id, f"it was started with {what}", advice)
+        raise Conflict(run.id, f"its run was started with {what}", advice)
     if on_conflict == "reject":
         raise Conflict(run.id, f"it {in_words(started.state)}", advice)
     return started
@@ -197,5 +197,5 @@ def check_tag(tag: Any) -> str:
     """
     checked = check_id(tag, "a tag")
     if checked.split() != [checked]:
-        raise BadInput(f"tag {checked!r}", "has a space in it", "Use a hyphen")
+        raise BadInput(f"tag {checked!r}", "contains a space", "Use a hyphen")
     return checked

@@ -57,7 +57,8 @@ class RunInfo:
             reason, such as `deadline`, if there was no error.
         failed_step: The name of the step, effect or child whose error ended it.
         discarded: Who discarded it as a dead letter, when and why.
-        diverged_at: The recorded call that the code does not fit, for a run that is paused for it.
+        diverged_at: For a run that is paused because of it, the recorded call that the code does
+            not fit.
 
     Example:
         >>> import asyncio
@@ -297,7 +298,7 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignal:
-    """A signal that a run has received and not read."""
+    """A signal that a run has received but not read."""
 
     name: str
     value: Any
@@ -422,7 +423,7 @@ class EffectInfo:
         judged_from: The time from which "not applied" counts. Before it, a frozen worker may still
             send.
         known_until: Until when the receiver remembers the key, if it deduplicates by key. An
-            uncertain effect is sent again only if it arrives before this time.
+            uncertain effect is sent again only if the call arrives before this time.
         asked_at: When Onward sends it again, or asks the reconciler again.
         can_be_asked: Whether it has a reconciler.
         version: Increases with every change. Pass it with a verdict to be sure that nothing has

@@ -179,7 +179,7 @@ def _call(info: RunInfo, call: PendingCall) -> Blocker:
             move = f"onward runs show {call.run}"
         case _:
             move = "Wait until it ends"
-    return Blocker(call.kind, f"it waits for {call.kind} {call.name}, {since}{until}", move)
+    return Blocker(call.kind, f"it waits for {call.kind} {call.name} ({since}{until})", move)
 
 
 def _time(at: datetime) -> str:

@@ -26,6 +26,7 @@
     │   ├── VerdictRefused     a verdict that is not possible for an effect, or not yet
     │   ├── EffectSkipped      an operator skipped an effect
     │   ├── TooLate            the send window of an effect has closed
+    │   ├── BadPipeline        pipelines that are not declared correctly
     │   ├── TopicFull          a topic takes no more events for now
     │   ├── PipelineBlocked    the state of a pipeline, event or input does not allow the call
     │   ├── RunFailed          the awaited run raised an exception
@@ -51,7 +52,7 @@ from onward.errors.calls import (
     WouldBlock,
 )
 from onward.errors.effects import EffectSkipped, TooLate, VerdictRefused
-from onward.errors.pipelines import PipelineBlocked, TopicFull
+from onward.errors.pipelines import BadPipeline, PipelineBlocked, TopicFull
 from onward.errors.raised import Fatal, NeedsApproval, NotApplied, Precondition, Retryable
 from onward.errors.root import OnwardError, UserError
 from onward.errors.rows import NewerRow, UnreadableRow
@@ -82,6 +83,7 @@ from onward.errors.stores import (
 
 __all__ = [
     "BadInput",
+    "BadPipeline",
     "BadStoreUrl",
     "Conflict",
     "EffectSkipped",

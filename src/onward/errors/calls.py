@@ -45,7 +45,7 @@ class Undecodable(UserError, ValueError):
     def __str__(self) -> str:
         return (
             f"{closed(f'a stored value does not fit {self.annotation}: {self.fact}')} "
-            "Widen the annotation so that it takes what older code wrote."
+            "Widen the annotation so that it accepts values that older code wrote."
         )
 
 

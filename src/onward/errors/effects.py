@@ -17,7 +17,7 @@ class VerdictRefused(UserError):
     fact: str
 
     def __str__(self) -> str:
-        what = f"the verdict on effect {self.effect} is refused: {self.fact}"
+        what = f"the verdict on effect {self.effect} was refused: {self.fact}"
         return f"{closed(what)} See which verdicts are possible: onward effects show {self.effect}"
 
 
@@ -37,7 +37,7 @@ class EffectSkipped(UserError):
 
 @dataclass(eq=False, repr=False)
 class TooLate(UserError):
-    """The send window of an effect has closed, so it must not be sent any more."""
+    """The send window of an effect has closed, so it must no longer be sent."""
 
     code: ClassVar[str] = "too_late"
     effect: str

@@ -9,6 +9,20 @@ from onward.errors.root import UserError, closed
 
 
 @dataclass(eq=False, repr=False)
+class BadPipeline(UserError, ValueError):
+    """Pipelines are not declared correctly; nothing was started. It has all problems at once."""
+
+    code: ClassVar[str] = "bad_pipeline"
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        listed = [closed(problem) for problem in self.problems]
+        if len(listed) == 1:
+            return listed[0]
+        return "\n- ".join([f"the pipelines of this process have {len(listed)} problems:", *listed])
+
+
+@dataclass(eq=False, repr=False)
 class TopicFull(UserError):
     """A topic takes no more events until its consumers have caught up."""
 

@@ -16,7 +16,7 @@ class Conflict(UserError):
     code: ClassVar[str] = "conflict"
     id: str
     fact: str
-    advice: str = 'Choose another id, or start it with on_conflict="replace"'
+    advice: str = 'Choose another id, or start the run with on_conflict="replace"'
 
     def __str__(self) -> str:
         return f"run id {self.id!r} is taken: {closed(self.fact)} {closed(self.advice)}"
@@ -83,7 +83,7 @@ class WorkerBlocked(UserError):
     def __str__(self) -> str:
         return (
             f"run {self.run} blocked its worker for {self.seconds} s at {self.where}. "
-            "Use a step that is defined without async for blocking code: it runs in a thread."
+            "Move blocking code into a step that is defined without async: it runs in a thread."
         )
 
 
@@ -131,7 +131,7 @@ class Undone(UserError):
 
 @dataclass(eq=False, repr=False)
 class WouldResend(UserError):
-    """A fork or a retry would send effects again that have happened, or may have happened.
+    """A fork or a retry would resend effects that have happened, or may have happened.
 
     A retry (`by` is "retry") does so if the run has a child that was forked and sent effects.
     """
@@ -149,7 +149,7 @@ class WouldResend(UserError):
                 "fork's result, or retry with force to resend them."
             )
         return (
-            f"a {self.by} of run {self.run} would send effects again that have, or may have, "
+            f"a {self.by} of run {self.run} would resend effects that have, or may have, "
             f"happened: {self.effects}. Fork from a later step, retry the run, or use resend to "
             "send them once more, under new keys."
         )

@@ -47,7 +47,8 @@ class SchemaTooNew(UserError):
 
     def __str__(self) -> str:
         return (
-            f"{self.where} has schema {self.found}, this Onward knows up to {self.known}. "
+            f"{self.where} has schema {self.found}, but this version of Onward knows schemas only "
+            f"up to {self.known}. "
             "Upgrade Onward here; schemas are never migrated backwards."
         )
 
@@ -87,7 +88,7 @@ class LeaseLost(FieldError):
 
     def __str__(self) -> str:
         return (
-            f"{self.what} {self.run} is owned by another worker now: nothing was written. "
+            f"{self.what} {self.run} is now owned by another worker: nothing was written. "
             "Let this exception propagate."
         )
 
@@ -100,7 +101,7 @@ class InvariantBroken(FieldError):
     fact: str
 
     def __str__(self) -> str:
-        return f"{closed(self.fact)} This is a bug in Onward; please report it with this line."
+        return f"{closed(self.fact)} This is a bug in Onward; please report it and quote this line."
 
 
 @dataclass(eq=False, repr=False)
@@ -111,6 +112,6 @@ class Rejected(InvariantBroken):
 
     def __str__(self) -> str:
         return (
-            f"the database refused a write: {closed(self.fact)} Only this write is affected; "
-            "please report it with this line."
+            f"the database refused a write: {closed(self.fact)} Only this write is affected. "
+            "This is a bug in Onward; please report it and quote this line."
         )

@@ -50,7 +50,7 @@ def declared(limit: int | None, rate: str | None, hold: str | None = None) -> De
     if hold is not None and hold not in tuple(Hold):
         raise BadInput(f"hold={hold!r}", 'is not "running" or "open"', "Use one of them")
     if hold is not None and limit is None:
-        raise BadInput(f"hold={hold!r}", "has no effect without limit=", "Give limit=, too")
+        raise BadInput(f"hold={hold!r}", "has no effect without limit=", "Pass limit= as well")
     if limit is None and rate is None:
         return None
     return DeclaredLimits(
@@ -109,8 +109,8 @@ def declared_limits(
         if found.get(flow, workflow.limits) != workflow.limits:
             raise BadInput(
                 f"workflows {by[flow]!r} and {workflow.name!r}",
-                f"declare different limits for the keys of queue {workflow.queue!r}, in which"
-                " runs of both are counted",
+                f"declare different limits for the keys of queue {workflow.queue!r}, which they"
+                " share",
                 "Declare the same limits, or give one of them another queue",
             )
         found[flow], by[flow] = workflow.limits, workflow.name

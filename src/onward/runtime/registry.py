@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from onward.core.flow import FlowId
     from onward.model.flow import DeclaredLimits
+    from onward.runtime.pipelines.definition import HandlerDefinition
 
 
 class Named(Protocol):
@@ -69,6 +70,7 @@ class Registry:
         steps: The steps.
         is_list: Whether the workflows are those of a list, and not all of the process.
         later: Returns the workflows and steps to take up too if they are defined later.
+        handlers: The handlers of pipelines.
 
     Raises:
         BadInput: two workflows of a list have one name.
@@ -81,7 +83,9 @@ class Registry:
         *,
         is_list: bool = False,
         later: Callable[[], Definitions] | None = None,
+        handlers: Iterable[HandlerDefinition] = (),
     ) -> None:
+        self.handlers = {handler.name: handler for handler in handlers}
         self._later, self._seen = later, _defined
         self._workflows = _Names("workflow", workflows)
         self._steps = _Names("step", steps)
@@ -106,10 +110,12 @@ class Registry:
         self._workflows.follow_process()
         self._steps.follow_process()
         mapped = {*self.workflows, *self.steps}
-        if len(self._names) != len(self.workflows) + len(self.steps) + len(mapped):
+        handled = [run_name(each.run_kind, name) for name, each in self.handlers.items()]
+        count = len(self.workflows) + len(self.steps) + len(mapped) + len(handled)
+        if len(self._names) != count:
             routed = (run_name(RunKind.STEP, name) for name in self.steps)
             maps = (run_name(RunKind.MAP, name) for name in mapped)
-            self._names = tuple(sorted((*self.workflows, *routed, *maps)))
+            self._names = tuple(sorted((*self.workflows, *routed, *maps, *handled)))
         return self._names
 
     @property

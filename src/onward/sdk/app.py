@@ -22,6 +22,11 @@ from onward.sdk.cache import Cache
 from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
 from onward.sdk.inside import refuse_in_body
+from onward.sdk.pipelines.inputs import Inputs
+from onward.sdk.pipelines.pipelines import Pipelines
+from onward.sdk.pipelines.process import serve
+from onward.sdk.pipelines.publishing import PublishOperations
+from onward.sdk.pipelines.topics import Topics
 from onward.sdk.queues import Queues
 from onward.sdk.run_operations import RunOperations
 from onward.sdk.schedule import declared_schedules
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from onward.engine.local_client import LocalClient
     from onward.engine.within import CallerTransaction
     from onward.runtime.registry import Registry
+    from onward.sdk.pipelines.pipeline import Pipeline
     from onward.sdk.run import Run
     from onward.sdk.schedule import Schedule
     from onward.sdk.sync import SyncApp
@@ -62,7 +68,7 @@ NO_WORKER_SECONDS = 5.0
 """How long `run` waits before it checks whether a worker serves the queue."""
 
 
-class App(RunOperations):
+class App(RunOperations, PublishOperations):
     """Starts and controls the runs in a database, and runs workers; open it with `async with`.
 
     Args:
@@ -137,6 +143,15 @@ class App(RunOperations):
         self._debug_allow = tuple(debug_allow)
         self._opening = Opening()
         self._registries: set[Registry] = set()
+        self._make_groups()
+
+    def _set_store(self, url: str | None, namespace: str | None) -> None:
+        """Use another store or namespace than the code says; the app must not be open yet."""
+        self._url = url or self._url
+        self._opened = self._connect(self._url, namespace or self._opened.namespace)
+        self._make_groups()
+
+    def _make_groups(self) -> None:
         self.effects = Effects(self._opened)
         """The ledger of effects: those that await a decision, and verdicts."""
         self.schedules = Schedules(self._opened, self._handle)
@@ -151,22 +166,16 @@ class App(RunOperations):
         """Queues, and the limits, rates and pauses of queues, workflows and keys."""
         self.cache = Cache(self._opened)
         """Results of steps that runs share."""
-
-    def _set_store(self, url: str | None, namespace: str | None) -> None:
-        """Use another store or namespace than the code says; the app must not be open yet."""
-        self._url = url or self._url
-        self._opened = self._connect(self._url, namespace or self._opened.namespace)
-        self.effects = Effects(self._opened)
-        self.schedules = Schedules(self._opened, self._handle)
-        self.dead = Dead(self._opened, self.retry)
-        self.bulk = Bulk(self._opened)
-        self.workers = Workers(self._opened)
-        self.queues = Queues(self._opened)
-        self.cache = Cache(self._opened)
+        self.pipelines = Pipelines(self._opened)
+        """Pipelines: their handlers, and pauses and runs of them."""
+        self.topics = Topics(self._opened)
+        """Topics of pipelines, and their events."""
+        self.inputs = Inputs(self._opened)
+        """External things that entered pipelines, and what happened because of them."""
 
     @property
     def _engine(self) -> LocalClient:
-        refuse_in_body("a call of the App")
+        refuse_in_body("a call to the App")
         self._opening.check_loop()
         return self._opened
 
@@ -249,13 +258,14 @@ class App(RunOperations):
     # --- other ways in ---------------------------------------------------------------------------
 
     def within(self, connection: object) -> Within:
-        """Return a view of this app that starts runs and sends signals in your own transaction.
+        """Return a view of this app that starts, signals and publishes in your own transaction.
 
-        The runs and signals take effect when you commit, together with your rows.
+        The runs, signals and events take effect when you commit, together with your rows.
 
         Args:
-            connection: For Postgres, a connection of asyncpg, psycopg (async) or SQLAlchemy (async
-                connection or session). For a SQLite file, one of sqlite3, aiosqlite or SQLAlchemy.
+            connection: For Postgres, a connection from asyncpg, psycopg (async) or SQLAlchemy
+                (async connection or session). For a SQLite file, one from sqlite3, aiosqlite or
+                SQLAlchemy.
 
         Raises:
             StoreUnusable: Onward does not support this kind of connection.
@@ -296,6 +306,7 @@ class App(RunOperations):
         warm: int = 1000,
         workflows: Sequence[Workflow[..., Any]] | None = None,
         schedules: Sequence[Schedule] | None = None,
+        pipelines: Sequence[Pipeline] | None = None,
         retry: Retry | None = None,
         timeout: DurationLike | None = None,
         lease: DurationLike = "15s",
@@ -318,19 +329,26 @@ class App(RunOperations):
                 those that are defined later.
             schedules: The schedules to create when the worker starts; by default those that
                 `@schedule` declares for its workflows. Every worker starts runs of all schedules.
+            pipelines: The pipelines to declare and serve; by default all that this process defines
+                before the worker starts.
             retry: The retry policy of steps that have none, and whose workflow has none.
             timeout: The timeout of steps that have none.
-            lease: How long after the last lease renewal other workers take over its runs. On
-                SQLite, they notice at once that a process has ended.
+            lease: How long its lease lasts without a renewal; after that, other workers take over
+                its runs. On SQLite, they notice at once that a process has ended.
             drain: How long a worker that stops waits for running steps.
             stall: When code has blocked the event loop for this long, other workers can continue
                 the runs of this one, except the run that blocks it.
             stall_limit: When code has blocked the event loop for this long, the worker gives up
                 that run as well. This counts as a crash of the run; a run fails after five crashes
                 in a row.
+
+        Raises:
+            BadPipeline: pipelines are not declared correctly; the error has all problems at once.
         """
         declared = declared_schedules(schedules, workflows)
-        registry = registry_of(workflows, BulkWorkflow(self._opened).definition)
+        served = serve(pipelines)
+        own = BulkWorkflow(self._opened).definition
+        registry = registry_of(workflows, own, handlers=served.handlers)
         async with self:
             for each in declared:
                 for flow, limits in each.limits.items():
@@ -348,6 +366,7 @@ class App(RunOperations):
                     debug_allow=self._debug_allow if self.debug else None,
                     is_alone=self._is_alone,
                     schedules=tuple(each.spec for each in declared),
+                    pipelines=served.specs,
                 ),
                 step_limits(retry, timeout),
                 Ports(

@@ -112,7 +112,7 @@ class Bulk:
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call of app.bulk")
+        refuse_in_body("a call to app.bulk")
         return self._opened
 
     async def retry(
@@ -148,7 +148,7 @@ class Bulk:
         Args:
             dry_run: Whether to only report which runs match.
             step: The name of the step to fork from; None keeps the whole history.
-            resend: Whether effects may be sent again that happened, or may have happened.
+            resend: Whether effects that happened, or may have happened, may be sent again.
             id: An id for the bulk action.
             **runs: Which runs; see `BulkRuns`.
         """

@@ -82,7 +82,7 @@ class BulkReport:
         total: How many runs matched when it was started, counted up to a limit.
         done: How many runs it has acted on.
         refused: How many runs it left as they were.
-        by_error: How many of these were refused for which error.
+        by_error: How many of these were refused because of each error.
         refusals: The first 1,000 of them, with the option that overrides the refusal.
     """
 

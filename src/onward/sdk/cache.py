@@ -45,7 +45,7 @@ class Cache:
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call of app.cache")
+        refuse_in_body("a call to app.cache")
         return self._opened
 
     async def list(

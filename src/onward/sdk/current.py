@@ -128,7 +128,7 @@ class Current:
 
     @property
     def scheduled_at(self) -> datetime:
-        """The scheduled start of the run; in a retry, fork or continuation, that of the first."""
+        """The scheduled start of the run or, in a retry, fork or continuation, of the first run."""
         at = beginning_of_body(self._run).scheduled_at
         return datetime.fromtimestamp(at / 1_000_000, UTC)
 

@@ -64,7 +64,7 @@ class Dead:
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call of app.dead")
+        refuse_in_body("a call to app.dead")
         return self._opened
 
     async def list(  # noqa: PLR0913 - each narrows the list in a way of its own

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from dataclasses import replace
 from functools import partial, update_wrapper
@@ -15,7 +14,6 @@ from onward.core.flow import read_rate
 from onward.core.instant import duration, show
 from onward.engine.payloads import pack
 from onward.errors import BadInput, NotInBody
-from onward.runtime.body.body import Evicted
 from onward.runtime.body.effects import (
     SETTLE,
     TIMEOUT,
@@ -24,6 +22,7 @@ from onward.runtime.body.effects import (
     check_key,
     sending_now,
 )
+from onward.runtime.body.settling import until_settled
 from onward.runtime.context import body_now, step_now
 from onward.runtime.registry import define
 from onward.sdk.functions import stored_name, time_limit
@@ -83,7 +82,7 @@ class Effect(Generic[P, R]):
 
         Args:
             key: Identifies the call (an order id), instead of its position in the code.
-            retry: How often to send it at most, and how long to wait in between.
+            retry: The maximum number of sends, and how long to wait in between.
             timeout: How long one call may take.
 
         Raises:
@@ -115,7 +114,7 @@ class Effect(Generic[P, R]):
         asked = body.ask(
             EffectCall(self.definition, pack(bound.payload()), bound.fingerprint()), self._key
         )
-        return cast("R", await _settled(asked))
+        return cast("R", await until_settled(asked))
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Effect[P, R]: ...
@@ -147,22 +146,6 @@ class Effect(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<effect {self.name}>"
-
-
-async def _settled(asked: asyncio.Future[Any]) -> Any:
-    """Wait until the effect is settled, even if this branch is cancelled meanwhile."""
-    stopped: asyncio.CancelledError | None = None
-    while not asked.done():
-        try:
-            await asyncio.wait([asked])
-        except asyncio.CancelledError as error:
-            stopped = error
-    failure = None if asked.cancelled() else asked.exception()
-    if stopped is not None and not isinstance(failure, Evicted):
-        if isinstance(failure, asyncio.CancelledError):  # it was dropped: say what is known of it
-            stopped.add_note(str(failure))
-        raise stopped
-    return asked.result()
 
 
 @overload
@@ -210,8 +193,8 @@ def effect(  # noqa: PLR0913 - each is a thing of its own that one may want
         reconcile: Looks up the outcome of a call. It gets the same arguments and `key=`, and
             returns `Applied(result)`, `NotApplied()` or `Unknown()`. For a method it is a plain
             function, without `self`.
-        retry: How often to send the effect at most; by default three times. The delays apply after
-            the function raised `NotApplied`. After other proof, the effect is sent again at once.
+        retry: The maximum number of sends; by default three. The delays apply after the function
+            raised `NotApplied`. After other proof, the effect is sent again at once.
         timeout: How long one call may take; by default 30 s. For a function that is not async,
             `timeout` is required, and the function must enforce it itself.
         settle: How long after its timeout a call may still take effect; by default 10 s.

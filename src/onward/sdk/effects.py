@@ -30,7 +30,7 @@ class Effects:
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call of app.effects")
+        refuse_in_body("a call to app.effects")
         return self._opened
 
     async def pending(self, *, limit: int = 100, after: str = "") -> list[EffectInfo]:

@@ -29,7 +29,7 @@ def stored_name(fn: object, name: str | None, kind: str) -> str:
     a_kind = f"an {kind}" if kind == "effect" else f"a {kind}"
     if own is None:
         raise BadInput(
-            f"{a_kind} made of a {type(fn).__name__}",
+            f"{a_kind} made from a {type(fn).__name__}",
             "has no name",
             f"Pass one: {kind}(name=...)",
         )

@@ -33,7 +33,7 @@ class Queues:
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call of app.queues")
+        refuse_in_body("a call to app.queues")
         return self._opened
 
     async def list(self) -> list[FlowInfo]:
@@ -70,7 +70,7 @@ class Queues:
         if max is None and rate is None and hold is None:
             raise BadInput("limit()", "was given no limit", "Give max= or rate=, or call clear()")
         if max is not None and (type(max) is not int or max < 0):
-            raise BadInput(f"max={max!r}", "is not a whole number of 0 or more", "Use 0 or more")
+            raise BadInput(f"max={max!r}", "is not 0 or a positive whole number", "Use 0 or more")
         if hold is not None and hold not in tuple(Hold):
             raise BadInput(f"hold={hold!r}", 'is not "running" or "open"', "Use one of them")
         held = None if hold is None else Hold(hold)

@@ -76,7 +76,7 @@ class Run(Generic[R]):
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call of a Run")
+        refuse_in_body("a call to a Run")
         return self._opened
 
     async def result(self, *, timeout: DurationLike | None = None, raise_paused: bool = False) -> R:
@@ -155,7 +155,7 @@ class Run(Generic[R]):
         return await self._engine.history(self.id)
 
     async def pending_signals(self) -> list[PendingSignal]:
-        """Return the signals that the run has received and not read."""
+        """Return the signals that the run has received but not read."""
         return await self._engine.pending_signals(self.id)
 
     async def signal(
@@ -170,7 +170,7 @@ class Run(Generic[R]):
         Args:
             signal: The signal, or its name.
             value: The value of the signal.
-            message_id: Identifies the message: sent again with the same id, it is delivered once.
+            message_id: Identifies the message; messages with the same id are delivered once.
 
         Raises:
             NotFound: there is no such run.

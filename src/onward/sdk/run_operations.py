@@ -66,7 +66,8 @@ class RunOperations:
             state: The state, such as "failed". A run that was retried, forked or continued under
                 its id is left out, because the new run replaces it.
             queue: The queue.
-            kind: The kind: "workflow", "step" (a routed step) or "map" (a map chunk).
+            kind: The kind: "workflow", "step" (a routed step), "map" (a map chunk), "producer" or
+                "consumer".
             tag: A tag of the run.
             attributes: Attributes of the run. They have no index: Onward scans the runs that match
                 the other filters, newest first.
@@ -160,7 +161,7 @@ class RunOperations:
             RunOver: the run is open or succeeded, it is paused and can be resumed, or another run
                 has replaced it.
             Undone: the run sent effects because of its error, as a saga does to undo its work.
-            WouldResend: the retry would start a child again that was forked and has sent effects.
+            WouldResend: the retry would restart a child that was forked and has sent effects.
         """
         return self._handle(await self._engine.retry(id, force=force))
 
@@ -182,8 +183,8 @@ class RunOperations:
             step: The name or the identity of the step; None keeps the whole history.
             result: The result of the step; by default the step runs again.
             new_id: An id for the new run; by default it replaces the old run under the same id.
-            resend: Whether effects may be sent again that happened, or may have happened. An effect
-                that you pass as `step` is always sent again, unless you pass a result.
+            resend: Whether effects that happened, or may have happened, may be sent again. An
+                effect that you pass as `step` is always sent again, unless you pass a result.
 
         Raises:
             NotFound: the history has no such step.

@@ -54,7 +54,7 @@ class Schedule:
             get none. "replace": the open runs are cancelled, and then it gets one.
         catch_up: Which of the slots that passed while no worker ran are started: "skip" (none that
             are more than a minute late), "latest" (the newest), or "all".
-        jitter: Start runs up to this much later, to spread load.
+        jitter: Delay each run by up to this much, to spread load.
         max_catch_up: How many slots `catch_up="all"` starts at most, the newest.
 
     Example:

@@ -36,7 +36,7 @@ _PLAIN = {"zone": "zone", "overlap": "overlap", "catch_up": "catch_up", "max_cat
 class Schedules:
     """The schedules of an app, as `app.schedules`: creates, changes and lists them.
 
-    Any worker starts their runs. Every method raises `NotFound` if there is no schedule of the
+    Any worker starts their runs. Every method raises `NotFound` if there is no schedule of that
     name.
 
     Example:
@@ -59,7 +59,7 @@ class Schedules:
 
     @property
     def _engine(self) -> ScheduleEngine:
-        refuse_in_body("a call of app.schedules")
+        refuse_in_body("a call to app.schedules")
         return self._opened.schedules
 
     async def create(  # noqa: PLR0913 - each is a thing of its own that one may want
@@ -83,7 +83,7 @@ class Schedules:
 
         Raises:
             BadInput: the cron expression, the zone, the interval or an option is not valid, or
-                another schedule has the name.
+                another schedule already has that name.
             TypeError: the workflow cannot be called with these arguments; it is a `BadInput` too.
             Unencodable: an argument cannot be stored.
         """
@@ -131,8 +131,8 @@ class Schedules:
     async def update(self, /, name: str, **fields: Any) -> ScheduleInfo:
         """Change fields of a schedule: any argument of `create`.
 
-        A parked schedule becomes active again. Slots that have passed by the old timing and were
-        not started yet are recorded as missed.
+        A parked schedule becomes active again. Slots that have passed under the old timing without
+        being started are recorded as missed.
 
         Raises:
             BadInput: a field is unknown, or its value is not valid.
@@ -173,10 +173,10 @@ class Schedules:
     async def resume(self, name: str) -> ScheduleInfo:
         """Continue a paused or parked schedule from now.
 
-        The slots that have passed meanwhile are recorded as paused.
+        The slots that have passed in the meantime are recorded as paused.
 
         Raises:
-            BadInput: what broke a parked schedule is still broken.
+            BadInput: the schedule is parked, and its problem still exists.
         """
         return await self._engine.resume(name)
 

@@ -230,7 +230,8 @@ def step(  # noqa: PLR0913 - each is a thing of its own that one may want
             replay reads history, never the cache.
         cache_key: A function of the arguments that returns a string; calls with the same string
             share a result. By default, calls with equal arguments do.
-        version: Changes when the code of a cached step changes, so that older results are not used.
+        version: The version of a cached step. Change it with the code, so that older results are
+            not used.
 
     Example:
         >>> import asyncio

@@ -18,6 +18,9 @@ from onward.sdk.bulk import Bulk
 from onward.sdk.cache import Cache
 from onward.sdk.dead import Dead
 from onward.sdk.effects import Effects
+from onward.sdk.pipelines.inputs import Inputs
+from onward.sdk.pipelines.pipelines import Pipelines
+from onward.sdk.pipelines.topics import Topics
 from onward.sdk.queues import Queues
 from onward.sdk.run import Run
 from onward.sdk.schedules import Schedules
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onward.core.instant import DurationLike
+    from onward.runtime.pipelines.values import Topic
     from onward.runtime.worker.worker import Worker
     from onward.sdk.bulk import BulkAnswer
     from onward.sdk.bulk_workflow import BulkReport
@@ -128,6 +132,12 @@ class SyncApp(_Sync[App]):
         """The workers of this store: what they serve and do, and draining them."""
         self.queues = SyncQueues(app.queues, self._background)
         """Queues, and the limits, rates and pauses of queues, workflows and keys."""
+        self.pipelines = SyncPipelines(app.pipelines, self._background)
+        """Pipelines: their handlers, and pauses and runs of them."""
+        self.topics = SyncTopics(app.topics, self._background)
+        """Topics of pipelines, and their events."""
+        self.inputs = SyncInputs(app.inputs, self._background)
+        """External things that entered pipelines, and what happened because of them."""
 
     def __enter__(self) -> Self:
         with self._opening:
@@ -164,6 +174,8 @@ class SyncApp(_Sync[App]):
         """Start a run, wait for it and return its result; see `App.run`."""
         return self._call(self._target.run(workflow, *args, **kwargs))
 
+    publish = _sync(App.publish)
+    publish_many = _sync(App.publish_many)
     get = _sync_run(App.get)
     runs = _sync(App.runs)
     counts = _sync(App.counts)
@@ -299,6 +311,36 @@ class SyncCache(_Sync[Cache]):
     purge = _sync(Cache.purge)
 
 
+class SyncPipelines(_Sync[Pipelines]):
+    """The pipelines of an app, for code without an event loop; see `Pipelines`."""
+
+    declare = _sync(Pipelines.declare)
+    list = _sync(Pipelines.list)
+    get = _sync(Pipelines.get)
+    trigger = _sync(Pipelines.trigger)
+    pause = _sync(Pipelines.pause)
+    resume = _sync(Pipelines.resume)
+
+
+class SyncTopics(_Sync[Topics]):
+    """The topics of an app, for code without an event loop; see `Topics`."""
+
+    list = _sync(Topics.list)
+    counts = _sync(Topics.counts)
+    peek = _sync(Topics.peek)
+    replay = _sync(Topics.replay)
+    skip = _sync(Topics.skip)
+
+
+class SyncInputs(_Sync[Inputs]):
+    """The inputs of an app's pipelines, for code without an event loop; see `Inputs`."""
+
+    list = _sync(Inputs.list)
+    counts = _sync(Inputs.counts)
+    get = _sync(Inputs.get)
+    skip = _sync(Inputs.skip)
+
+
 class SyncWithin:
     """A sync app, seen from an open transaction of your own; see `Within`.
 
@@ -324,6 +366,17 @@ class SyncWithin:
     ) -> None:
         """Send a signal to the newest run of an id, with your commit."""
         drive(self._within.signal(id, signal, value, message_id=message_id))
+
+    def publish(
+        self,
+        topic: Topic[T] | str,
+        payload: T,
+        *,
+        id: str,  # noqa: A002 - it is the user's word
+        key: str | None = None,
+    ) -> None:
+        """Publish an event with your commit; see `App.publish`."""
+        drive(self._within.publish(topic, payload, id=id, key=key))
 
 
 class SyncWorker:

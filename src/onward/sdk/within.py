@@ -1,4 +1,4 @@
-"""Starts and signals in a transaction of the user's own: they happen if and when it commits."""
+"""Starts, signals and events in a transaction of the user's own: they happen when it commits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onward.errors import BadInput
 from onward.runtime.registry import note_start
+from onward.sdk.pipelines.publishing import EventBatch
 from onward.sdk.waits import encode_signal
 from onward.sdk.workflow import check_workflow
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from onward.engine.client_engine import ClientEngine
     from onward.engine.within import CallerTransaction
     from onward.runtime.definition import WorkflowDefinition
+    from onward.runtime.pipelines.values import Topic
     from onward.runtime.registry import Registry
     from onward.sdk.run import Run
     from onward.sdk.waits import Signal
@@ -23,13 +25,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Within:
-    """Starts runs and sends signals in your own transaction; `App.within` returns it.
+    """Starts runs, sends signals and publishes events in your own transaction.
 
-    It only inserts rows, so it neither waits for locks of Onward nor blocks other writers. If you
-    roll back, nothing is started or sent. Workers see the run or signal after your commit.
+    `App.within` returns it. It only inserts rows, so it neither waits for locks of Onward nor
+    blocks other writers. If you roll back, nothing is started, sent or published. Workers see the
+    run, signal or event after your commit.
 
     On SQLite, a transaction that has written blocks every other writer of the file: commit soon.
     """
@@ -90,7 +94,7 @@ class Within:
             id: The id of the run.
             signal: The signal, or its name.
             value: Its value.
-            message_id: Identifies the message: sent again with the same id, it is delivered once.
+            message_id: Identifies the message; messages with the same id are delivered once.
 
         Raises:
             NotFound: your transaction sees no run with the id.
@@ -99,3 +103,25 @@ class Within:
         """
         name, payload, own = encode_signal(signal, value, message_id)
         await self._transaction.signal(id, name, payload, message=own)
+
+    async def publish(
+        self,
+        topic: Topic[T] | str,
+        payload: T,
+        *,
+        id: str,  # noqa: A002 - it is the user's word
+        key: str | None = None,
+    ) -> None:
+        """Publish an event with your commit; see `App.publish`.
+
+        The limits of the topic do not apply: what you have committed is delivered.
+
+        Raises:
+            NotFound: your transaction sees no such topic. A worker declares the topics of its
+                pipelines when it starts, and so does `app.pipelines.declare`.
+            Unencodable: the payload does not fit the type of the topic.
+            StoreUnusable: the connection is to another database, or is not in a transaction.
+        """
+        batch = EventBatch(topic, self._engine)
+        batch.add(payload, id, key, None)
+        await self._transaction.publish(batch.events)

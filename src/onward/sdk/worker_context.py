@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from onward.runtime.definition import WorkflowDefinition
+    from onward.runtime.pipelines.definition import HandlerDefinition
     from onward.runtime.registry import Definitions
     from onward.runtime.worker.worker import Worker
     from onward.sdk.workflow import Workflow
@@ -37,7 +38,9 @@ async def at_work(worker: Worker) -> AsyncIterator[Worker]:
 
 
 def registry_of(
-    workflows: Sequence[Workflow[..., Any]] | None, *own: WorkflowDefinition
+    workflows: Sequence[Workflow[..., Any]] | None,
+    *own: WorkflowDefinition,
+    handlers: Sequence[HandlerDefinition] = (),
 ) -> Registry:
     """Return what a worker can run: what is given, or all that this process defines.
 
@@ -45,9 +48,15 @@ def registry_of(
     """
     if workflows is None:
         known, steps = defined()
-        return Registry([*known, *own], steps, later=defined)
+        return Registry([*known, *own], steps, later=defined, handlers=handlers)
     listed = [*(each.definition for each in workflows), *own]
-    return Registry(listed, defined()[1], is_list=True, later=lambda: ([], defined()[1]))
+    return Registry(
+        listed,
+        defined()[1],
+        is_list=True,
+        later=lambda: ([], defined()[1]),
+        handlers=handlers,
+    )
 
 
 def defined() -> Definitions:

@@ -33,7 +33,7 @@ class Workers:
 
     @property
     def _engine(self) -> ClientEngine:
-        refuse_in_body("a call of app.workers")
+        refuse_in_body("a call to app.workers")
         return self._opened
 
     async def list(self, *, gone: bool = False) -> list[WorkerInfo]:

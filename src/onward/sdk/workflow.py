@@ -243,7 +243,7 @@ def workflow(  # noqa: PLR0913 - each is a thing of its own that one may want
             open.
         queue: The queue of its runs, unless `options(queue=...)` sets another.
         retry: The retry policy of its steps that have none of their own.
-        strict: Whether any change of the calls pauses open runs, even an inserted or removed step.
+        strict: Whether any change to the calls pauses open runs, even an inserted or removed step.
         limit: How many of its runs may run at the same time, across all workers. With `key`, the
             limit applies to each key separately.
         rate: How many of its runs may start per unit of time: "10/m", "1/5s", "100/h". With `key`,

@@ -34,7 +34,7 @@ _RUN = "run workflow"
 _STEP = "run kind step attempt"
 
 
-class Event(NamedTuple):
+class LogEvent(NamedTuple):
     """Where a record goes, how much it matters, and what it says."""
 
     logger: logging.Logger
@@ -42,15 +42,15 @@ class Event(NamedTuple):
     text: str
 
 
-def _event(name: str, logger: str, level: int, keys: str, hint: str = "") -> tuple[str, Event]:
+def _event(name: str, logger: str, level: int, keys: str, hint: str = "") -> tuple[str, LogEvent]:
     facts = " ".join(f"{key}=%({key})s" for key in keys.split())
     advice = f' hint="{hint}"' if hint else ""
-    return name, Event(logging.getLogger(f"onward.{logger}"), level, f"{name}: {facts}{advice}")
+    return name, LogEvent(logging.getLogger(f"onward.{logger}"), level, f"{name}: {facts}{advice}")
 
 
 _DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
-EVENTS: dict[str, Event] = dict(
+EVENTS: dict[str, LogEvent] = dict(
     [
         _event("run.started", "run", _DEBUG, _RUN),
         _event("run.claimed", "run", _DEBUG, f"{_RUN} worker"),
@@ -80,7 +80,7 @@ EVENTS: dict[str, Event] = dict(
             "run",
             _WARNING,
             f"{_RUN} count",
-            "use map for many items, or continue_as_new",
+            "a run fails when its history is too long; use map for many items, or continue_as_new",
         ),
         _event(
             "run.unretried",
@@ -135,7 +135,7 @@ EVENTS: dict[str, Event] = dict(
             _WARNING,
             f"{_STEP} seconds count",
             "this code was cancelled but is still running; its result is ignored; a new thread "
-            "replaces its thread",
+            "replaces the one that it occupies",
         ),
         _event(
             "step.waits_for_thread",
@@ -163,14 +163,35 @@ EVENTS: dict[str, Event] = dict(
             "schedule error",
             "it starts no runs until you correct it: onward schedules update, or resume",
         ),
+        _event(
+            "pipeline.unread",
+            "pipeline",
+            _WARNING,
+            "pipeline topic",
+            "no consumer in this process subscribes to this topic, but it is published",
+        ),
+        _event(
+            "pipeline.not_served",
+            "pipeline",
+            _WARNING,
+            "pipeline error",
+            "its problems were raised before, so this worker leaves it out",
+        ),
+        _event(
+            "handler.wake_clamped",
+            "handler",
+            _WARNING,
+            "handler asked_seconds wake_seconds",
+            "wake_at is outside of the limits of the consumer; set min_wake= and max_wake=",
+        ),
         _event("worker.ready", "worker", _INFO, "worker store queues workflows"),
         _event(
             "worker.unclear",
             "worker",
             _WARNING,
             "worker workflow places",
-            "two workflows share this name, so no run of it is taken until this process starts "
-            "one of them; rename one",
+            "two workflows share this name, so the worker takes no runs of either until this "
+            "process starts one of them; rename one",
         ),
         _event(
             "worker.stalled",
@@ -215,8 +236,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "worker seconds",
-            "waits in progress keep their length, so their due times move; if that time did pass,"
-            " for example because a virtual machine was paused, run: onward clock --accept",
+            "waits in progress keep their length, so their due times move; if the skipped time did"
+            " pass, for example because a virtual machine was paused, run: onward clock --accept",
         ),
         _event(
             "clock.back",
@@ -233,8 +254,8 @@ EVENTS: dict[str, Event] = dict(
             "store",
             _WARNING,
             "file behind",
-            "the machine's clock is behind the store's time, which runs at half speed until it has"
-            " caught up; if the store's time is wrong, run: onward clock --reset",
+            "the machine's clock is behind the store's time, which runs at half speed until the"
+            " clock has caught up; if the store's time is wrong, run: onward clock --reset",
         ),
         _event(
             "clock.jumped",
@@ -242,8 +263,8 @@ EVENTS: dict[str, Event] = dict(
             _WARNING,
             "file jump",
             "the machine's clock was set forward; while a worker runs, waits in progress keep"
-            " their length, so their due times move; if that time did pass, run: onward clock"
-            " --accept",
+            " their length, so their due times move; if the skipped time did pass, run:"
+            " onward clock --accept",
         ),
         _event("attention.failed", "attention", _ERROR, "run error where"),
         _event("attention.dropped", "attention", _ERROR, "run", "on_attention is too slow"),

@@ -30,34 +30,34 @@ from onward.errors import BadInput, InvariantBroken
 VARIABLE = "ONWARD_FAILPOINTS"
 
 FAILPOINTS: dict[str, str] = {
-    "commit.before": "a batch of writes is gathered, nothing has been sent to the database",
-    "commit.after": "a batch of writes is committed, its runs do not know yet",
+    "commit.before": "a batch of writes has been gathered, but not sent to the database",
+    "commit.after": "a batch of writes is committed, but its runs do not know it yet",
     "claim.before": "a worker is about to claim runs",
-    "claim.after": "runs are claimed, none has been started",
+    "claim.after": "runs have been claimed, but none has been started",
     "renew.before": "a worker is about to renew its lease",
-    "renew.after": "the lease is renewed, the worker has not noted it",
+    "renew.after": "the lease has been renewed, but the worker has not noted it",
     "send.before": "a message to a run's inbox is about to be written",
-    "send.after": "a message to a run's inbox is committed, its sender has no answer yet",
+    "send.after": "a message to a run's inbox is committed, but its sender has no answer yet",
     "start.before": "a new run is about to be written",
-    "start.after": "a new run is committed, its caller has no answer yet",
-    "step.before": "a step is about to run, nothing of it has happened",
-    "step.after": "the code of a step has returned, its outcome has not been submitted",
-    "effect.before": "an effect is about to be sent, the ledger does not know of it",
-    "effect.intended": "the ledger says that an effect is in flight, nothing has been sent",
-    "effect.replied": "the handler of an effect has returned, the ledger does not know",
-    "effect.settled": "the outcome of an effect is in the ledger, its run does not know yet",
-    "deliver.before": "an outcome is recorded, the body has not been handed it",
-    "deliver.after": "the body has been handed an outcome, and has not gone on yet",
-    "park.before": "a run has nothing to do, its wait has not been submitted",
-    "park.after": "a run is parked, its worker has not let go of it",
-    "finish.before": "a body has returned, the end of the run has not been submitted",
-    "finish.after": "the end of a run is committed, its worker has not let go of it",
-    "release.before": "a worker that leaves is about to give a run back",
-    "release.after": "a run is released, the leaving worker has no answer yet",
+    "start.after": "a new run is committed, but its caller has no answer yet",
+    "step.before": "a step is about to run",
+    "step.after": "the code of a step has returned, but its outcome has not been submitted",
+    "effect.before": "an effect is about to be sent, and is not in the ledger yet",
+    "effect.intended": "the ledger says that an effect is in flight, but nothing has been sent",
+    "effect.replied": "the handler of an effect has returned, but its outcome is not in the ledger",
+    "effect.settled": "the outcome of an effect is in the ledger, but its run does not know it yet",
+    "deliver.before": "an outcome is recorded, but has not been delivered to the body",
+    "deliver.after": "an outcome has been delivered to the body, which has not continued yet",
+    "park.before": "a run has nothing to do, but its wait has not been submitted",
+    "park.after": "a run is parked, but its worker has not dropped it",
+    "finish.before": "a body has returned, but the end of the run has not been submitted",
+    "finish.after": "the end of a run is committed, but its worker has not dropped the run",
+    "release.before": "a worker that is leaving is about to release a run",
+    "release.after": "a run is released, but the leaving worker has no answer yet",
     "migrate.before": "a migration is about to be applied",
     "migrate.after": "a migration is applied and committed",
 }
-"""Every failpoint there is, and where it stands."""
+"""All failpoints, each with the situation in which the code reaches it."""
 
 Action = Callable[[], None]
 
@@ -77,7 +77,7 @@ def failpoint(name: str) -> None:
     try:
         action = _actions[name]
     except KeyError:
-        raise InvariantBroken(f"failpoint {name!r} is passed but not declared") from None
+        raise InvariantBroken(f"failpoint {name!r} is reached but not declared") from None
     if action is not None:
         action()
 
@@ -88,13 +88,13 @@ def arm(name: str, action: Action, *, hit: int | None = 1) -> None:
     `hit` says which pass acts, counted from 1 since arming; `None` means every pass.
 
     Raises:
-        BadInput: no such failpoint, it is armed already, or `hit` is below 1.
+        BadInput: no such failpoint, it is already armed, or `hit` is below 1.
     """
     if name not in _actions:
         known = ", ".join(sorted(_actions))
         raise BadInput(f"failpoint {name!r}", "is not declared", f"Declared are: {known}.")
     if _actions[name] is not None:
-        raise BadInput(f"failpoint {name!r}", "is armed already", "Disarm it first.")
+        raise BadInput(f"failpoint {name!r}", "is already armed", "Disarm it first.")
     if hit is not None and hit < 1:
         raise BadInput(f"hit {hit}", "is below 1", "Passes are counted from 1.")
     _actions[name] = action if hit is None else _at(hit, action)

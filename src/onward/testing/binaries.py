@@ -45,7 +45,7 @@ def find_binaries(environ: Mapping[str, str] | None = None, *, packaged: Path = 
         if _complete(Path(asked)):
             return Path(asked)
         advice = f"Point {VARIABLE} to the bin folder of a Postgres."
-        raise StoreUnusable(f"folder {asked!r}", "has no postgres and initdb", advice)
+        raise StoreUnusable(f"folder {asked!r}", "does not contain postgres and initdb", advice)
     places = _in_wheel() if asked else (*_installed(environ, packaged), *_in_wheel())
     for place in places:
         if _complete(place):

@@ -134,7 +134,7 @@ class Cluster:
         )
         if made.returncode != 0:
             fact = f"failed: {made.stdout.decode(errors='replace').strip()}"
-            raise StoreUnusable(f"initdb of {self.binaries}", fact, "See the lines above.")
+            raise StoreUnusable(f"initdb from {self.binaries}", fact, "See the lines above.")
 
     def _start_on_a_free_port(self) -> None:
         # Between asking for a free port and using it, another process may take it.
@@ -154,7 +154,7 @@ class Cluster:
                 self.halt()
                 tail = (self.folder / "log").read_text(errors="replace").splitlines()[-10:]
                 fact = "did not start: " + " / ".join(tail)
-                raise StoreUnusable(f"the Postgres of {self.binaries}", fact, "See its output.")
+                raise StoreUnusable(f"Postgres from {self.binaries}", fact, "See its output.")
             time.sleep(_POLL_SECONDS)
 
     def _says_ready(self, pid: int) -> bool:

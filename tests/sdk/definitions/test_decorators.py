@@ -40,7 +40,7 @@ def test_what_yields_is_refused(kind: Callable[..., Any], fn: Callable[..., Any]
 
 @KINDS
 def test_what_has_no_name_is_asked_for_one(kind: Callable[..., Any]) -> None:
-    with pytest.raises(BadInput, match=r"made of a partial has no name.*name="):
+    with pytest.raises(BadInput, match=r"made from a partial has no name.*name="):
         kind(partial(add, 1))
 
 

@@ -324,7 +324,7 @@ async def test_a_settled_effect_is_not_judged_again(app: App) -> None:
         run = await app.start(pays, 7)
         info = await effect_of(app, run, "indeterminate")
         await app.effects.resolve(info.id, "skip", reason="never mind")
-        assert "skipped already" in await refused(app, info.id, "applied", result=1)
+        assert "already skipped" in await refused(app, info.id, "applied", result=1)
         assert await run.result(timeout="60s") == "EffectSkipped"
 
 

@@ -86,7 +86,7 @@ async def test_a_wait_for_a_signal_names_the_command_that_sends_it() -> None:
 
         await until(asks)
         [blocker] = await app.why(run.id)
-        assert blocker.text.startswith("it waits for signal go, since 2")
+        assert blocker.text.startswith("it waits for signal go (since 2")
         assert ", until 2" in blocker.text
 
 

@@ -136,7 +136,7 @@ def test_the_message_names_the_annotation_and_the_next_move() -> None:
     assert str(caught.value) == (
         "a stored value does not fit list[Point] | None: "
         "value is an object, not a list[Point] | None. "
-        "Widen the annotation so that it takes what older code wrote."
+        "Widen the annotation so that it accepts values that older code wrote."
     )
 
 

@@ -125,7 +125,7 @@ def test_an_undeclared_name_cannot_be_passed_even_if_nothing_is_armed() -> None:
 def test_a_failpoint_cannot_be_armed_twice() -> None:
     arm("commit.before", lambda: None)
 
-    with pytest.raises(BadInput, match="armed already"):
+    with pytest.raises(BadInput, match="already armed"):
         arm("commit.before", lambda: None)
 
 

@@ -31,7 +31,7 @@ def test_the_folder_in_the_environment_wins(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_the_environment_without_binaries_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnusable, match=f"{tmp_path}.*has no postgres and initdb"):
+    with pytest.raises(StoreUnusable, match=f"{tmp_path}.*does not contain postgres and initdb"):
         find_binaries({"ONWARD_TEST_POSTGRES_BIN": str(tmp_path), "PATH": os.environ["PATH"]})
 
 

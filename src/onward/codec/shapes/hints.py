@@ -86,6 +86,15 @@ def _variables(kind: Any, arguments: tuple[Any, ...]) -> dict[Any, dict[Any, Any
     return variables
 
 
+def arguments_of_base(kind: type, base: Any) -> tuple[Any, ...]:
+    """Return what a class has put in the brackets after a generic base class.
+
+    What it has left open is a type variable.
+    """
+    given = _variables(kind, ()).get(base, {})
+    return tuple(given.get(parameter, parameter) for parameter in base.__parameters__)
+
+
 def hint_of_alias(alias: Any, arguments: tuple[Any, ...]) -> Any:
     """Return what a type alias (`type Name = …`) stands for."""
     module = sys.modules.get(alias.__module__)

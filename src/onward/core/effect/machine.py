@@ -86,7 +86,7 @@ def _approval(
     if effect.state is EffectState.WITHDRAWN:
         return Ignored("it was withdrawn: its run was cancelled, or ended, before it was sent")
     if effect.state is not EffectState.PLANNED or effect.approved:
-        return Ignored(f"it is {effect.state} and waits for no approval")
+        return Ignored(f"it is {effect.state} and does not need approval")
     if isinstance(fact, Approved) and fact.is_dropped:
         return Refused("its run was cancelled or has ended, so it will not be sent")
     if isinstance(fact, Approved):
@@ -214,7 +214,7 @@ def _reconciled(
     effect: LedgerEntry, fact: Reconciled, terms: Terms, now: Instant
 ) -> Decision[LedgerEntry]:
     if effect.state is not EffectState.NEEDS_RECONCILE:
-        return Ignored(f"it is {effect.state}: no answer of the reconciler is awaited")
+        return Ignored(f"it is {effect.state}: no answer from the reconciler is expected")
     asked = changed(effect, asks=effect.asks + 1)
     if fact.answer is Answer.APPLIED:
         return Moved(changed(asked, state=EffectState.APPLIED, due=None))
@@ -232,7 +232,7 @@ def _reconciled(
 
 def _judged(effect: LedgerEntry, fact: Judged, terms: Terms, now: Instant) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"it is {effect.state} already")
+        return Ignored(f"it is already {effect.state}")
     if fact.version is not None and fact.version != effect.version:
         return Refused(f"it has changed: its version is {effect.version}, not {fact.version}")
     if effect.state in (EffectState.PLANNED, EffectState.FAILED):
@@ -286,7 +286,7 @@ def _proof_opens(effect: LedgerEntry, now: Instant) -> Instant | None:
 
 def _withdrawn(effect: LedgerEntry) -> Decision[LedgerEntry]:
     if settled(effect):
-        return Ignored(f"it is {effect.state} already")
+        return Ignored(f"it is already {effect.state}")
     if effect.state in UNCERTAIN:
         return Refused(f"it is {effect.state}: it may have happened")
     if effect.state is EffectState.PLANNED:

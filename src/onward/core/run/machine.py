@@ -204,7 +204,7 @@ def _woken(run: RunStatus, fact: Woken, now: Instant) -> Decision[RunStatus]:
 def _held(run: RunStatus) -> Decision[RunStatus]:
     if run.state in (RunState.READY, RunState.WAITING):
         return Moved(_put(run, RunState.PAUSED, Reason.OPERATOR))
-    return Ignored(f"it is {run.state}; its owner reads the message, or it is paused already")
+    return Ignored(f"it is {run.state}; its owner reads the message, or it is already paused")
 
 
 def _freed(run: RunStatus, fact: Freed, now: Instant) -> Decision[RunStatus]:

@@ -31,7 +31,7 @@ class ScheduleInfo:
         held_at: A slot that waits for open runs to end.
         open_runs: How many of its runs are open, up to 100.
         declared: Whether code declares it.
-        is_missing_in_code: Whether code declared it, but the code of no live worker does now.
+        is_missing_in_code: Whether code declared it, but no live worker's code still does.
         overrides: The fields that were changed with `update`; a deploy does not change them.
         created_at: When it was created.
         updated_at: When it last changed or started a run.

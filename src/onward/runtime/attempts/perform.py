@@ -21,11 +21,13 @@ from onward.errors import (
     TimedOut,
     Unencodable,
 )
+from onward.model.commits import NOTHING_ATTACHED, Attachments
 from onward.runtime.attempts import thread_call
 from onward.runtime.attempts.attempt import Attempt
 from onward.runtime.attempts.cached import CachedCall
 from onward.runtime.attempts.deadlines import Deadlines
 from onward.runtime.attempts.thread_call import ThreadCall
+from onward.runtime.body.calls import StepCall
 from onward.runtime.context import body_now, step_now
 from onward.telemetry.failpoints import failpoint
 from onward.telemetry.interrupts import is_interrupt
@@ -37,13 +39,14 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.ports import Randomness
     from onward.core.retry import AttemptFailure, Retry
+    from onward.core.run import Reason
     from onward.engine.notes import Noted
-    from onward.model.cache import CacheWrite
     from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.cached import Recall
     from onward.runtime.attempts.threads import StepThreads
-    from onward.runtime.body.calls import Call, StepCall
+    from onward.runtime.body.calls import Call
     from onward.runtime.definition import Limits
+    from onward.runtime.pipelines.phases import PhaseCall
     from onward.telemetry.observer import Observer, StepOutcome
     from onward.telemetry.scope import RunScope
 
@@ -75,13 +78,17 @@ class StepOwner(Protocol):
         payload: bytes | None = None,
         error: bytes | None = None,
         noted: Noted | None = None,
-        cached: CacheWrite | None = None,
+        attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
-        """Record the outcome of a step, if the body still waits for it, and cache it."""
+        """Record the outcome of a step, if the body still waits for it, with what it adds."""
         ...
 
     def retry_step(self, call: StepCall, error: bytes, after: Duration) -> None:
         """Record a failed attempt, if the body still waits for it, and try again later."""
+        ...
+
+    def pause_phase(self, call: PhaseCall, error: bytes, reason: Reason) -> None:
+        """Record that a phase of a handler needs an operator, and pause the run."""
         ...
 
     def step_ended(self, call: StepCall, attempt: Attempt, error: BaseException | None) -> None:
@@ -100,9 +107,11 @@ class Performer:
         limits: Limits,
         now: Callable[[], Instant],
         observer: Observer,
+        phase: type[StepAttempt],
         recall: Recall,
     ) -> None:
         self.recall = recall
+        self._phase = phase  # how phases of handlers are performed
         self.loop = loop
         self.threads = threads
         self.randomness = randomness
@@ -118,9 +127,13 @@ class Performer:
     def close(self) -> None:
         self.deadlines.close()
 
+    def _kind(self, call: StepCall) -> type[StepAttempt]:
+        return CachedAttempt if call.definition.cache is not None else self._phase
+
     def perform(self, owner: StepOwner, call: StepCall) -> StepAttempt:
         """Start one attempt of a step."""
-        kind = StepAttempt if call.definition.cache is None else CachedAttempt
+        is_plain = call.definition.cache is None and type(call) is StepCall
+        kind = StepAttempt if is_plain else self._kind(call)
         attempt = kind(self, owner, call)
         context = self.context.copy()
         if self.observer.steps:
@@ -134,7 +147,7 @@ class Performer:
 class StepAttempt(Attempt):
     """One attempt of a step."""
 
-    __slots__ = ("_began", "_call", "_entry", "_limit", "_owner", "_performer")
+    __slots__ = ("_attached", "_began", "_call", "_limit", "_owner", "_performer")
 
     def __init__(self, performer: Performer, owner: StepOwner, call: StepCall) -> None:
         scope = StepScope(owner.scope, call.name, call.identity, call.attempt)
@@ -144,7 +157,7 @@ class StepAttempt(Attempt):
         self._call = call
         self._limit: Duration = 0
         self._began: float | None = None
-        self._entry: CacheWrite | None = None
+        self._attached = NOTHING_ATTACHED
 
     def begin(self) -> None:
         """Start its time limit; waiting for a thread does not count."""
@@ -178,7 +191,9 @@ class StepAttempt(Attempt):
         else:
             if not self.is_left:
                 call.took = self._took()
-                self._owner.close_step(call, payload=payload, noted=self._noted, cached=self._entry)
+                self._owner.close_step(
+                    call, payload=payload, noted=self._noted, attached=self._attached
+                )
             if self._performer.observer.steps:
                 self._report_end("succeeded")
         finally:
@@ -331,7 +346,7 @@ class CachedAttempt(StepAttempt):
         if self._recalled is not None:
             return self._recalled
         payload = super()._encoded(result)
-        self._entry = self._cached.write(payload)
+        self._attached = Attachments(cached=(self._cached.write(payload),))
         return payload
 
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from onward.core.retry import Retry
     from onward.errors import Undecodable
     from onward.model.runs import ClaimedRun
-    from onward.runtime.body.call_sink import CallSink
+    from onward.runtime.body.call_sink import CallSink, ChoiceSink
     from onward.runtime.body.calls import Call
     from onward.runtime.body.handle import Handle
     from onward.runtime.body.notes import Notes
@@ -112,6 +112,8 @@ class Body:
         """The record of the cancel, once the body has received it."""
         self.undelivered: dict[str, int] = {}
         """The numbers of signals that it has not received yet, by the waits that have them."""
+        self.choice: ChoiceSink | None = None
+        """What takes its calls while `mutate` of a consumer chooses an effect."""
         self.is_evicted = self._is_begun = False
         self.failures = FailureOrigins()
         self._limit = HistoryLimit(scope)
@@ -224,6 +226,8 @@ class Body:
 
     def ask(self, call: Awaited, key: str | None = None) -> asyncio.Future[Any]:
         """Ask for the outcome of a call; with a key it is the same call wherever it is made."""
+        if self.choice is not None:
+            self.choice.take(call, key)
         future = call.future = self._loop.create_call_future()
         asked = self._ask(call, key)
         if not future.done():
@@ -238,6 +242,8 @@ class Body:
 
     def _set_timer(self, delay: Duration, handle: Handle) -> Callable[[], None]:
         call = TimerCall(self._loop.now, delay, handle, self._loop.wake)
+        if self.choice is not None:
+            self.choice.take(call, None)
         self._ask(call)
         return lambda: self.abandon(call)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 if TYPE_CHECKING:
     from onward.core.instant import Instant
@@ -28,3 +28,11 @@ class CallSink(Protocol):
 
     def report_progress(self, value: bytes) -> None:
         """Publish how far the run is."""
+
+
+class ChoiceSink(Protocol):
+    """What takes the calls of a body that may only choose one of them."""
+
+    def take(self, call: Call, key: str | None) -> NoReturn:
+        """Take a call, or refuse it; the code that makes it does not go on."""
+        ...

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onward.core.instant import Duration, Instant
+    from onward.core.run import Reason
     from onward.runtime.body.futures import CallFuture
     from onward.runtime.body.handle import Handle
     from onward.runtime.definition import StepDefinition
@@ -61,6 +62,10 @@ class Call:
     """Its arguments as history shows them."""
     took: Duration = 0
     """How long its last attempt took, if nothing was written when that began."""
+    operator_reason: Reason | None = None
+    """Why its run pauses if it is all that is left: an operator must act first."""
+    pause_error: bytes | None = None
+    """The error for which it does."""
 
     def __init__(self, name: str, args_hash: str | None = None) -> None:
         self.name = name

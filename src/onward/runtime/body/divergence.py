@@ -178,9 +178,9 @@ def divergence_error(
         names = ", ".join(f"{record.kind} {record.name!r}" for record in others[:10])
         lines.append(f"  also not called by the current code: {names}")
     lines.append(
-        "Deploy code that fits (or marks the change with onward.patched), resume it, fork it from "
-        "an earlier step, or cancel it. If you fixed a file other than the workflow's: onward "
-        f"runs resume {quote(run)}"
+        "Deploy code that fits (or marks the change with onward.patched), or resume the run, fork "
+        "it from an earlier step, or cancel it. If you fixed a file other than the workflow's: "
+        f"onward runs resume {quote(run)}"
     )
     if was is not None:
         kept_args = None if was.payload is None else was.payload.args

@@ -14,6 +14,7 @@ from onward.core.effect import effect_key as key_of
 from onward.core.instant import SECOND
 from onward.core.replay import RecordKind, RecordState, put_off_after
 from onward.core.retry import STEPS, check_retry
+from onward.core.run import Reason
 from onward.core.value import changed
 from onward.engine.payloads import pack, unpack
 from onward.errors import TooLate, UnreadableRow
@@ -40,6 +41,9 @@ TIMEOUT: Duration = 30 * SECOND
 SETTLE: Duration = 10 * SECOND
 MAX_NAME = 200
 """How much of the name of a reconciler the ledger keeps."""
+
+
+_NOT_HAPPENED = (EffectState.FAILED, EffectState.WITHDRAWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,12 @@ class EffectCall(Awaited):
         self.attempts: Attempts = ()
         """Its sends and the answers of its reconciler, by whichever run, as the row has them."""
         self.running: Stoppable | None = None
+        self.root: str | None = None
+        """What its key is made of, if that is not the run."""
+        self.title = definition.name
+        """What it means to a person."""
+        self.may_have_row = False
+        """Whether another run may have a row under its key."""
         self._put_off: Duration = 0
 
     def clock_stepped(self, step: Duration) -> None:
@@ -200,7 +210,7 @@ class EffectCall(Awaited):
 
     def key(self, run: ClaimedRun) -> str:
         """Return the key under which it is sent: the same in every attempt and retry."""
-        return key_of(run.origin or run.uid, self.identity)
+        return key_of(self.root or run.origin or run.uid, self.identity)
 
     def elapsed(self, now: Instant) -> Duration:
         """Return how long ago the run first sent it."""
@@ -210,6 +220,14 @@ class EffectCall(Awaited):
     def needs_plan(self) -> bool:
         """Whether the ledger must have it before an operator can approve it."""
         return self.needs_operator and self.effect.version == 0
+
+    @property
+    def operator_reason(self) -> Reason | None:  # type: ignore[override]  # it follows from others
+        """Why its run is paused, if nothing else can move."""
+        if not self.needs_operator:
+            return None
+        is_unsure = self.effect.state is EffectState.INDETERMINATE
+        return Reason.RECONCILIATION if is_unsure else Reason.APPROVAL
 
     @property
     def needs_operator(self) -> bool:
@@ -249,6 +267,13 @@ class EffectCall(Awaited):
         """From when it can be sent, or reconciled."""
         return max(self.effect.due or 0, self.slot_at or 0)
 
+    def may_replace(self, row: EffectRow) -> bool:
+        """Return whether it may have other arguments than its row: that has certainly not happened.
+
+        Only a consumer may: it prepares anew, and has the same key for the same events.
+        """
+        return self.root is not None and row.state in _NOT_HAPPENED and row.due is None
+
     def take_up_row(self, row: EffectRow, effect: LedgerEntry, run: ClaimedRun) -> None:
         """Go on from the row of the ledger; the arguments are sent as it has them, byte for byte.
 
@@ -266,7 +291,8 @@ class EffectCall(Awaited):
         sent_at = (row.start_by or 0) - self.definition.start_within
         if self.slot_at is not None and self.slot_at <= sent_at:
             self.slot_at = None  # a slot is for one send
-        self.args = row.args
+        if row.args_hash == self.args_hash:
+            self.args = row.args
         self.doubt = row.error
         self.attempts = read_attempts(row.attempts)
 
@@ -294,7 +320,7 @@ class EffectCall(Awaited):
             run.uid,
             self.identity,
             self.name,
-            self.name,
+            self.title,
             self.args,
             self.args_hash or "",
             effect.state,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onward.core.effect import EffectState
 from onward.core.hold import CHANGES, read_sources, sources_after
 from onward.core.inbox import Arrived, InboxWait, MessageKind, settle
 from onward.core.inbox import Message as Arrival
@@ -179,11 +178,15 @@ class Waits:
 
     def operator_reason(self) -> Reason | None:
         """Return what an operator must do first, if every call waits for an operator."""
-        judged = [call for call in self.effects() if call.needs_operator]
-        if not judged or len(judged) < len(self.calls):
+        reasons = [call.operator_reason for call in self.calls.values()]
+        if not reasons or None in reasons:
             return None
-        unsure = any(call.effect.state is EffectState.INDETERMINATE for call in judged)
-        return Reason.RECONCILIATION if unsure else Reason.APPROVAL
+        return Reason.RECONCILIATION if Reason.RECONCILIATION in reasons else reasons[0]
+
+    def pause_error(self) -> bytes | None:
+        """Return the error for which the run pauses, if it is one."""
+        errors = (call.pause_error for call in self.calls.values())
+        return next((error for error in errors if error is not None), None)
 
     def next_due(self) -> Instant | None:
         """Return the earliest time at which one of them must be looked at."""

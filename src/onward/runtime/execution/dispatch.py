@@ -5,11 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from onward.codec import encode_error
 from onward.core.replay import RecordState
+from onward.engine.payloads import pack
+from onward.errors import BadInput
+from onward.model.commits import Attachments
+from onward.model.pipelines import PipelineWrite
 from onward.runtime.body.calls import StepCall, TimerCall
 from onward.runtime.body.children import ChildCall, PatchCall, StartCall
 from onward.runtime.body.clock import ClockCall
 from onward.runtime.body.effects import EffectCall
+from onward.runtime.pipelines.publishing import PublishCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +99,8 @@ class Dispatch:
             execution.later(partial(execution.ledger.take, call))
         elif isinstance(call, ChildCall | StartCall):
             execution.children.take(call)
+        elif isinstance(call, PublishCall):
+            execution.later(partial(self._publish, call))
         else:
             execution.waits.add(call)
 
@@ -135,6 +143,22 @@ class Dispatch:
             self._journal.keep_time(call, self._execution.pump)
         else:
             self._journal.close(call, RecordState.SUCCEEDED, self._execution.pump)
+
+    def _publish(self, call: PublishCall) -> None:
+        """Write the event together with its record."""
+        unknown = BadInput(
+            f"topic {call.name!r}",
+            "is not known to the store",
+            "Start a worker whose code declares its pipeline.",
+        )
+        if self._execution.is_wanted(call):
+            self._journal.close(
+                call,
+                RecordState.SUCCEEDED,
+                self._execution.pump,
+                attached=Attachments(pipeline=PipelineWrite(published=(call.event,))),
+                if_refused=pack(encode_error(unknown)),
+            )
 
     def _recall(self, call: Call, memo: RecordRow) -> None:
         """Record the outcome that the call had in the run that this one retries."""

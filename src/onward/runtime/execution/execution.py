@@ -421,7 +421,8 @@ class Execution:
                 reason = None if is_stopping else self.waits.operator_reason()
                 state = RunState.WAITING if reason is None else RunState.PAUSED
                 due = None if reason is not None else self._next_due()
-                self.leaving.park(Move(state, reason, due=due, seen=self.inbox.seen))
+                error = None if reason is None else self.waits.pause_error()
+                self.leaving.park(Move(state, reason, due=due, seen=self.inbox.seen, error=error))
 
     def _next_due(self) -> Instant | None:
         # While nothing new may begin, no wait ends, even if it is due.

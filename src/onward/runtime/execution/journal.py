@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onward.core.delivery import Phase, phase_after, phase_of
 from onward.core.lease import Fate
 from onward.core.replay import Record, RecordKind, RecordState
 from onward.core.run import RunState
@@ -74,6 +75,7 @@ class Journal:
     ) -> None:
         self._uid = claimed.uid
         self._fence = claimed.fence
+        self._phase = phase_of(claimed.kind, claimed.phase)
         self.crashes = claimed.crashes
         """How many workers vanished with the run since it last got on."""
         self._last = last
@@ -116,8 +118,12 @@ class Journal:
         notes: Callable[[int], NewRecord] | None = None,
         starts: tuple[NewRun, ...] = (),
         attached: Attachments = NOTHING_ATTACHED,
+        if_refused: bytes | None = None,
     ) -> None:
-        """Write the outcome of a call at the next position of history, which `notes` is given."""
+        """Write the outcome of a call at the next position of history, which `notes` is given.
+
+        If an attachment is not as it was, the outcome is the error `if_refused` instead.
+        """
         seq = self._replay.take_position()
         row = NewRecord(
             self._uid,
@@ -140,7 +146,40 @@ class Journal:
         records = (row,) if notes is None else (row, notes(seq))
         self.recording.setdefault(row.identity, [])
         written = partial(self._written, row, call.kind, state, then, None)
+        if if_refused is not None:
+            written = partial(self._or_refused, row, if_refused, call.kind, then, written)
         self._submit(records, written, starts=starts, attached=attached)
+
+    def _or_refused(
+        self,
+        row: NewRecord,
+        error: bytes,
+        kind: RecordKind,
+        then: Callable[[], None],
+        written: Callable[[CommitOutcome], None],
+        outcome: CommitOutcome,
+    ) -> None:
+        """Write an error at the position of an outcome whose attachments were refused."""
+        if outcome.fate is not Fate.BUSY:
+            written(outcome)
+            return
+        failed = row._replace(state=RecordState.FAILED, payload=None, error=error)
+        state = RecordState.FAILED
+        self._submit((failed,), partial(self._written, failed, kind, state, then, None))
+
+    def complete(
+        self,
+        call: Call,
+        payload: bytes | None,
+        move: Move,
+        attached: Attachments,
+        then: Callable[[Fate], None],
+    ) -> None:
+        """Write the outcome of the last call of a run, and with it the end of the run."""
+        seq = self._replay.take_position()
+        row = self._row(call, RecordState.SUCCEEDED, seq, payload=payload, took=call.took)
+        move = move._replace(seq=seq)
+        self._submit((row,), lambda outcome: then(outcome.fate), move, attached=attached)
 
     def keep_time(self, call: ClockCall, then: Callable[[], None]) -> None:
         """Write the time at the next position of history."""
@@ -269,9 +308,23 @@ class Journal:
             if not is_clock:
                 # It gets on: what crashed before counts no more.
                 move, self.crashes = Move(RunState.RUNNING), 0
+        if self._phase is not None and records:
+            move = self._reach(self._phase, records, move)
         self.writing += 1
         commit = Commit(self._uid, self._fence, records, move, messages, starts, attached)
         self._commit(commit, partial(self._answered, then))
+
+    def _reach(
+        self, phase: Phase, records: tuple[NewRecord, ...], move: Move | None
+    ) -> Move | None:
+        """Return the move that also says how far a consumer has come with these records."""
+        reached = phase
+        for row in records:
+            reached = phase_after(reached, RecordKind(row.kind), row.name, RecordState(row.state))
+        if reached is phase:
+            return move
+        self._phase = reached
+        return (move or Move(RunState.RUNNING))._replace(phase=reached)
 
     def _answered(
         self, then: Callable[[CommitOutcome], None], answer: CommitOutcome | BaseException

@@ -15,7 +15,7 @@ from onward.core.replay import CANCEL_IDENTITY, Diverged
 from onward.core.run import Reason, RunState
 from onward.engine.failures import classified
 from onward.engine.payloads import pack
-from onward.errors import BadInput, Undecodable
+from onward.errors import BadInput, InvariantBroken, Undecodable
 from onward.model.ends import child_end, to_parent
 from onward.model.following import Continuation
 from onward.model.runs import Move
@@ -23,6 +23,7 @@ from onward.runtime.body.calls import TimerCall
 from onward.runtime.body.divergence import divergence_error, place_of
 from onward.runtime.body.effects import EffectCall
 from onward.runtime.execution.guard import GuardedRun, on_done
+from onward.runtime.execution.handler_ends import failed_end, pause_of
 from onward.runtime.execution.replies import Overtaken
 from onward.runtime.execution.reporting import report_unawaited, report_unread_signals
 from onward.runtime.execution.stopping import Stop, read_stop, recalled
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from onward.codec import Arguments
     from onward.core.replay import Ended, Record, Replay
+    from onward.model.commits import Attachments
     from onward.model.messages import NewMessage
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.body import Body
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from onward.runtime.execution.journal import Journal
     from onward.runtime.execution.ledger import Ledger
     from onward.runtime.execution.loaded_history import LoadedHistory
+    from onward.runtime.pipelines.phases import PhaseCall
     from onward.telemetry.scope import RunScope
 
 CONTINUED = Move(RunState.SUCCEEDED, Reason.CONTINUED)
@@ -278,6 +281,8 @@ class Leaving:
         request = asks_to_continue(body.main)
         if self._journal.writing and (request is not None or execution.claimed.retry is not None):
             return  # a run that follows needs everything written
+        if self._pauses_handler():
+            return
         if request is None or body.cancelled is not None:
             move = end_of(body, execution.program.shape)
             if body.calls and move.state == RunState.SUCCEEDED:
@@ -327,6 +332,9 @@ class Leaving:
             self._end_for_good(move)  # it is not retried
 
     def _end_for_good(self, move: Move) -> None:
+        if self._execution.claimed.handler is not None and move.state != RunState.SUCCEEDED:
+            self._end_handler(move)
+            return
         move = classified(move)
         messages = farewell(self._execution.claimed, move)
         end = partial(self._journal.end, move, self._ended_for_good, messages)
@@ -350,6 +358,43 @@ class Leaving:
     def _ended(self) -> None:
         failpoint("finish.after")
         self._execution.leave_over()
+
+    # --- it is the run of a handler ---------------------------------------------------------------
+
+    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
+        """End the run in the commit that records its last phase, and all that this writes."""
+        failpoint("finish.before")
+        move = Move(RunState.SUCCEEDED, result=payload)
+        self._execution.stop(move)
+        self._journal.complete(call, payload, move, attached, self._completed)
+
+    def _completed(self, fate: Fate) -> None:
+        if self._execution.is_gone:
+            return
+        if fate is Fate.BUSY:
+            self.break_off(InvariantBroken("the state of a handler was changed by another run"))
+        else:
+            self._ended()
+
+    def _pauses_handler(self) -> bool:
+        """Pause the run of a handler whose `mutate` needs an operator; return whether it does."""
+        execution = self._execution
+        pause = pause_of(execution.claimed, execution.body)
+        if pause is not None:
+            self.park(pause._replace(seen=execution.seen))
+        return pause is not None
+
+    def _end_handler(self, move: Move) -> None:
+        """End the run of a handler that did not succeed, with what follows from that."""
+        execution, host = self._execution, self._host
+        end, retry_in = failed_end(
+            move, execution.body, execution.program.transient, host.randomness()
+        )
+        execution.stop(end)
+        ended = host.engine_calls.end_handler(
+            execution.claimed, classified(end), execution.program.code, retry_in
+        )
+        on_done(execution, ended, self._followed)
 
     # --- another follows it ----------------------------------------------------------------------
 

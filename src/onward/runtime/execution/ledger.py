@@ -162,7 +162,8 @@ class Ledger:
     async def _live(self, call: EffectCall) -> None:
         """Carry out one effect: read, plan, wait, send and reconcile until it has settled."""
         # A call that is new has no row; that of a retried run may have one.
-        call.must_be_read = call.must_be_read or call.is_kept or self.run.attempt > 1
+        has_row = call.is_kept or call.may_have_row or self.run.attempt > 1
+        call.must_be_read = call.must_be_read or has_row
         ending: EffectEnd | None = None
         while ending is None:
             ending = await self._next(call)
@@ -219,7 +220,7 @@ class Ledger:
             row = await self._tasks.reply(self._host.engine_calls.effect(call.key(self.run)))
             if row is None:
                 return None
-            if row.args_hash != call.args_hash:
+            if row.args_hash != call.args_hash and not call.may_replace(row):
                 self._run.body.refuse(call, row.args_hash)
                 await self._tasks.closed()  # the run pauses
             if not await self._is_held_elsewhere(row):

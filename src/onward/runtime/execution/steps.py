@@ -6,17 +6,21 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from onward.codec import encode_error
 from onward.core.replay import RecordState
+from onward.engine.payloads import pack
 from onward.model.commits import NOTHING_ATTACHED, Attachments
 from onward.runtime.body.notes import step_notes
 from onward.runtime.execution.guard import GuardedRun, fail
+from onward.runtime.pipelines.failures import ReservationLost
+from onward.runtime.pipelines.phases import PhaseCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onward.core.instant import Duration, Instant
+    from onward.core.run import Reason
     from onward.engine.notes import Noted
-    from onward.model.cache import CacheWrite
     from onward.model.records import NewRecord
     from onward.model.runs import ClaimedRun
     from onward.runtime.attempts.attempt import Attempt
@@ -32,6 +36,14 @@ if TYPE_CHECKING:
 
 # Looked up once: see `core.replay.machine`.
 _SUCCEEDED, _FAILED = RecordState.SUCCEEDED, RecordState.FAILED
+
+
+class PhaseEnd(Protocol):
+    """Ends the run of a handler."""
+
+    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
+        """End the run in the commit that records its last phase."""
+        ...
 
 
 class StepRun(GuardedRun, Protocol):
@@ -55,6 +67,9 @@ class StepRun(GuardedRun, Protocol):
     def holds_back(self, call: StepCall) -> bool: ...
 
     def pump(self) -> None: ...
+
+    @property
+    def leaving(self) -> PhaseEnd: ...
 
 
 class Steps:
@@ -108,17 +123,44 @@ class Steps:
         payload: bytes | None = None,
         error: bytes | None = None,
         noted: Noted | None = None,
-        cached: CacheWrite | None = None,
+        attached: Attachments = NOTHING_ATTACHED,
     ) -> None:
         """Write the outcome of a step; the body is handed it once it is written."""
-        if self._execution.is_wanted(call):
+        if attached.pipeline is not None:
+            self._close_phase(call, payload, attached)
+        elif self._execution.is_wanted(call):
             state = _SUCCEEDED if error is None else _FAILED
             notes = self.notes_of(call, noted) if noted is not None else None
             pump = self._execution.pump
-            attached = NOTHING_ATTACHED if cached is None else Attachments(cached=(cached,))
             self._journal.close(
                 call, state, pump, payload=payload, error=error, notes=notes, attached=attached
             )
+
+    def _close_phase(self, call: StepCall, payload: bytes | None, attached: Attachments) -> None:
+        """Write the outcome of a phase of a handler; with the last one the run ends."""
+        if not self._execution.is_wanted(call):
+            return
+        if isinstance(call, PhaseCall) and call.ends_run:
+            self._execution.leaving.complete(call, payload, attached)
+        else:
+            pump, lost = self._execution.pump, pack(encode_error(ReservationLost()))
+            self._journal.close(
+                call, _SUCCEEDED, pump, payload=payload, attached=attached, if_refused=lost
+            )
+
+    def pause_phase(self, call: PhaseCall, error: bytes, reason: Reason) -> None:
+        """Write that a phase needs an operator; the run pauses once nothing else can move."""
+
+        def wait(_due: Instant) -> None:
+            call.attempt += 1
+            call.due = call.expired = None
+            call.operator_reason, call.pause_error = reason, error
+            if self._execution.is_wanted(call):
+                self._execution.waits.add(call)
+                self._execution.pump()
+
+        if self._execution.is_wanted(call):
+            self._journal.fail_attempt(call, error, 0, wait)
 
     def retry_step(self, call: StepCall, error: bytes, after: Duration) -> None:
         """Write that an attempt failed, and make the next one after a while."""

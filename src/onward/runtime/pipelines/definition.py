@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from onward.core.handler import MAX_WAKE, MIN_WAKE, TRANSIENT, HandlerKind
 from onward.core.run import RunKind
@@ -36,6 +36,14 @@ class HandlerDefinition:
     retry: Retry = TRANSIENT
     timeout: Duration | None = None
 
+    kind: ClassVar[HandlerKind]
+    run_kind: ClassVar[RunKind]
+
+    @property
+    def code(self) -> Callable[..., Any]:
+        """The function whose code says whether the handler has changed."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerDefinition(HandlerDefinition):
@@ -45,6 +53,11 @@ class ProducerDefinition(HandlerDefinition):
 
     kind = HandlerKind.PRODUCER
     run_kind = RunKind.PRODUCER
+
+    @property
+    def code(self) -> Callable[..., Any]:
+        """The function whose code says whether the handler has changed."""
+        return self.fn
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +84,8 @@ class ConsumerDefinition(HandlerDefinition):
 
     kind = HandlerKind.CONSUMER
     run_kind = RunKind.CONSUMER
+
+    @property
+    def code(self) -> Callable[..., Any]:
+        """The function whose code says whether the handler has changed."""
+        return self.prepare

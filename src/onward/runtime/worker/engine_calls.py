@@ -137,6 +137,18 @@ class EngineCalls:
     async def _continue_run(self, run: ClaimedRun, move: Move, given: Continuation) -> bool:
         return _is_made(await self._engine.continue_run(self._owner(run), move, given))
 
+    def end_handler(
+        self, run: ClaimedRun, end: Move, code: str, retry_in: Duration | None
+    ) -> asyncio.Future[bool]:
+        """End a handler's run that did not succeed, with what follows from that."""
+        return self._go(lambda: self._end_handler(run, end, code, retry_in))
+
+    async def _end_handler(
+        self, run: ClaimedRun, end: Move, code: str, retry_in: Duration | None
+    ) -> bool:
+        ended = await self._engine.end_handler(self._owner(run), end, code, retry_in)
+        return ended.fate == "ended" or _is_made(ended)
+
     def messages(self, uid: str, seqs: list[int]) -> asyncio.Future[list[InboxRow]]:
         """Read messages of a run, with their payloads."""
         return self._go(lambda: self._engine.messages(uid, seqs))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration
     from onward.core.ports import Clock, Randomness, Spawn
     from onward.engine.worker_engine import WorkerEngine, WorkerHooks
+    from onward.model.pipelines import PipelineSpec
     from onward.model.schedules import ScheduleSpec
     from onward.telemetry.observer import Observer
 
@@ -45,6 +46,8 @@ class Options:
     """The modules in which bodies may call everything; None: bodies are not checked."""
     schedules: tuple[ScheduleSpec, ...] = ()
     """The schedules that the code of the worker declares."""
+    pipelines: tuple[PipelineSpec, ...] = ()
+    """The pipelines that the code of the worker declares."""
     is_alone: bool = False
     """Whether no other process can exist, so that no hint gets lost and no worker dies alone.
 

@@ -1,4 +1,4 @@
-"""What a claimed run executes, by its kind: a workflow, a routed step, a part of a map."""
+"""What a claimed run executes, by its kind: a workflow, a routed step, a chunk, a handler."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ from onward.runtime.body.chunks import ChunkShape, work_through
 from onward.runtime.body.routing import step_call
 from onward.runtime.context import body_of_run
 from onward.runtime.definition import Program, run_name
+from onward.runtime.pipelines.bodies import consumer_program, producer_program
+from onward.runtime.pipelines.definition import ConsumerDefinition, ProducerDefinition
 from onward.runtime.reading import newer, reading
 from onward.runtime.worker.code import code_mark
 
 if TYPE_CHECKING:
     from onward.model.runs import ClaimedRun
     from onward.runtime.definition import StepDefinition, WorkflowDefinition
+    from onward.runtime.pipelines.definition import HandlerDefinition
+    from onward.runtime.pipelines.ports import HandlerReads
     from onward.runtime.registry import Registry
 
 
-_ELSEWHERE = frozenset({RunKind.MAP, RunKind.STEP})
+_ELSEWHERE = frozenset({RunKind.MAP, RunKind.STEP, RunKind.PRODUCER, RunKind.CONSUMER})
 _KINDS = _ELSEWHERE | {RunKind.WORKFLOW}
+
+
+_NO_READS: Any = None
+"""For programs that are replayed only: what they would read is in history."""
 
 
 class Programs:
@@ -31,11 +39,15 @@ class Programs:
     Args:
         registry: What the worker knows.
         version: The declared version of its code, if there is one.
+        reads: What the handlers of pipelines read.
     """
 
-    def __init__(self, registry: Registry, version: str | None) -> None:
+    def __init__(
+        self, registry: Registry, version: str | None, reads: HandlerReads | None = None
+    ) -> None:
         self._registry = registry
         self._version = version
+        self._reads: HandlerReads = reads or _NO_READS
         self._workflows: dict[str, Program] = {}
 
     @property
@@ -49,7 +61,12 @@ class Programs:
         for name, workflow in workflows.items():
             mark = self._mark(workflow)
             marks |= {name: mark, run_name(RunKind.MAP, name): mark}
+        for handler in self._registry.handlers.values():
+            marks[run_name(handler.run_kind, handler.name)] = self._mark_of_handler(handler)
         return marks
+
+    def _mark_of_handler(self, handler: HandlerDefinition) -> str:
+        return code_mark(handler.code, self._version)
 
     def _mark(self, definition: StepDefinition | WorkflowDefinition) -> str:
         return code_mark(definition.fn, self._version)
@@ -71,6 +88,8 @@ class Programs:
             raise UnreadableRow(f"run {run.id}", fact)
         if run.kind == RunKind.MAP:
             return self._chunk(name)
+        if run.kind in (RunKind.PRODUCER, RunKind.CONSUMER):
+            return self._handler(self._registry.handlers[name])
         if run.kind == RunKind.STEP:
             step = self._registry.steps[name]
             with reading(f"the limits of run {run.id}"):
@@ -94,6 +113,13 @@ class Programs:
             self._mark(workflow),
             workflow.shape.bind,
         )
+
+    def _handler(self, handler: HandlerDefinition) -> Program:
+        mark = self._mark_of_handler(handler)
+        if isinstance(handler, ProducerDefinition):
+            return producer_program(handler, self._reads, mark)
+        assert isinstance(handler, ConsumerDefinition)
+        return consumer_program(handler, self._reads, mark)
 
     def _chunk(self, name: str) -> Program:
         step = self._registry.steps.get(name)

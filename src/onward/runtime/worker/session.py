@@ -14,6 +14,7 @@ from onward.engine.worker_engine import WorkerHooks
 from onward.errors import LeaseLost, OnwardError
 from onward.model.workers import LostWorker, Registration
 from onward.runtime.attempts.perform import Performer
+from onward.runtime.attempts.phase import PhaseAttempt
 from onward.runtime.attempts.sender import Sender
 from onward.runtime.attempts.tasks import contained_tasks
 from onward.runtime.attempts.threads import StepThreads
@@ -25,6 +26,7 @@ from onward.runtime.worker.beginning import Beginnings
 from onward.runtime.worker.body_cache import BodyCache
 from onward.runtime.worker.claiming import Claiming
 from onward.runtime.worker.engine_calls import EngineCalls
+from onward.runtime.worker.engine_reads import EngineReads
 from onward.runtime.worker.inbox_reader import InboxReader
 from onward.runtime.worker.lease_renewer import LeaseRenewer
 from onward.runtime.worker.loop_watch import BlockedLoopWatch
@@ -34,6 +36,7 @@ from onward.runtime.worker.process import EXIT_STUCK
 from onward.runtime.worker.programs import Programs
 from onward.runtime.worker.progress import ProgressBoard
 from onward.runtime.worker.stall_guard import StallGuard
+from onward.system.clock import Uids
 from onward.system.exiting import call_in_thread
 from onward.system.process import exit_now
 from onward.telemetry.events import emit
@@ -88,7 +91,6 @@ class WorkerSession:
         self.version = options.version
         self.loop_monitor = monitor_for(options.debug_allow)
         self.names = registry
-        self.programs = Programs(registry, options.version)
         self.running: dict[str, Execution] = {}
         self.held: dict[str, int] = {}
         """The runs that it lost, or may have lost, with its lease, each with its fence."""
@@ -104,6 +106,8 @@ class WorkerSession:
         hooks = WorkerHooks(self._time.learn, self._outage.through, self.observer, self._on_drain)
         self._engine = ports.connect(self.id, hooks)
         self.commit = self._engine.submit
+        reads = EngineReads(self._engine, self._outage, Uids(clock, randomness))
+        self.programs = Programs(registry, options.version, reads)
         self.engine_calls = EngineCalls(self._engine, self.id, randomness, self._outage)
         self._inbox_reader = InboxReader(self._engine, self._outage)
         self._beginnings = Beginnings(self, self._engine)
@@ -120,7 +124,7 @@ class WorkerSession:
         spawn = ports.spawn
         self._threads = None if spawn is None else StepThreads(options.threads, spawn)
         given = (self.loop, self._threads, randomness, limits, self.now, self.observer)
-        self._performer = Performer(*given, recall=self._engine.cached_result)
+        self._performer = Performer(*given, PhaseAttempt, recall=self._engine.cached_result)
         self.perform = self._performer.perform
         self.sender = Sender(
             self.loop, self._threads, clock, self.randomness, self.now, self.observer
@@ -432,4 +436,5 @@ class WorkerSession:
             self._registry.limits,
             options.schedules,
             options.slots,
+            options.pipelines,
         )

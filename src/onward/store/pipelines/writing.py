@@ -16,11 +16,11 @@ from onward.store.pipelines.publishing import Publication, lock_handlers, publis
 from onward.store.writing.repeats import recorded_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from onward.model.commits import Commit
     from onward.model.pipelines import Completion, PipelineWrite, Preparation
-    from onward.store.database import Tx
+    from onward.store.database import RecordKey, Tx
 
 
 class Examined(NamedTuple):
@@ -43,11 +43,16 @@ async def examine(tx: Tx, commits: Sequence[Commit]) -> Examined:
     own = {(write.handler, write.key) for _, write in attached if write.handler}
     await lock_handlers(tx, events, own)
     times = await recorded_times(tx, [commit for commit, _ in attached])
-    repeated = frozenset(run for run, _, _ in times)
+    repeated = frozenset(commit.run for commit, _ in attached if _is_recorded(commit, times))
     left = [(commit.run, write) for commit, write in attached if commit.run not in repeated]
     refused = {run for run, write in left if not await _may_reserve(tx, run, write)}
     refused |= await _stale(tx, left)
     return Examined(frozenset(refused), repeated)
+
+
+def _is_recorded(commit: Commit, times: Container[RecordKey]) -> bool:
+    """Return whether an outcome of a commit is in history: an earlier try has written it."""
+    return any((row.run, row.identity, row.attempt) in times for row in commit.latest_records())
 
 
 async def _stale(tx: Tx, writes: Iterable[tuple[str, PipelineWrite]]) -> set[str]:

@@ -30,7 +30,7 @@ def check_place(path: Path, mounts: Path = MOUNTS) -> None:
         raise StoreUnusable(
             str(path),
             "cannot be written by this user",
-            "SQLite also writes beside its file: make the file and its folder writable, or choose "
+            "SQLite also creates files beside it: make the file and its folder writable, or choose "
             "another path",
         )
     kind = file_system(path, mounts)

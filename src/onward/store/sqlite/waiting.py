@@ -100,7 +100,7 @@ class LockWait:
             held = "another process" if pid is None else f"process {pid}"
             raise Unavailable(
                 str(lock),
-                f"is locked by {held}{own}, and was not released within {waited / SECOND:.0f} s",
+                f"is locked by {held}{own}, which has not released it for {waited / SECOND:.0f} s",
                 # A lock of Onward's own is not a transaction of the user's.
                 _OWN if own and holder is writer else _OTHER,
             )

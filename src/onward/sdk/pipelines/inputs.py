@@ -1,0 +1,109 @@
+"""`app.inputs`: the external things that entered pipelines, and what happened because of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from onward.core.instant import duration
+from onward.engine.pipeline_engine import STALE_AFTER, InputFilter
+from onward.engine.pipelines.views import InputCounts, InputInfo, InputReport, SkippedInput
+from onward.errors import BadInput
+from onward.sdk.inside import refuse_in_body
+from onward.sdk.operator import this_user
+
+if TYPE_CHECKING:
+    from onward.core.instant import DurationLike
+    from onward.engine.client_engine import ClientEngine
+    from onward.engine.pipeline_engine import PipelineEngine
+
+__all__ = ["InputCounts", "InputInfo", "InputReport", "Inputs", "SkippedInput"]
+
+STATES = ("pending", "done", "skipped", "stale")
+
+# In a class with a method `list`, these name the type.
+Infos: TypeAlias = list[InputInfo]
+Counts: TypeAlias = list[InputCounts]
+
+
+class Inputs:
+    """The inputs of an app's pipelines, as `app.inputs`: lists, explains and skips them.
+
+    An input is pending until every event that it caused was consumed or skipped by every consumer.
+    """
+
+    def __init__(self, engine: ClientEngine) -> None:
+        self._opened = engine
+
+    @property
+    def _engine(self) -> PipelineEngine:
+        refuse_in_body("a call of app.inputs")
+        return self._opened.pipelines
+
+    async def list(
+        self,
+        *,
+        pipeline: str | None = None,
+        state: str | None = None,
+        source: str | None = None,
+        text: str | None = None,
+        limit: int = 100,
+        stale_after: DurationLike | None = None,
+    ) -> Infos:
+        """Return inputs, newest first, that match all filters.
+
+        Args:
+            pipeline: The pipeline that they entered.
+            state: "pending", "done", "skipped", or "stale" for those that have been pending for
+                too long.
+            source: Where they come from, such as "gmail".
+            text: A part of the title or of the external id.
+            limit: How many to return at most.
+            stale_after: How long an input may be pending before it is stale; by default 7 days.
+        """
+        if state is not None and state not in STATES:
+            raise BadInput(f"state={state!r}", f"is not one of {', '.join(STATES)}", "Use one.")
+        if limit < 1:
+            raise BadInput(f"limit={limit}", "is less than 1", "Use 1 or more.")
+        return await self._engine.inputs(
+            InputFilter(pipeline, state, source, text, limit, _stale(stale_after))
+        )
+
+    async def counts(
+        self, pipeline: str | None = None, *, stale_after: DurationLike | None = None
+    ) -> Counts:
+        """Return how many inputs of each source and type are in each state."""
+        return await self._engine.input_counts(pipeline, _stale(stale_after))
+
+    async def get(self, id: str) -> InputReport:  # noqa: A002 - it is the user's word
+        """Return what happened because of an input: its events, and their effects.
+
+        Raises:
+            NotFound: there is no input with this id.
+        """
+        return await self._engine.input(id)
+
+    async def skip(
+        self,
+        id: str,  # noqa: A002 - it is the user's word
+        *,
+        reason: str,
+        by: str | None = None,
+    ) -> SkippedInput:
+        """Start nothing more because of an input.
+
+        Its pending events are skipped, and runs that have reserved some of them but have not sent
+        their effect are cancelled. Runs past their effect complete. What was consumed stays so.
+
+        Args:
+            id: The id of the input.
+            reason: Why, for the record.
+            by: Who decides; by default the user of this process.
+
+        Raises:
+            NotFound: there is no input with this id.
+        """
+        return await self._engine.skip_input(id, reason, by or this_user())
+
+
+def _stale(given: DurationLike | None) -> int:
+    return STALE_AFTER if given is None else duration(given)

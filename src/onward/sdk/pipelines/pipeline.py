@@ -1,0 +1,244 @@
+"""`Pipeline`: topics, the producers that publish to them, and the consumers that read them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from onward.codec import check_id
+from onward.errors import BadInput
+from onward.model.pipelines import PipelineSpec
+from onward.runtime.pipelines.values import Topic
+from onward.sdk.pipelines import process
+from onward.sdk.pipelines.handlers import DeclaredConsumer, DeclaredProducer, HandlerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from onward.core.instant import DurationLike
+    from onward.core.retry import Retry
+    from onward.runtime.pipelines.contexts import ProducerContext
+    from onward.sdk.pipelines.handlers import DeclaredHandler
+
+    P = TypeVar("P", bound=Callable[[ProducerContext, Any], Coroutine[Any, Any, Any]])
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type[Any])
+
+
+class Pipeline:
+    """A pipeline in code: topics, producers that publish events, and consumers that handle them.
+
+    A worker serves all pipelines of its process, or those that you pass:
+    `app.worker(pipelines=[...])`. It checks them when it starts, and raises one error with all
+    problems that it finds.
+
+    Args:
+        name: Its name, which begins the names of its handlers: `mail-to-sheet.AddRow`.
+        parallel: Whether consumers run at the same time for events with different keys. By default
+            only one run of the pipeline is open at a time.
+        queue: The queue of its runs.
+
+    Example:
+        >>> from onward.pipelines import Pipeline, ProducerContext
+        >>> def define() -> Pipeline:  # in your module it needs no function
+        ...     mail = Pipeline("mail-to-sheet")
+        ...     received = mail.topic("mail.received", str)
+        ...
+        ...     @mail.producer(every="5m", publishes=[received])
+        ...     async def poll(ctx: ProducerContext, cursor: str | None) -> str | None:
+        ...         ctx.publish(received, "Hello", id="mail-1")
+        ...         return "mail-1"
+        ...
+        ...     return mail
+    """
+
+    def __init__(self, name: str, *, parallel: bool = False, queue: str = "default") -> None:
+        self.name = _checked(name, "the name of a pipeline")
+        self.is_parallel = parallel
+        self.queue = check_id(queue, "the queue of a pipeline")
+        self.topics: list[Topic[Any]] = []
+        self.handlers: list[DeclaredHandler] = []
+        self.place, self.is_local = _caller()
+        process.register(self)
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        type: type[T],
+        *,
+        max_pending: int | None = None,
+        max_age: DurationLike | None = None,
+    ) -> Topic[T]: ...
+    @overload
+    def topic(
+        self,
+        name: str,
+        type: object = ...,
+        *,
+        max_pending: int | None = None,
+        max_age: DurationLike | None = None,
+    ) -> Topic[Any]: ...
+    def topic(
+        self,
+        name: str,
+        type: Any = Any,  # noqa: A002 - it is the user's word
+        *,
+        max_pending: int | None = None,
+        max_age: DurationLike | None = None,
+    ) -> Topic[Any]:
+        """Declare a topic and return it; the arguments are those of `Topic`.
+
+        Raises:
+            BadInput: the name or a limit is not valid.
+        """
+        made = Topic[Any](name, type, max_pending=max_pending, max_age=max_age)
+        self.topics.append(made)
+        return made
+
+    def producer(  # noqa: PLR0913 - each is a thing of its own that one may want
+        self,
+        *,
+        every: DurationLike | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        publishes: Sequence[Topic[Any]] = (),
+        name: str | None = None,
+        timeout: DurationLike | None = None,
+        retry: Retry | None = None,
+    ) -> Callable[[P], P]:
+        """Make an async function a producer: `async def poll(ctx, state)`.
+
+        It reads the outside world, publishes what is new with `ctx.publish`, and returns its new
+        state, such as a cursor. Events and state are one commit. The decorator returns the function
+        itself, so a unit test can await it: `await poll(ctx, None)`.
+
+        Args:
+            every: The interval at which it runs, such as "5m".
+            cron: A cron expression instead, as in `Schedule`.
+            zone: The time zone of the cron expression.
+            publishes: The topics that it may publish to.
+            name: Its name in the pipeline; by default that of the function.
+            timeout: How long a run may take.
+            retry: How often it is run again after it raised `Retryable`.
+        """
+        options = HandlerOptions(publishes, timeout, retry, every=every, cron=cron, zone=zone)
+
+        def declare(fn: P) -> P:
+            own = _handler_name(fn, name, "producer")
+            self._add(DeclaredProducer(self.name, own, fn, options))
+            return fn
+
+        return declare
+
+    def consumer(  # noqa: PLR0913 - each is a thing of its own that one may want
+        self,
+        *,
+        subscribes: Sequence[Topic[Any]] = (),
+        publishes: Sequence[Topic[Any]] = (),
+        start: str = "now",
+        name: str | None = None,
+        timeout: DurationLike | None = None,
+        retry: Retry | None = None,
+        min_wake: DurationLike | None = None,
+        max_wake: DurationLike | None = None,
+    ) -> Callable[[C], C]:
+        """Make a class a consumer: `prepare`, and if you like `mutate` and `next`.
+
+        Each worker process builds one instance, without arguments. The decorator returns the class
+        itself, so a unit test can build it and await its methods. See `Consumer`.
+
+        Args:
+            subscribes: The topics that it reads.
+            publishes: The topics that `next` may publish to.
+            start: Which events it gets when it is new: those published from "now" on, or from the
+                "earliest" that the topics still have.
+            name: Its name in the pipeline; by default that of the class.
+            timeout: How long `prepare` and `next` may take.
+            retry: How often it is run again after it raised `Retryable`.
+            min_wake: The shortest time from now that `wake_at` may be; by default 30 seconds.
+            max_wake: The longest; by default a day.
+        """
+        options = HandlerOptions(
+            publishes,
+            timeout,
+            retry,
+            subscribes=subscribes,
+            start=start,
+            min_wake=min_wake,
+            max_wake=max_wake,
+        )
+
+        def declare(kind: C) -> C:
+            own = _handler_name(kind, name, "consumer")
+            self._add(DeclaredConsumer(self.name, own, kind, options))
+            return kind
+
+        return declare
+
+    def _add(self, handler: DeclaredHandler) -> None:
+        """Add a handler; it replaces one of the same place, which was defined again."""
+        same = [
+            each
+            for each in self.handlers
+            if (each.name, each.place) == (handler.name, handler.place)
+        ]
+        self.handlers = [*(each for each in self.handlers if each not in same), handler]
+
+    @property
+    def spec(self) -> PipelineSpec:
+        """What the engine must know of it; it has no problems."""
+        topics = {each.name: each.spec for each in self.topics}
+        handlers = tuple(each.spec() for each in self.handlers)
+        return PipelineSpec(
+            self.name, self.is_parallel, self.queue, tuple(topics.values()), handlers
+        )
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with it, whatever other pipelines there are."""
+        if not self.handlers:
+            advice = "Add one with @pipeline.producer or @pipeline.consumer"
+            yield f"pipeline {self.name!r} has no producer and no consumer. {advice}"
+        places: dict[str, str] = {}
+        for each in self.handlers:
+            yield from each.problems()
+            other = places.setdefault(each.name, each.place)
+            if other != each.place:
+                fact = f"{each.name!r} is the name of {other} and of {each.place}"
+                yield f"{fact}. Give one of them another name: name=..."
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name}>"
+
+
+def _checked(name: str, what: str) -> str:
+    """Return a name that can be a part of longer ones.
+
+    Raises:
+        BadInput: it has blanks, or is no name at all.
+    """
+    if any(character.isspace() for character in check_id(name, what)):
+        raise BadInput(f"{what} {name!r}", "has a blank", "Use - or _ instead.")
+    return name
+
+
+def _handler_name(target: Any, name: str | None, kind: str) -> str:
+    own = name if name is not None else getattr(target, "__name__", "")
+    checked = _checked(own, f"the name of a {kind}")
+    if "." in checked or checked == "<lambda>":
+        raise BadInput(
+            f"the name {checked!r} of a {kind}", "has a '.' or is a lambda's", "Pass name=."
+        )
+    return checked
+
+
+def _caller() -> tuple[str, bool]:
+    """Return where a pipeline is made, and whether that is inside a function."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    if frame is None:
+        return "", True
+    code = frame.f_code
+    return f"{code.co_filename}:{frame.f_lineno}", code.co_name != "<module>"

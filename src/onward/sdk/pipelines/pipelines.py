@@ -1,0 +1,89 @@
+"""`app.pipelines`: the pipelines of a store, for operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from onward.engine.pipelines.views import HandlerInfo, PipelineInfo
+from onward.sdk.inside import refuse_in_body
+from onward.sdk.pipelines.process import checked
+
+if TYPE_CHECKING:
+    from onward.engine.client_engine import ClientEngine
+    from onward.engine.pipeline_engine import PipelineEngine
+    from onward.sdk.pipelines.pipeline import Pipeline
+
+__all__ = ["HandlerInfo", "PipelineInfo", "Pipelines"]
+
+# In a class with a method `list`, these name the type.
+Infos: TypeAlias = list[PipelineInfo]
+Names: TypeAlias = list[str]
+
+
+class Pipelines:
+    """The pipelines of an app, as `app.pipelines`: lists, runs, pauses and resumes them.
+
+    Workers declare pipelines when they start. Every method raises `NotFound` if there is no
+    pipeline of the name.
+    """
+
+    def __init__(self, engine: ClientEngine) -> None:
+        self._opened = engine
+
+    @property
+    def _engine(self) -> PipelineEngine:
+        refuse_in_body("a call of app.pipelines")
+        return self._opened.pipelines
+
+    async def declare(self, *pipelines: Pipeline) -> None:
+        """Make pipelines in the database what the code of this process says of them.
+
+        A worker does this with the pipelines that it serves when it starts. Use it to publish to a
+        new pipeline before its first worker starts. Handlers that the code no longer has are
+        removed.
+
+        Raises:
+            BadPipeline: they are not declared correctly; the error has all problems at once.
+        """
+        for each in checked(pipelines):
+            await self._engine.declare(each)
+
+    async def list(self) -> Infos:
+        """Return all pipelines by name, with the state of their handlers."""
+        return await self._engine.all()
+
+    async def get(self, name: str) -> PipelineInfo:
+        """Return one pipeline, with the busiest keys of its handlers."""
+        return await self._engine.get(name)
+
+    async def trigger(self, name: str, producer: str | None = None) -> Names:
+        """Run producers of a pipeline soon; their schedules stay as they are.
+
+        A producer that is running or about to run anyway runs once more at most.
+
+        Args:
+            name: The pipeline.
+            producer: One producer, such as "poll"; by default all of them.
+
+        Returns:
+            The names of the producers that will run.
+
+        Raises:
+            PipelineBlocked: the pipeline is paused or blocked.
+        """
+        return await self._engine.trigger(name, producer)
+
+    async def pause(self, name: str | None = None) -> None:
+        """Start no more runs of a pipeline, or without a name of all pipelines.
+
+        Runs that are open continue. Events and due producers wait.
+        """
+        await self._engine.pause(name)
+
+    async def resume(self, name: str | None = None) -> Names:
+        """End a pause, and clear what blocks handlers; without a name, of all pipelines.
+
+        Returns:
+            The ids of the runs that are retried.
+        """
+        return await self._engine.resume(name)

@@ -1,0 +1,133 @@
+"""`app.topics`: the topics of a store and their events, for operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from onward.codec import check_id
+from onward.engine.pipelines.views import DeliveryInfo, EventInfo, TopicInfo
+from onward.errors import BadInput
+from onward.sdk.inside import refuse_in_body
+from onward.sdk.operator import this_user
+from onward.sdk.pipelines.publishing import topic_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onward.engine.client_engine import ClientEngine
+    from onward.engine.pipeline_engine import PipelineEngine
+    from onward.runtime.pipelines.values import Topic
+
+__all__ = ["DeliveryInfo", "EventInfo", "TopicInfo", "Topics"]
+
+MAX_PEEK = 1000
+
+# In a class with a method `list`, these name the type.
+Infos: TypeAlias = list[TopicInfo]
+Events: TypeAlias = list[EventInfo]
+Ids: TypeAlias = list[str]
+
+
+class Topics:
+    """The topics of an app, as `app.topics`: counts, shows, replays and skips their events.
+
+    Every method takes a topic or its name, and raises `NotFound` if there is no such topic. A
+    consumer is named with its pipeline, such as `mail-to-sheet.AddRow`.
+    """
+
+    def __init__(self, engine: ClientEngine) -> None:
+        self._opened = engine
+
+    @property
+    def _engine(self) -> PipelineEngine:
+        refuse_in_body("a call of app.topics")
+        return self._opened.pipelines
+
+    async def list(self) -> Infos:
+        """Return all topics by name, with their counts."""
+        return await self._engine.topics()
+
+    async def counts(self, topic: Topic[Any] | str) -> dict[str, dict[str, int]]:
+        """Return for each consumer how many events are pending, reserved, consumed and skipped."""
+        return await self._engine.counts(topic_name(topic))
+
+    async def peek(
+        self,
+        topic: Topic[Any] | str,
+        *,
+        limit: int = 100,
+        ids: Iterable[str] | None = None,
+        consumer: str | None = None,
+    ) -> Events:
+        """Return the oldest events that are pending, without reserving them.
+
+        Args:
+            topic: The topic.
+            limit: How many events to return at most: 1 to 1,000.
+            ids: Return the events with these ids instead, in any state.
+            consumer: Only events that are pending for this consumer; by default for any.
+        """
+        if not 1 <= limit <= MAX_PEEK:
+            raise BadInput(
+                f"limit={limit}", "is not between 1 and 1,000", "Use a number in this range"
+            )
+        wanted = None if ids is None else _ids(ids)
+        return await self._engine.peek(
+            topic_name(topic), limit=limit, ids=wanted, consumer=consumer
+        )
+
+    async def replay(
+        self,
+        topic: Topic[Any] | str,
+        ids: Iterable[str] | str,
+        *,
+        consumer: str | None = None,
+        by: str | None = None,
+    ) -> int:
+        """Have events handled again that were consumed or skipped.
+
+        The effects of the new runs have new keys, so they are sent again.
+
+        Args:
+            topic: The topic.
+            ids: The ids of the events.
+            consumer: The consumer that handles them again; by default all consumers of the topic.
+            by: Who decides; by default the user of this process.
+
+        Returns:
+            How many deliveries are pending again: one for each event and consumer.
+        """
+        name, wanted = topic_name(topic), _ids(ids)
+        return await self._engine.replay(name, wanted, consumer, by or this_user())
+
+    async def skip(
+        self,
+        topic: Topic[Any] | str,
+        ids: Iterable[str] | str,
+        *,
+        reason: str,
+        consumer: str | None = None,
+        by: str | None = None,
+    ) -> int:
+        """Skip events that are pending: no consumer handles them.
+
+        Args:
+            topic: The topic.
+            ids: The ids of the events.
+            reason: Why, for the record.
+            consumer: The consumer that skips them; by default all consumers of the topic.
+            by: Who decides; by default the user of this process.
+
+        Returns:
+            How many deliveries were skipped: one for each event and consumer.
+
+        Raises:
+            PipelineBlocked: a run has reserved one of the events.
+        """
+        name, wanted = topic_name(topic), _ids(ids)
+        return await self._engine.skip(name, wanted, consumer, reason, by or this_user())
+
+
+def _ids(given: Iterable[str] | str) -> Ids:
+    listed = [given] if isinstance(given, str) else list(given)
+    return [check_id(each, "the id of an event") for each in listed]
