@@ -110,7 +110,9 @@ CHOSEN = {
     "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "look": "h USING PRIMARY KEY (namespace=? AND run=? AND seq>?)",
     "run_ends": "r USING PRIMARY KEY (namespace=? AND uid=?)",
-    "handlers_with_work": "h USING INDEX onward_handler_work (namespace=? AND handler=?)",
+    "handlers_with_work": (
+        "h USING INDEX onward_handler_work (namespace=? AND (handler,key)>(?,?))"
+    ),
     "woken_handlers": "h USING INDEX onward_handler_wake (namespace=? AND wake_at>? AND wake_at<?)",
     "lock_deliveries": "onward_delivery USING PRIMARY KEY (namespace=? AND handler=? AND event=?)",
     "end_deliveries": (
