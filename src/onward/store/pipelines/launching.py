@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.core.handler import Candidate, HandlerKind, chosen
+from onward.core.handler import DueHandler, HandlerKind, chosen
 from onward.store.hints import queue_subject
 from onward.store.pipelines.publishing import lock_handlers
 
@@ -34,8 +34,8 @@ class _Work(NamedTuple):
     oldest: Instant | None
 
     @property
-    def candidate(self) -> Candidate:
-        return Candidate(
+    def candidate(self) -> DueHandler:
+        return DueHandler(
             self.handler,
             self.key,
             HandlerKind(self.kind),
