@@ -57,6 +57,27 @@ async def test_a_run_cancelled_before_its_effect_releases_its_events(app: App) -
     assert len(made.book.applied) == 1
 
 
+async def test_a_run_cancelled_between_two_workers_ends_and_the_worker_goes_on(app: App) -> None:
+    made = post()
+    reached = asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    made.befall("prepare", hold)
+    async with app:
+        async with app.worker(pipelines=[made.pipeline], drain="10ms"):
+            await app.publish(made.letters, "a", id="1")
+            await asyncio.wait_for(reached.wait(), 30)
+        [run] = await runs_of(app, made.handler("Book"))
+        await app.cancel(run.id)
+        async with app.worker(pipelines=[made.pipeline]):
+            await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+        chain = await runs_of(app, made.handler("Book"))
+    assert [each.state for each in chain[:2]] == ["cancelled", "succeeded"]
+
+
 async def test_a_cancel_after_the_effect_is_followed_by_next(app: App) -> None:
     made = post()
     reached = asyncio.Event()
