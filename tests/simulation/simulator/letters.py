@@ -237,13 +237,14 @@ class Served(NamedTuple):
     specs: tuple[PipelineSpec, ...]
 
 
-POLL = "sim-mail.poll"
-PAIRS = "sim-mail.Pairs"
-PIPELINES = ("sim-mail", "sim-rooms")
+SERIAL, PARALLEL = "sim-mail", "sim-rooms"
+POLL = f"{SERIAL}.poll"
+PAIRS = f"{SERIAL}.Pairs"
+PIPELINES = (SERIAL, PARALLEL)
 
 
 def _made(version: int) -> Served:
-    mails, rooms = Pipeline("sim-mail"), Pipeline("sim-rooms", parallel=True)
+    mails, rooms = Pipeline(SERIAL), Pipeline(PARALLEL, parallel=True)
     mails.topics += [LETTERS, ROWS, DONE]
 
     @mails.producer(every="7s", publishes=[LETTERS], retry=SOON)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.delivery import Phase
 from onward.core.instant import SECOND
-from tests.simulation.simulator.letters import DONE, PAIR, PAIRS, POLL, ROWS
+from tests.simulation.simulator.letters import DONE, PAIR, PAIRS, POLL, ROWS, SERIAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,6 +49,8 @@ class PostRules:
     def __init__(self) -> None:
         self.handled: Counter[Handled] = Counter()
         """What was consumed, or skipped with its effect."""
+        self.skipped_inputs: set[str] = set()
+        """The inputs whose skip was acknowledged."""
         self.launches: Counter[str] = Counter()
         self._begun: dict[str, set[tuple[str, int]]] = {}
         """What was pending for a handler when a run of it was launched."""
@@ -79,7 +81,7 @@ class PostRules:
             if new is None:
                 yield f"delivery {place} vanished"
             elif new != old:
-                yield from _moved(before, after, old, new)
+                yield from _moved(after, self.skipped_inputs, old, new)
                 if (old.state, new.state) == ("reserved", "pending"):
                     yield from _released(before, effects, old)
                 if new.run is not None and new.state == "reserved":
@@ -113,6 +115,8 @@ class PostRules:
                     self._last_empty.pop(place, None)
                 elif new.kind == "consumer":
                     self._last_empty[place] = self._begun[uid]
+        busy = Counter(_alone(each) for each in after.runs.values() if each.is_open)
+        yield from (f"{count} runs of {lane} are open" for lane, count in busy.items() if count > 1)
         held = {each.run for each in after.deliveries.values() if each.state == "reserved"}
         for run in held:
             if run is not None and not after.runs[run].newest:
@@ -141,8 +145,14 @@ class PostRules:
             yield f"{text}, though nothing is new since it reserved nothing"
 
 
+def _alone(run: HandlerRunSeen) -> tuple[str, ...]:
+    """Return that of which only one run may be open: its pipeline, or its handler and key."""
+    is_serial = run.handler.startswith(f"{SERIAL}.")
+    return (SERIAL,) if is_serial else (run.handler, run.key)
+
+
 def _moved(
-    before: PostView, after: PostView, old: DeliverySeen, new: DeliverySeen
+    after: PostView, skipped_inputs: set[str], old: DeliverySeen, new: DeliverySeen
 ) -> Iterator[str]:
     edge = old.state, new.state
     is_replayed = old.state in ("consumed", "skipped") and new.state == "pending"
@@ -158,7 +168,7 @@ def _moved(
             yield f"delivery {old} was taken by {new.run}, which does not follow its run"
     if edge == ("pending", "reserved"):
         causes = after.causes.get(("event", new.event), set())
-        if causes and causes <= before.skipped_inputs:
+        if causes and causes <= skipped_inputs:
             yield f"delivery {new} was reserved, though its inputs were skipped"
 
 

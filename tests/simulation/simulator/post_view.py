@@ -34,7 +34,7 @@ STATEMENTS = {
         WHERE handler IS NOT NULL ORDER BY uid""",
     "witness_paused": "SELECT name FROM onward_pipeline WHERE paused = 1 ORDER BY name",
     "witness_causes": "SELECT kind, target, input FROM onward_cause ORDER BY kind, target, input",
-    "witness_inputs": "SELECT uid, skipped_at FROM onward_input ORDER BY uid",
+    "witness_inputs": "SELECT uid FROM onward_input ORDER BY uid",
 }
 
 
@@ -132,7 +132,6 @@ class PostView:
         self.runs: dict[str, HandlerRunSeen] = {}
         self.paused: set[str] = set()
         self.causes: dict[tuple[str, str], set[str]] = {}
-        self.skipped_inputs: set[str] = set()
         self.inputs: list[str] = []
 
     def rows(self) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -173,8 +172,5 @@ async def read_post(tx: Tx) -> PostView:
     view.paused = {row[0] for row in await tx.fetch("witness_paused")}
     for kind, target, cause in await tx.fetch("witness_causes"):
         view.causes.setdefault((kind, target), set()).add(cause)
-    for uid, skipped_at in await tx.fetch("witness_inputs"):
-        view.inputs.append(uid)
-        if skipped_at is not None:
-            view.skipped_inputs.add(uid)
+    view.inputs = [row[0] for row in await tx.fetch("witness_inputs")]
     return view

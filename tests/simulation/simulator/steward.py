@@ -177,7 +177,9 @@ class Steward:
         if not inputs or self._draw.happens(0.5):
             return None
         uid = self._draw.one_of(inputs)
-        return await self._engine.pipelines.skip_input(uid, "so I say", "steward")
+        skipped = await self._engine.pipelines.skip_input(uid, "so I say", "steward")
+        self._witness.post_rules.skipped_inputs.add(uid)
+        return skipped
 
     async def _judge(self, *, always: bool = False) -> None:
         for effect in self._witness.effects():

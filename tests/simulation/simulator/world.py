@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = TROUBLE_SECONDS + 240.0
 """After this every run must be over: the trouble is, and nothing takes that long."""
 
+POST_SECONDS = 300.0
+"""How much longer pipelines may take: events are handled one after the other."""
+
 
 class Failed(Exception):
     """A world in which something went wrong. Its seed shows it again."""
@@ -183,7 +186,7 @@ class Simulation:
             process, draw = Process("steward"), Draw(self.seed, "steward")
             store = self._memory.store(process, self.clock, draw)
             steward = Steward(process, store, self.witness, draw, self.plan.post.meddling)
-            await self._loop.task_of(process, steward.live(self._patience()), name="steward")
+            await self._loop.task_of(process, steward.live(self._patience() + POST_SECONDS), name="steward")
 
     def _patience(self) -> float:
         """Return how long everything may take.
