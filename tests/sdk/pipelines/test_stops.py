@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onward.errors import RunOver
+from onward.errors import Retryable, RunOver
 from onward.pipelines import Applied, Skipped
 from onward.testing.outside import Trouble
 from tests.kit.watching import until, working
@@ -55,6 +55,45 @@ async def test_a_run_cancelled_before_its_effect_releases_its_events(app: App) -
         await until_counts(app, made.letters, made.handler("Book"), consumed=1)
     assert (first.state, again.uid != run.uid) == ("cancelled", True)
     assert len(made.book.applied) == 1
+
+
+async def test_a_run_cancelled_between_two_workers_ends_and_the_worker_goes_on(app: App) -> None:
+    made = post()
+    reached = asyncio.Event()
+
+    async def hold() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    made.befall("prepare", hold)
+    async with app:
+        async with app.worker(pipelines=[made.pipeline], drain="10ms"):
+            await app.publish(made.letters, "a", id="1")
+            await asyncio.wait_for(reached.wait(), 30)
+        [run] = await runs_of(app, made.handler("Book"))
+        await app.cancel(run.id)
+        async with app.worker(pipelines=[made.pipeline]):
+            await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+        chain = await runs_of(app, made.handler("Book"))
+    assert [each.state for each in chain[:2]] == ["cancelled", "succeeded"]
+
+
+async def test_a_cancel_while_a_transient_failure_is_raised_keeps_it_from_a_retry(
+    app: App,
+) -> None:
+    made = post()
+
+    async def cancel_and_fail() -> None:
+        [run] = await runs_of(app, made.handler("Book"))
+        assert await app.cancel(run.id) == "accepted"
+        raise Retryable("busy", after="1h")
+
+    made.befall("prepare", cancel_and_fail)
+    async with working(app, pipelines=[made.pipeline]):
+        await app.publish(made.letters, "a", id="1")
+        await until_counts(app, made.letters, made.handler("Book"), consumed=1)
+        chain = await runs_of(app, made.handler("Book"))
+    assert [each.state for each in chain[:2]] == ["cancelled", "succeeded"]
 
 
 async def test_a_cancel_after_the_effect_is_followed_by_next(app: App) -> None:
