@@ -1,16 +1,14 @@
 """Batches that want the same rows wait for each other in one order, and nobody hears of it."""
 
 import asyncio
-from functools import partial
-
-from onward.model.deliveries import Publish
 
 from onward.core.lease import Fate
+from onward.model.pipelines import HandlerSpec, NewEvent, PipelineSpec, PipelineWrite
 from onward.model.runs import Move
 from onward.store import Attachments, Commit, Store, open_store
-from onward.store.database import Tx
 from onward.store.invariants import check
-from tests.postgres.builders import OTHER, WORKER, a_message, a_run, claimed
+from onward.store.pipelines.declaring import declare
+from tests.postgres.builders import OTHER, WORKER, a_message, a_record, a_run, claimed
 from tests.postgres.hand import hand, until
 
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
@@ -97,27 +95,31 @@ async def test_a_deadlock_with_a_stranger_is_not_heard_of(postgres_url: str) -> 
         await until(lambda: eyes.value(DEADLOCKS))
 
 
-async def subscribe(names: dict[str, str], tx: Tx) -> None:
-    await tx.fetch("subscribe", **names)
-
-
 async def test_publishing_to_each_others_handlers_never_deadlocks(postgres_url: str) -> None:
     url = postgres_url
     await look_soon(url)
     async with open_store(url) as one, open_store(url) as two, hand(url) as eyes:
-        for topic in ("a", "b", "c"):
-            names = {"topic": topic, "handler": f"on {topic}"}
-            await one.write(partial(subscribe, names))
+        await declare(
+            one,
+            PipelineSpec(
+                "p",
+                False,
+                "default",
+                (),
+                tuple(HandlerSpec(f"on {topic}", "consumer", (topic,)) for topic in "abc"),
+            ),
+        )
         await claimed(one, "one", worker=WORKER)
         await claimed(two, "two", worker=OTHER)
 
         async def publish(store: Store, worker: str, run: str, topics: str) -> Fate:
             events = tuple(
-                Publish(f"{run} {number} {topic}", topic, f"{run} {number}", b"{}")
+                NewEvent(f"{run} {number} {topic}", topic, f"{run} {number}", b"{}")
                 for number in range(ROUNDS)
                 for topic in topics
             )
-            commit = Commit(run, 1, attached=Attachments(published=events))
+            write = PipelineWrite(published=events)
+            commit = Commit(run, 1, (a_record(run),), attached=Attachments(pipeline=write))
             return (await store.writer(worker).commit(commit)).fate
 
         first, second = await asyncio.gather(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from onward.model.deliveries import HandlerState
-
 from onward.core.lease import Fate
 from onward.model.effects import EffectWrite
 from onward.model.runs import NewRun
@@ -34,10 +32,6 @@ def an_effect(run: str, number: int) -> Attachments:
     return Attachments(effects=(row,))
 
 
-def a_state(run: str, number: int) -> Attachments:
-    return Attachments(states=(HandlerState("mail", f"key-{number}", 1, run.encode()),))
-
-
 async def test_of_two_first_writers_of_an_effect_one_is_told_to_look_again(
     postgres_url: str,
 ) -> None:
@@ -51,24 +45,3 @@ async def test_of_two_first_writers_of_an_effect_one_is_told_to_look_again(
             )
             assert sorted(outcome.fate for outcome in outcomes) == [Fate.BUSY, Fate.DONE]
         assert await check(one) == []
-
-
-async def test_of_two_first_savers_of_a_state_one_is_told_to_look_again(postgres_url: str) -> None:
-    async with open_store(postgres_url) as one, open_store(postgres_url) as other:
-        mine, theirs = await owner(one, "one", ROUNDS), await owner(other, "other", ROUNDS)
-
-        for number, (a, b) in enumerate(zip(mine, theirs, strict=True)):
-            outcomes = await asyncio.gather(
-                one.writer("one").commit(Commit(*a, attached=a_state(a[0], number))),
-                other.writer("other").commit(Commit(*b, attached=a_state(b[0], number))),
-            )
-            assert sorted(outcome.fate for outcome in outcomes) == [Fate.BUSY, Fate.DONE]
-            winner = a[0] if outcomes[0].fate is Fate.DONE else b[0]
-            assert await saved(one, number) == winner.encode()
-
-
-async def saved(store: Store, number: int) -> bytes:
-    key = f"key-{number}"
-    rows = await store.read(lambda tx: tx.fetch("handler_state", handler="mail", key=key))
-    state: bytes = rows[0][0]
-    return state

@@ -7,15 +7,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 
 from onward.core.lease import Fate
 from onward.model.effects import EffectWrite
+from onward.model.pipelines import Completion, PipelineWrite
 from onward.model.runs import Move
 from onward.store import Attachments, Commit, Store, open_store
 from onward.store.invariants import check
+from onward.store.pipelines.declaring import declare
 from tests.postgres.builders import LONG, WORKER, a_message, a_record, claimed
 from tests.postgres.hand import Hand, hand, until
+from tests.postgres.writes import PIPELINE, an_event, reserving
 
 RAISE_INBOX = "UPDATE onward.onward_run SET inbox = inbox + 1 WHERE uid = $1"
 END = """UPDATE onward.onward_run SET state = 'cancelled', reason = 'forced', worker = NULL,
@@ -160,13 +162,11 @@ def attached(fence: int, **what: Any) -> Commit:
 async def subscribed(store: Store, stranger: Hand) -> int:
     """Claim a run that has an effect, a reserved event and a saved state; return its fence."""
     fence = (await claimed(store, "r"))["r"].fence
-    await store.write(lambda tx: tx.fetch("subscribe", topic="mail", handler="rows"))
-    event = (Publish("e1", "mail", "m1", b"{}"),)
-    first = Attachments(effects=(an_effect(1),), published=event)
+    await declare(store, PIPELINE)
+    events = PipelineWrite(published=(an_event(1), an_event(2)))
+    first = Attachments(effects=(an_effect(1),), pipeline=events)
     await store.writer(WORKER).commit(Commit("r", fence, attached=first))
-    reserve = (DeliveryMove("rows", "e1", "pending", "reserved"),)
-    state = (HandlerState("rows", "", 1, b"1"),)
-    second = Attachments(deliveries=reserve, states=state)
+    second = Attachments(pipeline=reserving("e1"))
     outcome = await store.writer(WORKER).commit(Commit("r", fence, attached=second))
     assert outcome.fate is Fate.DONE
     return fence
@@ -178,11 +178,11 @@ ATTACHMENTS: dict[str, tuple[dict[str, Any], str]] = {
         "UPDATE onward.onward_effect SET version = version + 1, state = 'skipped'",
     ),
     "an event that was taken away": (
-        {"deliveries": (DeliveryMove("rows", "e1", "reserved", "consumed"),)},
-        "UPDATE onward.onward_delivery SET state = 'pending', run = NULL",
+        {"pipeline": reserving("e2")},
+        "UPDATE onward.onward_delivery SET attempt = attempt + 1",
     ),
     "a state that another run saved": (
-        {"states": (HandlerState("rows", "", 2, b"2"),)},
+        {"pipeline": PipelineWrite("rows", completed=Completion(saves_state=True))},
         "UPDATE onward.onward_handler SET state_version = state_version + 1, saved_by = 'other'",
     ),
 }
@@ -218,7 +218,7 @@ async def test_a_commit_goes_on_if_a_stranger_touched_and_left(url: str, what: s
 async def test_events_published_while_the_handler_is_stirred_are_all_counted(url: str) -> None:
     async with open_store(url) as store, hand(url) as stranger, hand(url) as eyes:
         fence = await subscribed(store, stranger)
-        publish = attached(fence, published=(Publish("e2", "mail", "m2", b"{}"),))
+        publish = attached(fence, pipeline=PipelineWrite(published=(an_event(3),)))
         stir = "UPDATE onward.onward_handler SET published = published + 1"
         ours = store.writer(WORKER).commit(publish)
         outcome = await Meeting(stranger, eyes).after(stir, ours=ours)

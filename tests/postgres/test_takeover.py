@@ -210,7 +210,7 @@ async def test_neither_leases_nor_writes_wait_for_readers_that_are_stuck(
         await other.begin()
         await other.run("LOCK TABLE onward.onward_handler IN ACCESS EXCLUSIVE MODE")
         async with asyncio.TaskGroup() as tasks, hand(postgres_url) as eyes:
-            read = partial(tx_reads, "handler_state", handler="rows", key="")
+            read = partial(tx_reads, "handler_row", handler="rows", key="")
             stuck = [tasks.create_task(store.read(read)) for _ in range(20)]
             await until(eyes.somebody_waits)
             async with asyncio.timeout(30):

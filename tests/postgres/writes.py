@@ -5,15 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
-
 from onward.core.flow import FlowId, FlowKind
 from onward.core.lease import Fate
 from onward.model.commits import NOTHING_ATTACHED
 from onward.model.effects import EffectWrite
 from onward.model.flow import DeclaredLimits
+from onward.model.pipelines import (
+    Completion,
+    HandlerSpec,
+    NewEvent,
+    PipelineSpec,
+    PipelineWrite,
+    Preparation,
+    Reservation,
+    TopicSpec,
+)
 from onward.model.runs import Move
 from onward.store import Attachments, Commit, Following, Store
+from onward.store.pipelines.declaring import declare
+from onward.store.pipelines.launching import launch
 from tests.postgres.builders import (
     LONG,
     OTHER,
@@ -41,13 +51,26 @@ def an_effect(version: int, state: str) -> EffectWrite:
     return EffectWrite(*given, state, version, attempt=1, start_by_in=10, settle_in=20, known_in=30)
 
 
+PIPELINE = PipelineSpec(
+    "p", False, "default", (TopicSpec("mail"),), (HandlerSpec("rows", "consumer", ("mail",)),)
+)
+
+
+def an_event(number: int) -> NewEvent:
+    return NewEvent(f"e{number}", "mail", f"m{number}", b"%d" % number)
+
+
+def reserving(event: str) -> PipelineWrite:
+    return PipelineWrite("rows", prepared=Preparation((Reservation(event, 1),), 0, 5, "origin"))
+
+
 async def prepare(store: Store) -> None:
     """Make the world: a claimed run `r` with a past, a parent that waits, and what they need."""
     await claimed(store, "r", "parent")
     await claimed(store, "stray", worker=OTHER)
     await store.take_lease("spare", LONG)
     await store.start(a_run("ready"))
-    await store.write(lambda tx: tx.fetch("subscribe", topic="mail", handler="rows"))
+    await declare(store, PIPELINE)
     message = a_message("r", "by a caller")._asdict()
     await store.write(lambda tx: tx.fetch("insert_outbox", **message))
     await store.start(a_run("late", queue="nowhere", deadline=1))
@@ -62,12 +85,8 @@ async def prepare(store: Store) -> None:
     for commit in (
         Commit("parent", FENCE, (wait,), Move("waiting", seen=0)),
         Commit("r", FENCE, (a_record("r", None, identity="wait#1", kind="timer", due_in=5),)),
-        _attach(published=(Publish("e1", "mail", "m1", b"1"), Publish("e2", "mail", "m2", b"2"))),
-        _attach(
-            effects=(an_effect(1, "in_flight"),),
-            deliveries=(DeliveryMove("rows", "e2", "pending", "reserved"),),
-            states=(HandlerState("rows", "", 1, b"1"),),
-        ),
+        _attach(pipeline=PipelineWrite(published=(an_event(1), an_event(2)))),
+        _attach(effects=(an_effect(1, "in_flight"),), pipeline=reserving("e2")),
     ):
         assert (await writer.commit(commit)).fate is Fate.DONE
 
@@ -96,11 +115,13 @@ def _commit(commit: Commit) -> Write:
     async def call(store: Store) -> Fate:
         return (await store.writer(WORKER).commit(commit)).fate
 
+    if commit.attached.pipeline is not None:  # a transaction of several statements
+        return Write(call, "COMMIT;")
     return Write(call, STATEMENTS[_statement(commit)].sql)
 
 
 async def _closure(tx: Tx) -> int:
-    await tx.fetch("subscribe", topic="mail", handler="copies")
+    await tx.fetch("subscribe", topic="mail", handler="copies", keyed=0, earliest=0)
     return len(await tx.fetch("live_queues"))
 
 
@@ -138,8 +159,11 @@ async def _progress(store: Store) -> bool:
 _RECORD = (a_record("r", 1),)
 _CLOSED = a_record("r", 1, identity="wait#1", kind="timer", due_in=None)
 _TOLD = a_message("parent", "r", kind="child")
-_FREED = DeliveryMove("rows", "e2", "reserved", "pending")
-_USED = DeliveryMove("rows", "e2", "reserved", "consumed")
+_DONE = PipelineWrite(
+    "rows",
+    completed=Completion(saves_state=True, state=b"1"),
+    published=(an_event(3),),
+)
 
 WRITES: dict[str, Write] = {
     "start": Write(lambda store: store.start(a_run("new")), STATEMENTS["start"].sql),
@@ -183,7 +207,7 @@ WRITES: dict[str, Write] = {
             FENCE,
             _RECORD,
             Move("succeeded", seq=1, result=b"1"),
-            attached=Attachments(deliveries=(_USED,)),
+            attached=Attachments(pipeline=_DONE),
         )
     ),
     "fail": _commit(
@@ -192,7 +216,6 @@ WRITES: dict[str, Write] = {
             FENCE,
             _RECORD,
             Move("failed", "logic", error=b"!"),
-            attached=Attachments(deliveries=(_FREED,)),
         )
     ),
     "pause": _commit(Commit("r", FENCE, _RECORD, Move("paused", "operator"))),
@@ -203,10 +226,16 @@ WRITES: dict[str, Write] = {
     ),
     "message": _commit(Commit("r", FENCE, _RECORD, messages=(_TOLD, a_message("parent", "2nd")))),
     "effect": _commit(_attach(effects=(an_effect(2, "applied"),))),
-    "reserve": _commit(_attach(deliveries=(DeliveryMove("rows", "e1", "pending", "reserved"),))),
-    "consume": _commit(_attach(deliveries=(_USED,))),
-    "publish": _commit(_attach(published=(Publish("e3", "mail", "m3", b"3"),))),
-    "state": _commit(_attach(states=(HandlerState("rows", "", 2, b"2"),))),
+    "reserve": _commit(Commit("r", FENCE, _RECORD, attached=Attachments(pipeline=reserving("e1")))),
+    "publish": _commit(
+        Commit(
+            "r",
+            FENCE,
+            _RECORD,
+            attached=Attachments(pipeline=PipelineWrite(published=(an_event(3),))),
+        )
+    ),
+    "launch": Write(lambda store: launch(store, ["rows"], ["default"], 1), "COMMIT;", 0),
     "end of a consumer": _commit(
         Commit(
             "r",
@@ -215,12 +244,7 @@ WRITES: dict[str, Write] = {
             Move("succeeded", phase="committed"),
             (_TOLD,),
             (a_run("kid"),),
-            Attachments(
-                (an_effect(2, "applied"),),
-                (_USED,),
-                (Publish("e3", "mail", "m3", b"3"),),
-                (HandlerState("rows", "", 2, b"2"),),
-            ),
+            Attachments((an_effect(2, "applied"),), pipeline=_DONE),
         )
     ),
 }

@@ -20,12 +20,10 @@ from tests.conformance.suite.pipeline import (
     LOG,
     Delivery,
     complete,
-    declare,
     deliveries,
     kept,
     launched,
     prepared,
-    publish,
 )
 
 if TYPE_CHECKING:
@@ -252,6 +250,4 @@ async def test_a_repeated_retry_makes_one_run(world: World) -> None:
     again = await worker.store.follow(wish)
 
     assert first == again
-    assert await publish(worker.store, "m3") is None
-    await declare(worker.store, ADD)
     assert len(await launched(worker)) == 1

@@ -73,7 +73,7 @@ KINDS: dict[str, Callable[[ClaimedRun], Written]] = {
     "finish": lambda run: others(
         move=SUCCEEDED,
         messages=(a_message("uid-target", "m1"),),
-        attached=Attachments(effects=(an_effect(run, 1, "applied"),)),
+        attached=completion(run, effects=(an_effect(run, 1, "applied"),)),
     ),
     "release": lambda _: others(move=RELEASED),
     "pause": lambda _: others(move=Move("paused", "approval")),

@@ -210,7 +210,7 @@ def test_events_are_never_released_while_their_effect_may_have_happened(
         assert ending is Ending.KEEP
     elif state is RunState.SUCCEEDED:
         assert ending is (Ending.SKIP if effect is EffectState.SKIPPED else Ending.CONSUME)
-    elif effect in (None, EffectState.PLANNED, EffectState.FAILED):
+    elif effect in (None, EffectState.PLANNED, EffectState.WITHDRAWN, EffectState.FAILED):
         assert ending is Ending.RELEASE
     else:
         assert ending is Ending.KEEP

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
-
 from onward.model.commits import NOTHING_ATTACHED, Attachments, Commit
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage
+from onward.model.pipelines import NewEvent, PipelineWrite
 from onward.model.records import NewRecord
 from onward.model.runs import Move, NewRun
 from onward.store.writing.batch import MAX_BYTES, MAX_ROWS, fold
@@ -102,7 +101,11 @@ def test_a_park_that_may_be_refused_goes_without_the_records_before_it() -> None
 
 
 def test_a_commit_with_attachments_goes_without_others_of_its_run() -> None:
-    attaching = Commit("a", 1, attached=Attachments(published=(Publish("e", "t", "m", b""),)))
+    attaching = Commit(
+        "a",
+        1,
+        attached=Attachments(pipeline=PipelineWrite(published=(NewEvent("e", "t", "m", b""),))),
+    )
 
     assert taken(recording("a", "1"), attaching) == [True, False]
     assert taken(attaching, recording("a", "1")) == [True, False]
@@ -121,8 +124,7 @@ def test_attachments_are_never_lost_to_empty_ones() -> None:
 def test_two_runs_do_not_attach_to_the_same_thing_in_one_batch() -> None:
     for attached in (
         Attachments(effects=(effect("k"),)),
-        Attachments(deliveries=(DeliveryMove("h", "e", "pending", "reserved"),)),
-        Attachments(states=(HandlerState("h", "", 1, b""),)),
+        Attachments(pipeline=PipelineWrite("h", "x")),
     ):
         pair = [Commit(run, 1, attached=attached) for run in "ab"]
         assert taken(*pair) == [True, False], attached
@@ -131,13 +133,11 @@ def test_two_runs_do_not_attach_to_the_same_thing_in_one_batch() -> None:
 def test_two_runs_may_attach_to_different_things_in_one_batch() -> None:
     one = Attachments(
         effects=(effect("k1"),),
-        deliveries=(DeliveryMove("h", "e1", "pending", "reserved"),),
-        states=(HandlerState("h", "x", 1, b""),),
+        pipeline=PipelineWrite("h", "x"),
     )
     other = Attachments(
         effects=(effect("k2"),),
-        deliveries=(DeliveryMove("h", "e2", "pending", "reserved"),),
-        states=(HandlerState("h", "y", 1, b""),),
+        pipeline=PipelineWrite("h", "y"),
     )
 
     assert taken(Commit("a", 1, attached=one), Commit("b", 1, attached=other)) == [True, True]
@@ -162,7 +162,8 @@ def test_a_batch_has_a_bounded_size() -> None:
 def test_every_kind_of_payload_counts_towards_the_size() -> None:
     half = b"x" * (MAX_BYTES // 2 + 1)
     started = NewRun("uid-c", "c", "n", half, "")
-    published = Attachments(published=(Publish("e", "t", "m", half),))
+    event = NewEvent("e", "t", "m", half)
+    published = Attachments(pipeline=PipelineWrite(published=(event,)))
     kinds = [
         Commit("a", 1, (record("a", "1")._replace(payload=half),)),
         Commit("a", 1, (record("a", "1")._replace(error=half),)),

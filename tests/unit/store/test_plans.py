@@ -110,7 +110,19 @@ CHOSEN = {
     "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "look": "h USING PRIMARY KEY (namespace=? AND run=? AND seq>?)",
     "run_ends": "r USING PRIMARY KEY (namespace=? AND uid=?)",
-    "spread_event": "onward_subscription USING PRIMARY KEY (namespace=? AND topic=?)",
+    "handlers_with_work": "h USING INDEX onward_handler_work (namespace=? AND handler=?)",
+    "woken_handlers": "h USING INDEX onward_handler_wake (namespace=? AND wake_at>? AND wake_at<?)",
+    "lock_deliveries": "onward_delivery USING PRIMARY KEY (namespace=? AND handler=? AND event=?)",
+    "end_deliveries": (
+        "onward_delivery USING INDEX onward_delivery_reserved (namespace=? AND run=?)"
+    ),
+    "release_deliveries": (
+        "onward_delivery USING INDEX onward_delivery_reserved (namespace=? AND run=?)"
+    ),
+    "peek_events": (
+        "onward_delivery USING INDEX onward_delivery_pending"
+        " (namespace=? AND handler=? AND topic=? AND key=?)"
+    ),
 }
 
 STEP = re.compile(r"(SCAN|SEARCH) (\w+)(?: USING (?:COVERING )?(INDEX \w+|PRIMARY KEY))?(.*)")

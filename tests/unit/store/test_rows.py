@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from onward.model.deliveries import DeliveryMove, HandlerState, Publish
 
 from onward.model.effects import EffectWrite
 from onward.model.messages import InboxRow, NewMessage
+from onward.model.pipelines import HandlerRow, PeekedEvent
 from onward.model.records import NewRecord, RecordRow
 from onward.model.runs import ClaimedRun, Move, NewRun, RunEnd, RunRow
 from onward.store.sqlite.connection import DIALECT, connect, migrate
@@ -30,6 +30,9 @@ READ: dict[str, tuple[str, ...]] = {
     "run_ends": RunEnd._fields,
     "history": RecordRow._fields,
     "look": InboxRow._fields,
+    "handler_row": HandlerRow._fields,
+    "peek_events": PeekedEvent._fields,
+    "peek_messages": PeekedEvent._fields,
     "claimed_runs": ClaimedRun._fields[:-1],  # `taken_from` is known before they are claimed
 }
 
@@ -38,9 +41,6 @@ WRITTEN: dict[str, tuple[str, ...]] = {
     "insert_run": NewRun._fields,
     "add_record": NewRecord._fields,
     "write_effect": EffectWrite._fields,
-    "move_delivery": (*DeliveryMove._fields, "run"),
-    "add_event": (*Publish._fields, "run"),
-    "save_state": (*HandlerState._fields, "run"),
 }
 
 
@@ -57,7 +57,7 @@ def test_a_row_has_the_columns_of_the_statement_that_fills_it(
 ) -> None:
     statement = STATEMENTS[name]
     given: dict[str, object] = dict.fromkeys(statement.parameters, "")
-    given |= {"uids": "[]", "after": "{}", "ready_at": "{}", "limit": 1}
+    given |= {"uids": "[]", "messages": "[]", "after": "{}", "ready_at": "{}", "limit": 1}
 
     cursor = connection.execute(statement.sql, statement.arrange(given))
 

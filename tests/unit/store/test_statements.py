@@ -21,13 +21,15 @@ DATABASE_TIME = Dialect(postgres=True, database_time=True)
 ONLY_SQLITE = {
     "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
     "drop_expired", "drop_tombstones", "keep_tombstones", "lock_ended", "lock_marked",
-    "add_event", "add_message", "add_record", "cache_result", "claim_run", "claimed_runs",
-    "delivery_seen", "due_candidates", "hold_places", "keep_time", "lanes_of_level",
-    "look", "messages_seen", "move_delivery", "move_run", "oldest_outbox",
+    "add_message", "add_record", "cache_result", "claim_run", "claimed_runs",
+    "due_candidates", "hold_places", "keep_time", "lanes_of_level",
+    "look", "messages_seen", "move_run", "oldest_outbox",
     "file_pages",
     "orphan_candidates", "raise_inbox", "read_time", "ready_candidates", "reset_time",
-    "runs_of_lane", "runs_seen", "save_state", "shift_leases", "spread_event", "suspect_candidates",
-    "unexpected_runs", "write_effect",
+    "runs_of_lane", "runs_seen", "shift_leases", "suspect_candidates",
+    "delete_deliveries_of", "delete_event_causes", "delete_events", "delete_inputs",
+    "delete_run_causes",
+    "unexpected_runs", "write_causes", "write_effect", "write_events", "write_inputs",
 }  # fmt: skip
 ONLY_POSTGRES = {
     "delete_effects", "delete_messages", "delete_records", "delete_run_data", "delete_runs",
@@ -35,8 +37,10 @@ ONLY_POSTGRES = {
     "durability_settings", "oldest_transaction", "table_health",
     "claim", "commit_attached", "commit_cached", "commit_records", "commit_runs", "hint_send",
     "hint_start",
-    "lanes_of_level", "lock_runs", "look", "oldest_outbox", "place", "runs_of_lanes",
-    "runs_to_control", "send", "start", "wait_shortly_for_locks",
+    "lanes_of_level", "lock_effects", "lock_runs", "look", "oldest_outbox", "place",
+    "runs_of_lanes", "runs_to_control", "send", "start", "wait_shortly_for_locks",
+    "delete_deliveries_of", "delete_event_causes", "delete_events", "delete_inputs",
+    "delete_run_causes", "hint_publish", "write_causes", "write_events", "write_inputs",
 }  # fmt: skip
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from onward.model.deliveries import HandlerState, Publish
 
 from onward.errors import Rejected
 from onward.model.commits import Attachments, Commit
 from onward.model.effects import EffectWrite
 from onward.model.messages import NewMessage
+from onward.model.pipelines import NewEvent, NewInput, PipelineWrite, Preparation, Reservation
 from onward.model.records import NewRecord
 from onward.model.runs import Move, NewRun
 from onward.store.writing.text_limits import MAX_KEY_BYTES, check_commit, check_message, check_run
@@ -62,8 +62,16 @@ def test_a_key_of_the_longest_length_passes() -> None:
                 effects=(EffectWrite("k", "uid", "i", "n", "\0", b"", "", "planned", 1),)
             ),
         ),
-        Commit("uid", 1, attached=Attachments(published=(Publish("u", "t", "\0", b""),))),
-        Commit("uid", 1, attached=Attachments(states=(HandlerState("h", "\0", 1, b""),))),
+        *(
+            Commit("uid", 1, attached=Attachments(pipeline=written))
+            for written in (
+                PipelineWrite("\0"),
+                PipelineWrite("h", "\0"),
+                PipelineWrite("h", prepared=Preparation((Reservation("\0", 1),), 0, None, "")),
+                PipelineWrite("h", inputs=(NewInput("u", "p", "s", "t", "\0", "title"),)),
+                PipelineWrite(published=(NewEvent("u", "t", "\0", b""),)),
+            )
+        ),
     ],
 )
 def test_every_part_of_a_commit_is_looked_at(commit: Commit) -> None:

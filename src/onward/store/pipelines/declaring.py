@@ -73,8 +73,8 @@ async def _declare(tx: Tx, spec: PipelineSpec, declared: str) -> None:
 
 async def _declare_handler(tx: Tx, spec: PipelineSpec, handler: HandlerSpec) -> None:
     given = {"handler": handler.name, "pipeline": spec.name, "queue": spec.queue}
-    lane = lane_of(spec, handler.name, "")
-    await tx.fetch("declare_handler", kind=handler.kind, lane=lane, **given)
+    lane, publishes = lane_of(spec, handler.name, ""), "\n".join(handler.publishes)
+    await tx.fetch("declare_handler", kind=handler.kind, lane=lane, publishes=publishes, **given)
     await tx.fetch("declare_handler_keys", parallel=int(spec.is_parallel), **given)
 
 

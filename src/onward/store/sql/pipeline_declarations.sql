@@ -25,11 +25,12 @@ ORDER BY handler;
 
 -- name: declare_handler
 INSERT INTO onward_handler AS h (
-    namespace, handler, key, pipeline, kind, queue, lane, updated_at)
-VALUES (:namespace, :handler, '', :pipeline, :kind, :queue, :lane, :now)
+    namespace, handler, key, pipeline, kind, queue, lane, publishes, updated_at)
+VALUES (:namespace, :handler, '', :pipeline, :kind, :queue, :lane, :publishes, :now)
 ON CONFLICT (namespace, handler, key) DO UPDATE
 SET pipeline = excluded.pipeline, kind = excluded.kind, queue = excluded.queue,
-    lane = excluded.lane, removed = 0, updated_at = excluded.updated_at;
+    lane = excluded.lane, publishes = excluded.publishes, removed = 0,
+    updated_at = excluded.updated_at;
 
 -- name: declare_handler_keys
 UPDATE onward_handler
@@ -84,7 +85,8 @@ FROM (SELECT v.*, EXISTS (SELECT 1 FROM onward_cause c
                  JOIN onward_input i ON i.namespace = c.namespace AND i.uid = c.input
                  WHERE c.namespace = v.namespace AND c.kind = 'event' AND c.target = v.uid
                    AND i.skipped_at IS NULL) AS is_dropped
-      FROM onward_event v WHERE v.namespace = :namespace AND v.topic = :topic) e
+      FROM onward_event v INDEXED BY onward_event_seq
+      WHERE v.namespace = :namespace AND v.topic = :topic) e
 WHERE true
 ON CONFLICT DO NOTHING
 RETURNING event, key, state;

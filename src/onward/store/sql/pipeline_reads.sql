@@ -1,7 +1,7 @@
 -- What workers read of pipelines.
 
 -- name: handler_row
-SELECT state, state_version, published, :now FROM onward_handler
+SELECT state, state_version, published, :now AS at FROM onward_handler
 WHERE namespace = :namespace AND handler = :handler AND key = :key;
 
 -- part: peeked
