@@ -46,6 +46,8 @@ SUBJECTS = (
     "consuming",
     "handler_ends",
     "handler_retries",
+    "delivery_facts",
+    "producing",
     "callers",
     "reading",
     "listing",
