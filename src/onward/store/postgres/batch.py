@@ -100,7 +100,9 @@ def numbers(column: Sequence[int | None]) -> str:
 _WRITTEN_OUT: dict[str, Callable[[Sequence[Any]], str]] = {
     **dict.fromkeys(("run", "state", "error_type", "failed_step"), texts),
     **dict.fromkeys(("r_run", "r_identity", "r_args_hash"), texts),
-    **dict.fromkeys(("c_uid", "c_id", "c_name", "c_args_hash", "c_kind", "c_queue", "c_tags"), texts),
+    **dict.fromkeys(
+        ("c_uid", "c_id", "c_name", "c_args_hash", "c_kind", "c_queue", "c_tags"), texts
+    ),
     **dict.fromkeys(("seq", "r_seq", "r_took"), numbers),
     **dict.fromkeys(("c_priority", "c_delay_in", "c_cancel_with_parent", "c_attempt"), numbers),
 }
