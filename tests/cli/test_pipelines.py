@@ -179,6 +179,15 @@ def test_what_blocks_a_pipeline_is_shown_with_what_to_do(empty: str, ask: Ask) -
     assert resumed.out.startswith("mail is active; retried: ")
 
 
+@pytest.mark.usefixtures("db")
+def test_a_run_of_a_consumer_is_shown_with_its_phase(ask: Ask) -> None:
+    run = ask("runs", "list", "--json").things[-1]
+    shown = ask("runs", "show", run["id"]).out
+
+    assert "consumer  mail.AddRow\nstate     succeeded\nphase     committed\n" in shown
+    assert "arguments" not in shown
+
+
 # --- topics ---------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from onward.core.lease import Fate
 from onward.model.effects import Ruling
 from onward.store import Attachments
 from onward.store.runs.ledger import effect, judge
+from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import SUCCEEDED, a_message, a_record, a_run, an_effect
 
 if TYPE_CHECKING:
@@ -46,6 +47,30 @@ async def test_the_intent_is_written_before_anything_is_sent(world: World) -> No
         "known_until": outcome.at + 600 * SECOND, "due": outcome.at + 5 * SECOND,
         "result": None, "error": None,
     }  # fmt: skip
+
+
+@each(["planned", "in_flight", "needs_reconcile", "indeterminate", "failed", "withdrawn"])
+async def test_other_arguments_are_stored_after_a_definite_failure_alone(
+    world: World, case: str
+) -> None:
+    """E10: the ledger shows what was sent; while that may arrive, it does not change."""
+    worker = await world.worker()
+    [run] = await worker.owning("a")
+    for version, state in ((1, "in_flight"), (2, case)):
+        row = an_effect(run, version, state)
+        await worker.commit(run, attached=Attachments(effects=(row,)))
+    other = an_effect(run, 3, "in_flight")._replace(
+        title="Charge Bob", args=b"j[6]", args_hash="other"
+    )
+
+    await worker.commit(run, attached=Attachments(effects=(other,)))
+
+    found = await ledger(worker.store, "key-a")
+    assert found is not None
+    is_new = case in ("failed", "withdrawn")
+    assert (found["title"], found["args"], found["args_hash"]) == (
+        ("Charge Bob", b"j[6]", "other") if is_new else ("Charge Ada", b"j[5]", "hash")
+    )
 
 
 async def test_an_effect_is_settled_together_with_its_record(world: World) -> None:

@@ -195,6 +195,18 @@ async def test_a_cancelled_run_past_its_effect_still_owes_next(world: World) -> 
     assert (await deliveries(world))[0] == Delivery("event-m1", "consumed", after.uid, 1)
 
 
+async def test_a_retry_that_fails_in_its_turn_keeps_the_events(world: World) -> None:
+    """The effect is in the ledger under the run that has made it."""
+    worker, run = await with_effect(world, EffectState.APPLIED)
+    await end_run(worker, run, Move("failed", "transient"), 0)
+    [again] = await launched(worker)
+
+    await end_run(worker, again, Move("failed", "logic"))
+
+    assert (await deliveries(world))[0] == Delivery("event-m1", "reserved", again.uid, 1)
+    assert (await kept(world)).blocked_by == again.uid
+
+
 async def test_what_next_had_begun_is_not_copied(world: World) -> None:
     worker, run = await with_effect(world, EffectState.APPLIED)
     await worker.commit(run, a_step(run, "next", 3, "failed"))

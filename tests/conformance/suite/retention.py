@@ -384,6 +384,7 @@ async def test_every_table_with_rows_of_runs_is_named(world: World) -> None:
     """A table with a column `run`, or the uid of a run, that retention does not know would grow."""
     assert set(TABLES) == {
         "onward_record", "onward_inbox", "onward_effect", "onward_run_data", "onward_run",
+        "onward_cause",
     }  # fmt: skip
     assert list(TABLES)[-1] == "onward_run"
     await world.store()

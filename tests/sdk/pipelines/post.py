@@ -119,14 +119,20 @@ def post(*, parallel: bool = False, limit: int = 1, approve: bool = False) -> Po
                 ctx.publish(rows, f"row of {event.id}", id=event.id)
             return len(made.outcomes) if prepared.reserve else None
 
-    @pipeline.consumer(subscribes=[rows])
+    _count(made)
+    return made
+
+
+def _count(made: Post) -> None:
+    """Add a consumer that counts the rows of the book."""
+    rows = made.rows
+
+    @made.pipeline.consumer(subscribes=[rows])
     class Count(Consumer[int, None]):
         async def prepare(self, ctx: PrepareContext, state: int | None) -> Prepared[None]:
             events = await ctx.peek(rows, limit=10)
             made.counted += [event.payload for event in events]
             return Prepared(reserve=events)
-
-    return made
 
 
 async def counts(app: App, topic: Topic[Any], handler: str) -> dict[str, int]:

@@ -73,6 +73,15 @@ async def test_a_wrong_pipeline_is_refused_before_anything_is_published(app: App
         assert await app.topics.list() == []
 
 
+async def test_a_process_that_has_only_the_topic_declares_nothing(app: App) -> None:
+    shop = Pipeline(f"shop-{next(numbers)}")
+    orders = shop.topic(f"{shop.name}.orders", int)
+    async with app:
+        with pytest.raises(NotFound, match="there is no topic"):
+            await app.publish(orders, 7, id="7")
+        assert await app.pipelines.list() == []
+
+
 async def test_an_id_is_published_once(app: App) -> None:
     _, words = a_log()
     async with app:

@@ -60,10 +60,6 @@ class StepRun(GuardedRun, Protocol):
 
     def pump(self) -> None: ...
 
-    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
-        """End the run in the commit that records its last phase."""
-        ...
-
 
 class Steps:
     """The steps of one run, as the attempts see it that perform them (a `StepOwner`)."""
@@ -134,7 +130,7 @@ class Steps:
         if not self._execution.is_wanted(call):
             return
         if isinstance(call, PhaseCall) and call.ends_run:
-            self._execution.complete(call, payload, attached)
+            self._execution.leaving.complete(call, payload, attached)
         else:
             pump, lost = self._execution.pump, pack(encode_error(ReservationLost()))
             self._journal.close(

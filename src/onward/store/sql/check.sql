@@ -203,8 +203,9 @@ WHERE s.namespace = :namespace AND (
 -- an input counts the deliveries of its events that are pending or reserved
 SELECT i.uid FROM onward_input i
 WHERE i.namespace = :namespace AND i.open <> (
-    SELECT count(*) FROM onward_cause c
-    JOIN onward_delivery d ON d.namespace = c.namespace AND d.event = c.target
+    SELECT count(*) FROM onward_cause c INDEXED BY onward_cause_input
+    CROSS JOIN onward_delivery d INDEXED BY onward_delivery_event
+        ON d.namespace = c.namespace AND d.event = c.target
     WHERE c.namespace = i.namespace AND c.kind = 'event' AND c.input = i.uid
       AND d.state IN ('pending', 'reserved'));
 
