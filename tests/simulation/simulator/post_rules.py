@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.delivery import Phase
 from onward.core.instant import SECOND
-from tests.simulation.simulator.letters import DONE, PAIR, PAIRS, POLL, ROWS, SERIAL
+from tests.simulation.simulator.letters import DONE, PAIR, PAIRS, POLL, ROWS, SERIAL, office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +37,7 @@ EDGES = {
     ("reserved", "consumed"),
     ("reserved", "skipped"),
 }
+_PREPARED = list(Phase).index(Phase.PREPARED)
 _PHASES = {None: -1} | {phase.value: place for place, phase in enumerate(Phase)}
 
 Handled = tuple[str, str, int]
@@ -109,8 +110,16 @@ class PostRules:
                     yield from self._launched(before, new, now)
             elif _PHASES[new.phase] < _PHASES[old.phase]:
                 yield f"run {uid} of {new.handler} went from {old.phase} back to {new.phase}"
-            elif old.state != new.state == "succeeded":
+            if old is None:
+                continue
+            if _PHASES[old.phase] < _PREPARED <= _PHASES[new.phase]:
+                is_woken = after.handlers[new.handler, new.key].wake_at is not None
+                if is_woken != office().wakes[uid]:
+                    yield f"{new.handler} {new.key!r} has not the wake time that it wanted"
+            if old.state != new.state == "succeeded":
                 place = new.handler, new.key
+                if new.kind == "consumer" and uid not in self._reserved:
+                    yield from _forgotten(after, new)
                 if uid in self._reserved or uid not in self._begun:
                     self._last_empty.pop(place, None)
                 elif new.kind == "consumer":
@@ -143,6 +152,14 @@ class PostRules:
             yield f"{text}, though it has nothing to do"
         if not is_woken and pending <= self._last_empty.get(place, set()):
             yield f"{text}, though nothing is new since it reserved nothing"
+
+
+def _forgotten(after: PostView, run: HandlerRunSeen) -> Iterator[str]:
+    """Yield what no preparation has looked at, though the handler has no work."""
+    place = run.handler, run.key
+    unseen = after.pending.get(place, set()) - office().looked[run.uid]
+    if unseen and after.handlers[place].published <= after.handlers[place].seen:
+        yield f"{place} has forgotten {unseen}"
 
 
 def _alone(run: HandlerRunSeen) -> tuple[str, ...]:
