@@ -63,6 +63,11 @@ class Announce(Consumer[None, None]):
         return Prepared(reserve=events)
 
 
+async def consumed(app: App) -> int:
+    """Return how many events were handled."""
+    return (await app.topics.counts(shipped))["shop.Announce"]["consumed"]
+
+
 async def main() -> None:
     app = App("correlation.db")
     async with app, app.worker(pipelines=[shop]):
@@ -71,7 +76,7 @@ async def main() -> None:
         await app.publish(payments, Payment(300), id="order-2")
         await app.publish(payments, Payment(900), id="order-3")
         await app.publish(payments, Payment(200), id="order-1")
-        while (await app.topics.counts(shipped))["shop.Announce"]["consumed"] < 2:
+        while await consumed(app) < 2:  # noqa: ASYNC110 - the worker consumes them
             await asyncio.sleep(0.05)
         [unpaired] = await app.topics.peek(payments)
         print(f"{unpaired.id} was paid, but not ordered", flush=True)

@@ -1,4 +1,4 @@
-"""A daily digest: events are collected, and handled together when the day is over.
+"""A daily digest: events wait, and are handled together when their day is over.
 
 python examples/digest.py
 
@@ -8,57 +8,56 @@ A day is two seconds here, so that the example ends soon.
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from onward import App, Consumer, Outcome, Pipeline, Prepared, effect
-from onward.pipelines import MutateContext, NextContext, PrepareContext
+from onward import App, Consumer, Pipeline, Prepared, effect
+from onward.pipelines import MutateContext, PrepareContext
 
 DAY = timedelta(seconds=2)
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 news = Pipeline("news")
 headlines = news.topic("headline", str)
-digests: list[int] = []
+sent = 0
 
 
 @effect
-async def send_digest(lines: list[str]) -> int:
+async def send_digest(lines: list[str]) -> None:
     """Send one mail with all headlines of a day."""
-    print(f"digest {len(digests) + 1}: {', '.join(lines)}", flush=True)
-    return len(lines)
+    global sent
+    print(f"digest of {len(lines)}: {', '.join(lines)}", flush=True)
+    sent += len(lines)
 
 
-@news.consumer(subscribes=[headlines], min_wake="100ms")
-class Digest(Consumer[datetime, list[str]]):
-    """Its state is the end of the day that it collects headlines for."""
+def end_of_day(at: datetime) -> datetime:
+    """Return when the day of a time is over."""
+    return at - (at - EPOCH) % DAY + DAY
 
-    async def prepare(self, ctx: PrepareContext, state: datetime | None) -> Prepared[list[str]]:
+
+@news.consumer(subscribes=[headlines], min_wake="1ms")
+class Digest(Consumer[None, list[str]]):
+    async def prepare(self, ctx: PrepareContext, state: None) -> Prepared[list[str]]:
         events = await ctx.peek(headlines, limit=1000)
-        if state is None or not events:
-            return Prepared(wake_at=DAY if state is None else None)
-        if ctx.now < state:
-            return Prepared(wake_at=state)  # not yet: wake me at the end of the day
-        lines = [event.payload for event in events]
-        return Prepared(reserve=events, data=lines, title=f"Digest of {len(lines)} headlines")
+        if not events:
+            return Prepared()
+        due = end_of_day(events[0].published_at)
+        if ctx.now < due:
+            return Prepared(wake_at=due)  # reserve nothing, and look again when the day is over
+        todays = [event for event in events if event.published_at < due]
+        lines = [event.payload for event in todays]
+        return Prepared(reserve=todays, data=lines, title=f"Digest of {len(lines)} headlines")
 
     async def mutate(self, ctx: MutateContext, prepared: Prepared[list[str]]) -> None:
         await send_digest(prepared.data)
-
-    async def next(
-        self, ctx: NextContext, prepared: Prepared[list[str]], outcome: Outcome
-    ) -> datetime | None:
-        if prepared.reserve:
-            digests.append(len(prepared.reserve))
-        return datetime.now(UTC) + DAY if prepared.reserve or not digests else None
 
 
 async def main() -> None:
     app = App("digest.db")
     async with app, app.worker(pipelines=[news]):
-        for day in range(2):
-            for number in range(3):
-                text = f"headline {day}.{number}"
-                await app.publish(headlines, text, id=f"{datetime.now(UTC)} {text}")
-            while len(digests) == day:
-                await asyncio.sleep(0.05)
-    print(f"{len(digests)} digests for {sum(digests)} headlines", flush=True)
+        for number in range(6):
+            text = f"headline {number}"
+            await app.publish(headlines, text, id=f"{datetime.now(UTC)} {text}")
+            await asyncio.sleep(DAY.total_seconds() / 4)
+        while sent < 6:  # noqa: ASYNC110 - the effect counts
+            await asyncio.sleep(0.05)
 
 
 if __name__ == "__main__":

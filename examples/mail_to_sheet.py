@@ -58,10 +58,15 @@ class AddRow(Consumer[None, Mail]):
         await append_row(prepared.data.sender, prepared.data.subject)
 
 
+async def consumed(app: App) -> int:
+    """Return how many events were handled."""
+    return (await app.topics.counts(received))["mail-to-sheet.AddRow"]["consumed"]
+
+
 async def main() -> None:
     app = App("mail_to_sheet.db")
     async with app, app.worker(pipelines=[mail]):
-        while (await app.topics.counts(received))["mail-to-sheet.AddRow"]["consumed"] < len(INBOX):
+        while await consumed(app) < len(INBOX):  # noqa: ASYNC110 - the worker consumes them
             await asyncio.sleep(0.05)
         for each in await app.inputs.list():
             print(f"{each.title} is {each.state}", flush=True)

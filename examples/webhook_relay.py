@@ -63,13 +63,18 @@ async def receive(app: App, number: int, hook: Hook) -> None:
     await app.publish(incoming, hook, id=str(number), key=hook.account, input=source)
 
 
+async def consumed(app: App) -> int:
+    """Return how many events were handled."""
+    return (await app.topics.counts(incoming))["relay.Forward"]["consumed"]
+
+
 async def main() -> None:
     app = App("webhook_relay.db")
     async with app, app.worker(pipelines=[relay]):
         for number, hook in enumerate(HOOKS):
             await receive(app, number, hook)
             await receive(app, number, hook)  # senders of webhooks repeat them
-        while (await app.topics.counts(incoming))["relay.Forward"]["consumed"] < len(HOOKS):
+        while await consumed(app) < len(HOOKS):  # noqa: ASYNC110 - the worker consumes them
             await asyncio.sleep(0.05)
         for each in await app.inputs.list():
             print(f"{each.title} is {each.state}", flush=True)

@@ -305,7 +305,7 @@ def phase_machine() -> Drawing:
         (RecordKind.STEP, delivery.NEXT),
     ]
     for (kind, name), state, phase in product(kinds, RecordState, delivery.Phase):
-        after = delivery.phase_after(phase, Record("", 1, None, kind, name, state))
+        after = delivery.phase_after(phase, kind, name, state)
         how = {RecordState.OPEN: "opened", RecordState.SUCCEEDED: "succeeded"}.get(state, "failed")
         fact = f"{name} {how}"
         drawing.saw(phase, fact, "-" if after is phase else after)

@@ -40,6 +40,7 @@ DECORATORS = (onward.workflow, onward.step, onward.effect, onward.register_error
 # Classes that users construct. Others are returned by calls.
 CONSTRUCTED = (
     *(onward.App, onward.Applied, onward.NotApplied, onward.Retry, onward.Retryable),
+    *(errors.NeedsApproval, errors.Precondition),
     *(pipelines.Pipeline, pipelines.Topic, pipelines.Prepared, pipelines.Input),
     *(onward.Signal, RunFilter, clock.VirtualClock, clock.VirtualLoop),
     *(outside.Outside, randomness.SeededRandomness),
@@ -119,7 +120,8 @@ PAGES = {
                 *(pipelines.MutateContext, pipelines.NextContext),
                 *(pipelines.Nothing, pipelines.Skipped),
             ),
-            "In a workflow": (onward.publish,),
+            "Raised by handlers: onward.errors": (errors.NeedsApproval, errors.Precondition),
+            "In a workflow: onward": (onward.publish,),
             "Operations": (Pipelines, topics.Topics, inputs.Inputs),
             "Answers": (
                 *(pipelines.PipelineInfo, pipelines.HandlerInfo, pipelines.TopicInfo),
@@ -156,7 +158,11 @@ PAGES = {
     ),
 }
 
-ERRORS = {name: getattr(errors, name) for name in errors.__all__ if name not in onward.__all__}
+ERRORS = {
+    name: kind
+    for name in errors.__all__
+    if name not in onward.__all__ and issubclass(kind := getattr(errors, name), errors.OnwardError)
+}
 
 ACTORS = {
     "You must act": (

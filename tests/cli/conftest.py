@@ -14,9 +14,12 @@ from click.testing import CliRunner
 
 from onward.cli.main import commands
 from tests.house.source import ROOT
+from tests.kit.databases import postgres_template
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+__all__ = ["postgres_template"]
 
 
 class Answer(NamedTuple):
@@ -85,7 +88,7 @@ def process() -> Ask:
 
 @pytest.fixture(params=["file", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a database, which is not made yet."""
+    """The address of a database: a file that is not there yet, or a Postgres with its tables."""
     if request.param == "postgres":
         address: str = request.getfixturevalue("postgres_url")
         return address

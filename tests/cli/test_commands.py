@@ -124,6 +124,11 @@ def test_a_file_of_something_else_is_left_as_it_is(ask: Ask, tmp_path: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {"empty.db", "notes.txt"}
 
 
+@pytest.fixture(scope="session")
+def postgres_template() -> None:
+    """A Postgres of something else has no tables of Onward."""
+
+
 def test_a_postgres_of_something_else_is_left_as_it_is(postgres_url: str, ask: Ask) -> None:
     for _ in range(2):  # the first one did not make it
         answer = ask("runs", "list", "--db", postgres_url)

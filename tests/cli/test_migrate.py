@@ -22,6 +22,11 @@ GRANTS = (
 )
 
 
+@pytest.fixture(scope="session")
+def postgres_template() -> None:
+    """Databases here begin without tables."""
+
+
 @workflow
 async def hello(name: str) -> str:
     return f"Hello, {name}!"

@@ -218,3 +218,52 @@ async def test_a_worker_that_a_run_blocks_exits_for_its_supervisor(folder: Path)
             await app.start(order.options(id="order-1"), "go")
             assert "orders.py:9 in order" in worker.until("worker.exits")
             assert worker.status() == 70
+
+
+PIPELINE = """
+import os
+from onward import App, Pipeline
+
+app = App(os.environ["ORDERS_STORE"])
+orders = Pipeline("orders")
+placed = orders.topic("order.placed", str)
+
+
+@orders.producer(every="1s", publishes=[placed])
+async def poll(ctx, cursor: int | None) -> int:
+    ctx.publish(placed, "tea", id=f"order-{cursor or 0}")
+    return (cursor or 0) + 1
+
+
+@orders.consumer(subscribes=[placed]{options})
+class Ship:
+    async def prepare(self, ctx, state):
+        from onward.pipelines import Prepared
+
+        return Prepared(reserve=await ctx.peek(placed))
+"""
+
+
+async def test_a_module_with_nothing_but_a_pipeline_is_served(tmp_path: Path, url: str) -> None:
+    (tmp_path / "orders.py").write_text(PIPELINE.replace("{options}", ""))
+    with WorkerProcess(tmp_path, "orders", ORDERS_STORE=url) as worker:
+        worker.until("worker.ready")
+        async with App(url) as app:
+
+            async def is_consumed() -> bool:
+                return (await app.topics.counts("order.placed"))["orders.Ship"]["consumed"] > 0
+
+            await until(is_consumed, SLOW)
+        worker.send(signal.SIGTERM)
+        assert worker.status() == 0
+
+
+def test_a_worker_with_a_wrong_pipeline_ends_with_all_its_problems(tmp_path: Path) -> None:
+    broken = PIPELINE.replace("{options}", ", publishes=[placed]").replace('every="1s"', 'every=""')
+    (tmp_path / "orders.py").write_text(broken)
+    with WorkerProcess(tmp_path, "orders", ORDERS_STORE=str(tmp_path / "orders.db")) as worker:
+        assert worker.status() == 2
+    said = "".join(worker.log)
+    assert "the pipelines of this process have 2 problems:" in said
+    assert "- producer 'orders.poll': duration ''" in said
+    assert "- consumer 'orders.Ship' has publishes= but no method next" in said

@@ -104,12 +104,19 @@ async def continued(app_url: str, runs: list[Run[int]], ids: list[str], crew: li
     assert [worker.id for worker in crew] == ids, "a worker was replaced"
 
 
-async def away(server: PostgresServer, seconds: float) -> None:
-    """Let a server be away for a while; it is started in a thread, as that takes its time."""
-    down = server.down()
-    await asyncio.to_thread(down.__enter__)
-    await asyncio.sleep(seconds)
-    await asyncio.to_thread(down.__exit__, None, None, None)
+@asynccontextmanager
+async def down(server: PostgresServer) -> AsyncIterator[None]:
+    """Stop a server while the block runs, from a thread.
+
+    While the event loop stood still, stopping took a minute: probably a client that was connecting
+    kept the server waiting until its time to log in was over.
+    """
+    stopped = server.down()
+    await asyncio.to_thread(stopped.__enter__)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(stopped.__exit__, None, None, None)
 
 
 @pytest.mark.parametrize("leases", [0.6, 1.2, 3.0])
@@ -119,7 +126,8 @@ async def test_an_outage_loses_no_run(
     async with App(own_url) as app, crew(*[own_url] * 4) as workers:
         ids = [worker.id for worker in workers]
         runs = await started(app)
-        await away(own_server, leases * LEASE_SECONDS)
+        async with down(own_server):
+            await asyncio.sleep(leases * LEASE_SECONDS)
         await continued(own_url, runs, ids, workers)
 
 
@@ -165,7 +173,7 @@ async def test_clients_are_told_of_an_outage_within_two_seconds(
 ) -> None:
     async with App(own_url) as app:
         run = await app.start(beats, "r", 1)
-        with own_server.down():
+        async with down(own_server):
             began = time.monotonic()
             calls = [app.counts(), run.state(), run.cancel(), app.start(beats, "s", 1)]
             answers = await asyncio.gather(*calls, return_exceptions=True)

@@ -43,6 +43,15 @@ SHARED = {
     "block_handler", "free_handler", "lane_holders",
     "stop_run", "take_lease", "target_seen", "is_stopping", "unpark_run",
 }  # fmt: skip
+# What is published, and what operators look at.
+SHARED |= {
+    "subscribers", "add_handler_keys", "lock_handler_keys", "raise_handler_keys", "lock_topics",
+    "published_before", "lock_deliveries_of", "renew_deliveries", "add_deliveries",
+    "inputs_by_external", "causes_of_runs", "lock_inputs", "raise_inputs", "pending_counts",
+    "pending_events", "events_by_message", "deliveries_of_events", "replay_deliveries",
+    "skip_deliveries", "caused_by_input", "effects_of_runs",
+    "old_events", "old_inputs",
+}  # fmt: skip
 HOT = sorted(own_statements("postgres") | SHARED)
 
 # What may be read by the namespace alone, and why that stays cheap.
@@ -56,6 +65,9 @@ SHORT = {
     ("claim", "onward_lease_pkey"): "there are as many leases as workers",
     ("oldest_outbox", "onward_outbox_oldest"): "the first are wanted, whatever they are",
     ("maintenance_due", "onward_outbox_target"): "one is enough",
+    ("maintenance_due", "onward_unpublished_oldest"): "one is enough",
+    ("add_handler_keys", "onward_handler_pipeline"): "it holds declarations, and there are few",
+    ("raise_handler_keys", "onward_handler_pipeline"): "it holds declarations, and there are few",
     ("maintenance_due", "onward_clock_step_pkey"): "only its last row is read",
     ("maintenance_due", "onward_run_flow"): "one is enough",
     ("maintenance_due", "onward_run_ready"): "one is enough",

@@ -262,8 +262,8 @@ class Stage:
         self._fence += 1
         claimed = ClaimedRun(
             UID, "play", "workflow", "body", None, "default", self._fence, 0, 0, 0, None, None,
-            None, None, 0, None, None, 1, None, None, None, EPOCH, EPOCH, EPOCH, 0, "", "",
-            pack(encode({})), "hash", None, None, None, self._beginning,
+            None, None, 0, None, None, 1, None, None, "", None, EPOCH, EPOCH, EPOCH, 0,
+            "", "", pack(encode({})), "hash", None, None, None, self._beginning,
         )  # fmt: skip
         warm, self._parked = self._parked, None
         if warm is not None and self._randomness.random() >= self._evict:

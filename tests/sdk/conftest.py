@@ -1,4 +1,4 @@
-"""Most tests here run on SQLite in memory and on Postgres, and some on a SQLite file as well.
+"""Tests here run on SQLite in memory or on Postgres or on both, and some on a SQLite file as well.
 
 What a file adds to memory is tested by the conformance suite: locks, durability, other processes.
 So only tests that restart, share or open a store themselves run on a file too.
@@ -7,6 +7,7 @@ So only tests that restart, share or open a store themselves run on a file too.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 
@@ -45,29 +46,69 @@ ON_A_FILE_TOO = frozenset(
 IN_MEMORY_ONLY = frozenset(
     {
         "cancel.test_swallowed_cancel",
+        "children.test_inherited_options",
+        "children.test_nesting",
         "definitions.test_app_in_body",
         "definitions.test_local_workflows",
         "definitions.test_misplaced_calls",
         "definitions.test_names",
         "deploys.test_divergence",
+        "effects.test_approval",
+        "effects.test_branches",
         "effects.test_changed_code",
+        "effects.test_children",
         "effects.test_idempotency_window",
+        "effects.test_idempotency_window_combined",
         "effects.test_misbehaving_handlers",
         "effects.test_reconcile",
+        "effects.test_telemetry",
+        "forks.test_forked_effects",
         "maps.test_map_keys",
+        "pause.test_pause_children",
+        "replay.test_history_limit",
         "replay.test_repeated_randomness",
+        "retries.test_retry_after_undo",
+        "retries.test_retry_failed_calls",
+        "retries.test_retry_keeps_finished_branches",
         "retries.test_step_retries",
         "signals.test_waits",
         "steps.test_as_completed",
         "steps.test_methods",
         "steps.test_repeated_keys",
+        "steps.test_step_arguments",
         "steps.test_step_timeouts",
         "steps.test_steps",
         "steps.test_threads",
         "telemetry.test_attention",
         "telemetry.test_logs_and_metrics",
+        "telemetry.test_spans",
         "workers.test_blocking_code",
         "workers.test_freed_memory",
+    }
+)
+
+
+# What these write is decided by calls that the conformance suite tests on every database. Each of
+# their tests runs on one of two, so that both see half of the ways in which a worker puts such
+# calls together.
+ALTERNATING = frozenset(
+    {
+        "cancel.test_cancel",
+        "cancel.test_deadlines",
+        "children.test_cancel_with_parent",
+        "children.test_children",
+        "children.test_started_runs",
+        "deploys.test_rerouted_steps",
+        "effects.test_effects",
+        "effects.test_stopped_runs",
+        "effects.test_verdicts",
+        "maps.test_maps",
+        "retries.test_retry_runs",
+        "runs.test_abbreviated_ids",
+        "runs.test_attributes_and_counters",
+        "runs.test_conflicts",
+        "runs.test_lineage_promises",
+        "runs.test_progress",
     }
 )
 
@@ -78,9 +119,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "url" not in metafunc.fixturenames or "url" in named:
         return
     module = metafunc.module.__name__.removeprefix("tests.sdk.")
-    file = ["file"] if module in ON_A_FILE_TOO else []
-    postgres = [] if module in IN_MEMORY_ONLY else ["postgres"]
-    metafunc.parametrize("url", ["memory", *file, *postgres], indirect=True)
+    metafunc.parametrize("url", databases(module, metafunc.function.__name__), indirect=True)
+
+
+def databases(module: str, test: str) -> list[str]:
+    """Return the databases that a test of a module runs on."""
+    if module in IN_MEMORY_ONLY:
+        return ["memory"]
+    if module in ALTERNATING:
+        return ["memory"] if crc32(test.encode()) % 2 else ["postgres"]
+    return ["memory", "file", "postgres"] if module in ON_A_FILE_TOO else ["memory", "postgres"]
 
 
 @pytest.fixture

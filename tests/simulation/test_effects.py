@@ -154,7 +154,7 @@ def test_a_no_of_a_later_send_that_is_taken_for_one_of_the_first_is_seen(
     sent = machine._sent
     monkeypatch.setattr(machine, "_sent", hastily)
     monkeypatch.setattr("tests.simulation.simulator.purchases.TROUBLES", ("reply lost", "refused"))
-    assert "times, and sent" in how_it_fails(refused_and_away, first=21)
+    assert "times, and sent" in how_it_fails(refused_and_away)
 
 
 def test_a_key_that_is_held_to_be_known_for_ever_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

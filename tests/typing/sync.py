@@ -46,7 +46,9 @@ def use_in_a_transaction(app: SyncApp, connection: sqlite3.Connection) -> None:
     within = app.within(connection)
     assert_type(within.start(measure, "text"), SyncRun[int])
     within.signal("m", answer, True)
+    within.publish("order.placed", {"item": "tea"}, id="order-7", key="ada")
 
+    within.publish("order.placed", 7)  # type: ignore[call-arg]  # an event has an id
     within.start(measure, 1)  # type: ignore[arg-type]  # the argument is a text
     within.start(measure)  # type: ignore[call-arg]  # it has no default
 
@@ -55,6 +57,7 @@ async def use_in_an_async_transaction(app: App, connection: object) -> None:
     within = app.within(connection)
     assert_type(await within.start(measure, "text", twice=True), Run[int])
     await within.signal("m", answer, True)
+    await within.publish("order.placed", {"item": "tea"}, id="order-7")
 
     await within.start(measure, 1)  # type: ignore[arg-type]  # the argument is a text
     await within.start(measure)  # type: ignore[call-arg]  # it has no default

@@ -87,6 +87,7 @@ def as_facts(report: RunReport) -> dict[str, Any]:
         "uid": None if info.uid == info.id else info.uid,
         info.kind: info.name,
         "state": state_text(info),
+        "phase": info.phase,
         "worker": _worker(report),
         "waits for": "\n".join(map(_call_text, report.waits_for)),
         "blocked": "\n".join(_blocked(report)),

@@ -1,7 +1,7 @@
 """Handlers of pipelines: which of them runs next, and what follows when a run of one ends.
 
-A handler's run that does not succeed never leaves its events between two stools: they are released,
-or kept for the run that follows it, and the handler is free, blocked, or has a run that follows.
+When a run of a handler does not succeed, its events are released, or kept for the run that follows.
+The handler is then free, or blocked, or has that run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def clamp_wake(
 # --- which handler runs next ----------------------------------------------------------------------
 
 
-class Candidate(Value):
+class DueHandler(Value):
     """A handler, or one key of it, that has work while no run of its lane is open.
 
     `oldest` is when its oldest pending event was published, None if no event is pending.
@@ -67,16 +67,16 @@ class Candidate(Value):
         return self.kind is HandlerKind.PRODUCER or self.oldest is not None or self.is_woken
 
 
-def chosen(candidates: Iterable[Candidate]) -> list[Candidate]:
+def chosen(candidates: Iterable[DueHandler]) -> list[DueHandler]:
     """Return at most one candidate for each lane: consumers first, the oldest event first."""
-    best: dict[str, Candidate] = {}
+    best: dict[str, DueHandler] = {}
     for each in candidates:
         if each.has_work and (each.lane not in best or _rank(each) < _rank(best[each.lane])):
             best[each.lane] = each
     return sorted(best.values(), key=_rank)
 
 
-def _rank(each: Candidate) -> tuple[bool, bool, Instant, str, str]:
+def _rank(each: DueHandler) -> tuple[bool, bool, Instant, str, str]:
     is_producer = each.kind is HandlerKind.PRODUCER
     return is_producer, each.oldest is None, each.oldest or 0, each.handler, each.key
 

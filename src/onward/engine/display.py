@@ -37,8 +37,8 @@ def shown_time_or_none(instant: Instant | None) -> datetime | None:
 
 
 def shown_value(kept: bytes | None) -> Any:
-    """Return a stored value, or why it cannot be read."""
-    return None if kept is None else _tried(lambda: decode(unpack(kept)), unreadable_text)
+    """Return a stored value, or why it cannot be read; runs of handlers have no arguments."""
+    return _tried(lambda: decode(unpack(kept)), unreadable_text) if kept else None
 
 
 def shown_failure(kept: bytes, text: Callable[[Failure], str]) -> str:

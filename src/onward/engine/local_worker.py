@@ -21,7 +21,7 @@ from onward.engine.schedules.declaring import declare
 from onward.model.workers import ClaimAnswer, News
 from onward.store.hints import ANYTHING, PIPELINES, SCHEDULES, queue_subject, run_subject
 from onward.store.pipelines import reading
-from onward.store.pipelines.launching import launch
+from onward.store.pipelines.launching import Launcher
 from onward.store.pipelines.owned_ends import end_handler
 from onward.store.runs import ledger
 from onward.store.runs.cache import cached_result
@@ -116,6 +116,7 @@ class LocalWorker:
         self._owned: dict[str, int] = {}
         """The runs whose changes are news, with their fences."""
         self._has_limited_runs = False
+        self._launcher = Launcher(store)
         self._handlers: dict[str, str] = {}
         """The handlers of its pipelines, by the names of their runs."""
 
@@ -238,7 +239,7 @@ class LocalWorker:
 
     async def claim(self, wanted: Wanted) -> ClaimAnswer:
         handlers = [self._handlers[name] for name in wanted.names if name in self._handlers]
-        await launch(self._store, handlers, wanted.queues, wanted.limit)
+        await self._launcher.launch(handlers, wanted.queues, wanted.limit)
         was_repeated = False
 
         def repeated() -> None:

@@ -68,9 +68,9 @@ class NeedsApproval(Exception):
 
     Example:
         >>> from onward.errors import NeedsApproval
-        >>> raise NeedsApproval("the mailbox wants a new login")
+        >>> raise NeedsApproval("the inbox wants a new login")
         Traceback (most recent call last):
-        onward.errors.NeedsApproval: the mailbox wants a new login
+        onward.errors.NeedsApproval: the inbox wants a new login
     """
 
 

@@ -139,8 +139,10 @@ def check_name(name: str, what: str) -> str:
     """
     if name == "<lambda>":
         raise BadInput(what, "is '<lambda>', which all lambdas share", "Use def, or pass name=")
-    if name.startswith(("step ", "map ")):
-        raise BadInput(f"{what} {name!r}", 'begins with "step " or "map "', "Use another word")
+    for kind in ("step", "map", "producer", "consumer"):
+        if name.startswith(f"{kind} "):
+            fact = f'begins with "{kind} ", which the names of other runs begin with'
+            raise BadInput(f"{what} {name!r}", fact, "Use another word")
     if name.startswith("onward."):
         raise BadInput(f"{what} {name!r}", 'begins with "onward."', "Use another word")
     return check_id(name, what)

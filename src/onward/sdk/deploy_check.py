@@ -11,6 +11,7 @@ from onward.errors import OnwardError
 from onward.runtime.execution.rehearsal import Rehearsal, ReplayMisfit, rehearse
 from onward.runtime.worker.programs import Programs
 from onward.sdk.bulk_workflow import BulkWorkflow
+from onward.sdk.pipelines.process import serve
 from onward.sdk.worker_context import registry_of
 
 if TYPE_CHECKING:
@@ -58,8 +59,12 @@ async def check_open_runs(app: App, uids: Sequence[str]) -> AsyncIterator[Checke
     Args:
         app: The app, which is open.
         uids: The runs.
+
+    Raises:
+        BadPipeline: pipelines of this process are not declared correctly.
     """
-    registry = registry_of(None, BulkWorkflow(app._engine).definition)
+    own = BulkWorkflow(app._engine).definition
+    registry = registry_of(None, own, handlers=serve(None).handlers)
     names = frozenset(registry.names)
     programs = Programs(registry, app._version)
     for begin in range(0, len(uids), PAGE):

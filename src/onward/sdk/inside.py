@@ -42,7 +42,9 @@ def body_for(what: str, advice: str = "Call it from a workflow") -> Body:
     return body
 
 
-def refuse_in_body(what: str) -> None:
+def refuse_in_body(
+    what: str, advice: str = "Use onward.start in a body, or put the call in a step"
+) -> None:
     """Refuse what works from outside, where the code of a run asks for it.
 
     Raises:
@@ -52,7 +54,7 @@ def refuse_in_body(what: str) -> None:
         raise NotInBody(
             f"{what} in a workflow body",
             "would be repeated in every replay",
-            "Use onward.start in a body, or put the call in a step",
+            advice,
         )
 
 

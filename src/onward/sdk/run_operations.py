@@ -66,7 +66,8 @@ class RunOperations:
             state: The state, such as "failed". A run that was retried, forked or continued under
                 its id is left out, because the new run replaces it.
             queue: The queue.
-            kind: The kind: "workflow", "step" (a routed step) or "map" (a map chunk).
+            kind: The kind: "workflow", "step" (a routed step), "map" (a map chunk), "producer" or
+                "consumer".
             tag: A tag of the run.
             attributes: Attributes of the run. They have no index: Onward scans the runs that match
                 the other filters, newest first.

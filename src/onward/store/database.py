@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from onward.core.instant import Duration, Instant
     from onward.core.lease import Fate
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onward.model.runs import ClaimedRun, Start, Started
     from onward.store.caller_writes import CallerWrites
     from onward.store.hints import Carrier, HintBus
+    from onward.store.row_values import RowValues
     from onward.store.writing.batch import Batch
 
 T = TypeVar("T")
@@ -68,15 +69,6 @@ class Written:
         return self.at
 
 
-class Row(Protocol):
-    """A named tuple."""
-
-    @property
-    def _fields(self) -> tuple[str, ...]: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class Tx(Protocol):
     """An open transaction."""
 
@@ -91,7 +83,7 @@ class Tx(Protocol):
         """Return the parameter that stands for a list."""
         ...
 
-    async def fetch_rows(self, name: str, rows: Sequence[Row]) -> Sequence[Sequence[Any]]:
+    async def fetch_rows(self, name: str, rows: Sequence[RowValues]) -> Sequence[Sequence[Any]]:
         """Run a statement of `sqlite/` and `postgres/` for many rows at once.
 
         The statement has a parameter for each field; on Postgres it is the array of its values.

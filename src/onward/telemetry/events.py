@@ -34,7 +34,7 @@ _RUN = "run workflow"
 _STEP = "run kind step attempt"
 
 
-class Event(NamedTuple):
+class LogEvent(NamedTuple):
     """Where a record goes, how much it matters, and what it says."""
 
     logger: logging.Logger
@@ -42,15 +42,15 @@ class Event(NamedTuple):
     text: str
 
 
-def _event(name: str, logger: str, level: int, keys: str, hint: str = "") -> tuple[str, Event]:
+def _event(name: str, logger: str, level: int, keys: str, hint: str = "") -> tuple[str, LogEvent]:
     facts = " ".join(f"{key}=%({key})s" for key in keys.split())
     advice = f' hint="{hint}"' if hint else ""
-    return name, Event(logging.getLogger(f"onward.{logger}"), level, f"{name}: {facts}{advice}")
+    return name, LogEvent(logging.getLogger(f"onward.{logger}"), level, f"{name}: {facts}{advice}")
 
 
 _DEBUG, _INFO, _WARNING, _ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
-EVENTS: dict[str, Event] = dict(
+EVENTS: dict[str, LogEvent] = dict(
     [
         _event("run.started", "run", _DEBUG, _RUN),
         _event("run.claimed", "run", _DEBUG, f"{_RUN} worker"),

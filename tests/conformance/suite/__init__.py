@@ -44,6 +44,8 @@ SUBJECTS = (
     "launching",
     "reserving",
     "consuming",
+    "operating",
+    "inputs",
     "handler_ends",
     "handler_retries",
     "delivery_facts",

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from onward.core.instant import SECOND
 from onward.model.pipelines import HandlerSpec
 from onward.store.pipelines.declaring import declare as declare_pipeline
-from onward.store.pipelines.launching import launch
+from onward.store.pipelines.launching import MAX_CANDIDATES, Launcher, launch
+from onward.store.pipelines.publishing import publish as publish_events
 from tests.conformance.suite.pipeline import (
     ADD,
     HANDLERS,
     LOG,
+    NAMES,
     POLL,
     a_pipeline,
+    an_event,
     complete,
     consumer,
     declare,
@@ -231,3 +234,19 @@ async def test_a_removed_handler_gets_no_run(world: World) -> None:
     await declare(worker.store, LOG)
 
     assert [run.handler for run in await launched(worker)] == [LOG]
+
+
+async def test_no_key_waits_for_all_that_sort_before_it(world: World) -> None:
+    worker = await world.worker()
+    await declare(worker.store, ADD, parallel=True)
+    names = [f"k{number:03}" for number in range(MAX_CANDIDATES + 10)]
+    events = [an_event(name, key=name) for name in names]
+    await worker.store.write(lambda tx: publish_events(tx, events, (), None))
+    launcher = Launcher(worker.store)
+
+    for _ in range(2):
+        assert await launcher.launch([ADD], ["default"], 5) == 5
+    assert await launcher.launch([ADD], ["default"], 5) == 5
+
+    keys = [run.handler_key for run in await worker.claim(20, names=NAMES)]
+    assert sorted(keys) == sorted([*names[:10], *names[MAX_CANDIDATES : MAX_CANDIDATES + 5]])

@@ -97,7 +97,8 @@ class World(ABC):
     ) -> None:
         try:
             if error is None and not self.spoiled:
-                for store in self._stores:
+                by_namespace = {store.namespace: store for store in self._stores}
+                for store in by_namespace.values():
                     assert [str(violation) for violation in await check(store)] == []
         finally:
             for store in self._stores:

@@ -234,3 +234,11 @@ async def test_a_worker_that_could_not_start_chooses_no_name(
                 pass
         await app.start(cheap.shop_again.options(delay="1h"))
         await app.start(dear.shop_again.options(delay="1h"))
+
+
+@pytest.mark.parametrize("kind", ["step", "map", "producer", "consumer"])
+def test_a_workflow_is_not_named_like_runs_of_another_kind(kind: str) -> None:
+    async def fn() -> None: ...
+
+    with pytest.raises(BadInput, match=f'begins with "{kind} "'):
+        workflow(name=f"{kind} orders")(fn)

@@ -47,14 +47,14 @@ class Post:
         """Let a phase raise these, one each time that it runs."""
         self.faults.setdefault(phase, []).extend(faults)
 
-    def meet(self, phase: str) -> None:
-        """Raise what is planned for a phase."""
+    async def meet(self, phase: str) -> None:
+        """Raise what is planned for a phase, or do it."""
         planned = self.faults.get(phase)
         fault = planned.pop(0) if planned else None
         if isinstance(fault, BaseException):
             raise fault
         if fault is not None:
-            fault()
+            await fault()
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ def post(*, parallel: bool = False, limit: int = 1, approve: bool = False) -> Po
 
     @pipeline.producer(every="1h", publishes=[letters])
     async def read(ctx: ProducerContext, cursor: int | None) -> int:
-        made.meet("produce")
+        await made.meet("produce")
         start = cursor or 0
         for number, text in enumerate(made.box[start:], start):
             source = ctx.input(source="box", type="letter", id=str(number), title=f"Letter {text}")
@@ -97,7 +97,7 @@ def post(*, parallel: bool = False, limit: int = 1, approve: bool = False) -> Po
     @pipeline.consumer(subscribes=[letters], publishes=[rows])
     class Book(Consumer[int, list[str]]):
         async def prepare(self, ctx: PrepareContext, state: int | None) -> Prepared[list[str]]:
-            made.meet("prepare")
+            await made.meet("prepare")
             events: list[Event[str]] = await ctx.peek(letters, limit=limit)
             if not events:
                 return Prepared()
@@ -106,27 +106,33 @@ def post(*, parallel: bool = False, limit: int = 1, approve: bool = False) -> Po
             return Prepared(reserve=events, data=texts, title=f"Write {', '.join(texts)}")
 
         async def mutate(self, ctx: MutateContext, prepared: Prepared[list[str]]) -> None:
-            made.meet("mutate")
+            await made.meet("mutate")
             await write(" ".join(prepared.data))
             raise AssertionError("nothing runs after the effect")
 
         async def next(
             self, ctx: NextContext, prepared: Prepared[list[str]], outcome: Outcome
         ) -> int | None:
-            made.meet("next")
+            await made.meet("next")
             made.outcomes.append(outcome)
             for event in prepared.reserve:
                 ctx.publish(rows, f"row of {event.id}", id=event.id)
             return len(made.outcomes) if prepared.reserve else None
 
-    @pipeline.consumer(subscribes=[rows])
+    _count(made)
+    return made
+
+
+def _count(made: Post) -> None:
+    """Add a consumer that counts the rows of the book."""
+    rows = made.rows
+
+    @made.pipeline.consumer(subscribes=[rows])
     class Count(Consumer[int, None]):
         async def prepare(self, ctx: PrepareContext, state: int | None) -> Prepared[None]:
             events = await ctx.peek(rows, limit=10)
             made.counted += [event.payload for event in events]
             return Prepared(reserve=events)
-
-    return made
 
 
 async def counts(app: App, topic: Topic[Any], handler: str) -> dict[str, int]:

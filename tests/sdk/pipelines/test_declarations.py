@@ -130,8 +130,8 @@ def test_the_types_of_a_consumer_are_those_in_the_brackets_of_its_base() -> None
     mail.consumer(subscribes=[received], name="inherits")(type("Lower", (Middle,), {}))
 
     made = definitions(mail)
-    assert (made["mail.Count"].state, made["mail.Count"].data) == (dict[str, int], Mail)
-    assert (made["mail.inherits"].state, made["mail.inherits"].data) == (int, Mail)
+    assert (made["mail.Count"].state, made["mail.Count"].data) == (dict[str, int], Mail | None)
+    assert (made["mail.inherits"].state, made["mail.inherits"].data) == (int, Mail | None)
 
 
 def test_the_types_of_a_plain_class_are_those_of_its_prepare() -> None:
@@ -151,7 +151,7 @@ def test_the_types_of_a_plain_class_are_those_of_its_prepare() -> None:
         async def prepare(self, ctx, state): ...  # type: ignore[no-untyped-def]  # as people write
 
     made = definitions(mail)
-    assert (made["mail.Plain"].state, made["mail.Plain"].data) == (int | None, Local)
+    assert (made["mail.Plain"].state, made["mail.Plain"].data) == (int | None, Local | None)
     assert (made["mail.Bare"].state, made["mail.Bare"].data) == (Any, Any)
 
 

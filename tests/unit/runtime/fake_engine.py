@@ -359,8 +359,8 @@ def a_claim(run: FakeRun) -> ClaimedRun:
     return ClaimedRun(
         new.uid, new.id, new.kind, new.name, None, "default", run.fence, len(run.inbox), 0, 0,
         None, new.parent, new.parent_identity, new.root, new.cancel_with_parent, None, None,
-        new.attempt, new.origin, None, None, EPOCH, EPOCH, EPOCH, 0, "", "", new.input, "hash",
-        None, None, None, None,
+        new.attempt, new.origin, None, "", None, EPOCH, EPOCH, EPOCH, 0, "", "", new.input,
+        "hash", None, None, None, None,
     )  # fmt: skip
 
 

@@ -60,8 +60,8 @@ class Sink:
 def a_run() -> ClaimedRun:
     return ClaimedRun(
         "01a1de9b-5b4c-728b-97c9-000000000001", "one", "workflow", "body", None, "default", 1, 0,
-        0, 0, None, None, None, None, 0, None, None, 1, None, None, None, NOW, NOW, NOW, 0, "", "",
-        pack(encode({})), "hash", None, None, None, None,
+        0, 0, None, None, None, None, 0, None, None, 1, None, None, "", None, NOW, NOW, NOW, 0, "",
+        "", pack(encode({})), "hash", None, None, None, None,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CLAIMED = ClaimedRun(
     "uid-a", "a", "workflow", "body", None, "default", 1, 0, 0, 0, None, None, None, None, 0, None,
-    None, 1, None, None, None, 0, 0, 0, 0, "", "", b"", "hash", None, None, None, None,
+    None, 1, None, None, "", None, 0, 0, 0, 0, "", "", b"", "hash", None, None, None, None,
 )  # fmt: skip
 
 

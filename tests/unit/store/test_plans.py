@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 # What operators ask for now and then may look at everything there is.
-FOR_PEOPLE = {"hold_begun", "timers_set_after"}
+FOR_PEOPLE = {"hold_begun", "timers_set_after", "list_inputs"}
 STATEMENTS = {
     name: statement
     for name, statement in DIALECT.statements().items()
@@ -30,13 +30,13 @@ STATEMENTS |= {
 # These tables keep what is over; the rest only hold what is alive.
 GROWING = {
     "onward_run", "onward_run_data", "onward_record", "onward_inbox", "onward_effect",
-    "onward_event", "onward_delivery", "onward_tombstone",
+    "onward_event", "onward_delivery", "onward_tombstone", "onward_input", "onward_cause",
 }  # fmt: skip
 # A whole pass over one of these indexes meets open runs alone, or dead letters.
 OPEN_ONLY = {
     "onward_run_waiting", "onward_run_running", "onward_run_suspect", "onward_run_ready",
     "onward_run_flow", "onward_run_holding", "onward_run_needs", "onward_tombstone_marked",
-    "onward_run_paused", "onward_run_dead", "onward_run_dead_group",
+    "onward_run_paused", "onward_run_dead", "onward_run_dead_group", "onward_input_open",
 }  # fmt: skip
 
 CHOSEN = {
@@ -110,7 +110,9 @@ CHOSEN = {
     "history": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
     "look": "h USING PRIMARY KEY (namespace=? AND run=? AND seq>?)",
     "run_ends": "r USING PRIMARY KEY (namespace=? AND uid=?)",
-    "handlers_with_work": "h USING INDEX onward_handler_work (namespace=? AND handler=?)",
+    "handlers_with_work": (
+        "h USING INDEX onward_handler_work (namespace=? AND (handler,key)>(?,?))"
+    ),
     "woken_handlers": "h USING INDEX onward_handler_wake (namespace=? AND wake_at>? AND wake_at<?)",
     "lock_deliveries": "onward_delivery USING PRIMARY KEY (namespace=? AND handler=? AND event=?)",
     "end_deliveries": (
@@ -122,6 +124,32 @@ CHOSEN = {
     "peek_events": (
         "onward_delivery USING INDEX onward_delivery_pending"
         " (namespace=? AND handler=? AND topic=? AND key=?)"
+    ),
+}
+
+CHOSEN |= {
+    "published_before": (
+        "e USING INDEX onward_event_message (namespace=? AND topic=? AND message=?)"
+    ),
+    "lock_deliveries_of": "d USING INDEX onward_delivery_event (namespace=? AND event=?)",
+    "pending_counts": (
+        "onward_delivery USING INDEX onward_delivery_pending"
+        " (namespace=? AND handler=? AND topic=?)"
+    ),
+    "reserved_counts": (
+        "onward_delivery USING INDEX onward_delivery_reserved (namespace=? AND run>?)"
+    ),
+    "pending_inputs": "onward_input USING INDEX onward_input_open (namespace=?)",
+    "caused_by_input": (
+        "onward_cause USING COVERING INDEX onward_cause_input"
+        " (namespace=? AND input=? AND kind=? AND target>?)"
+    ),
+    "inputs_by_external": (
+        "i USING COVERING INDEX onward_input_external"
+        " (pipeline=? AND namespace=? AND source=? AND type=? AND external=?)"
+    ),
+    "list_inputs_of_pipeline": (
+        "onward_input USING INDEX onward_input_newest (pipeline=? AND namespace=?)"
     ),
 }
 

@@ -152,7 +152,7 @@ def _notes(row: InputRow, events: list[EventInfo], effects: list[EffectInfo]) ->
     )
     if consumed:
         verb = "event was" if consumed == 1 else "events were"
-        notes.append(f"{consumed} {verb} consumed and stay so")
+        notes.append(f"{consumed} {verb} consumed before or after it")
     return notes
 
 

@@ -107,11 +107,11 @@ class Performer:
         limits: Limits,
         now: Callable[[], Instant],
         observer: Observer,
+        phase: type[StepAttempt],
         recall: Recall,
     ) -> None:
         self.recall = recall
-        self.phase: type[StepAttempt] = StepAttempt
-        """How phases of handlers are performed."""
+        self._phase = phase  # how phases of handlers are performed
         self.loop = loop
         self.threads = threads
         self.randomness = randomness
@@ -128,7 +128,7 @@ class Performer:
         self.deadlines.close()
 
     def _kind(self, call: StepCall) -> type[StepAttempt]:
-        return CachedAttempt if call.definition.cache is not None else self.phase
+        return CachedAttempt if call.definition.cache is not None else self._phase
 
     def perform(self, owner: StepOwner, call: StepCall) -> StepAttempt:
         """Start one attempt of a step."""

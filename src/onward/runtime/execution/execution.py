@@ -50,13 +50,11 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.core.replay import Record
-    from onward.model.commits import Attachments
     from onward.model.messages import InboxRow
     from onward.model.records import RecordRow
     from onward.model.runs import ClaimedRun
     from onward.runtime.body.calls import Call, StepCall
     from onward.runtime.definition import Program
-    from onward.runtime.pipelines.phases import PhaseCall
 
 
 class ExecutionHost(Host, Protocol):
@@ -441,10 +439,6 @@ class Execution:
     def _is_grace_over(self) -> bool:
         grace = self._grace_ends
         return grace is not None and grace <= self._host.now()
-
-    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
-        """End the run of a handler in the commit that records its last phase."""
-        self.leaving.complete(call, payload, attached)
 
     # --- ways to leave ---------------------------------------------------------------------------
 

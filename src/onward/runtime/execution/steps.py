@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 _SUCCEEDED, _FAILED = RecordState.SUCCEEDED, RecordState.FAILED
 
 
+class PhaseEnd(Protocol):
+    """Ends the run of a handler."""
+
+    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
+        """End the run in the commit that records its last phase."""
+        ...
+
+
 class StepRun(GuardedRun, Protocol):
     """The run whose steps these are."""
 
@@ -60,9 +68,8 @@ class StepRun(GuardedRun, Protocol):
 
     def pump(self) -> None: ...
 
-    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
-        """End the run in the commit that records its last phase."""
-        ...
+    @property
+    def leaving(self) -> PhaseEnd: ...
 
 
 class Steps:
@@ -134,7 +141,7 @@ class Steps:
         if not self._execution.is_wanted(call):
             return
         if isinstance(call, PhaseCall) and call.ends_run:
-            self._execution.complete(call, payload, attached)
+            self._execution.leaving.complete(call, payload, attached)
         else:
             pump, lost = self._execution.pump, pack(encode_error(ReservationLost()))
             self._journal.close(

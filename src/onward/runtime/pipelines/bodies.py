@@ -85,7 +85,7 @@ class Chosen(BaseException):
     """`mutate` has awaited its effect: thrown to unwind it, so that nothing follows the effect."""
 
 
-class Choice:
+class ChosenEffect:
     """The effect that `mutate` chooses: while it runs, every call of the body comes here."""
 
     def __init__(self, handler: str) -> None:
@@ -121,7 +121,7 @@ async def _mutate(
     """Let `mutate` choose its effect, carry that out, and return the outcome."""
     assert definition.mutate is not None
     prepared = stored.prepared(definition.data)
-    choice = Choice(definition.name)
+    choice = ChosenEffect(definition.name)
     body.choice = choice
     try:
         await definition.mutate(MutateContext(definition, key), prepared)

@@ -106,8 +106,7 @@ class WorkerSession:
         hooks = WorkerHooks(self._time.learn, self._outage.through, self.observer, self._on_drain)
         self._engine = ports.connect(self.id, hooks)
         self.commit = self._engine.submit
-        uids = Uids(clock, randomness)
-        reads = EngineReads(self._engine, self._outage, uids)
+        reads = EngineReads(self._engine, self._outage, Uids(clock, randomness))
         self.programs = Programs(registry, options.version, reads)
         self.engine_calls = EngineCalls(self._engine, self.id, randomness, self._outage)
         self._inbox_reader = InboxReader(self._engine, self._outage)
@@ -125,8 +124,7 @@ class WorkerSession:
         spawn = ports.spawn
         self._threads = None if spawn is None else StepThreads(options.threads, spawn)
         given = (self.loop, self._threads, randomness, limits, self.now, self.observer)
-        self._performer = Performer(*given, recall=self._engine.cached_result)
-        self._performer.phase = PhaseAttempt
+        self._performer = Performer(*given, PhaseAttempt, recall=self._engine.cached_result)
         self.perform = self._performer.perform
         self.sender = Sender(
             self.loop, self._threads, clock, self.randomness, self.now, self.observer

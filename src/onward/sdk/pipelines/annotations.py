@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar, get_args, get_origin
 
 from onward.codec.shapes.hints import (
     NONE_GIVEN,
@@ -36,20 +36,28 @@ def stored_by_producer(fn: Callable[..., Any], around: Mapping[str, Any]) -> Sto
 def stored_by_consumer(kind: type, prepare: Any, around: Mapping[str, Any]) -> Stored:
     """Return the annotations of the state and the data of a consumer.
 
-    They are those of `Consumer[State, Data]`, or else of its method `prepare`.
+    They are those of `Consumer[State, Data]`, or else of its method `prepare`. The data may also be
+    None, as `Prepared()` has none.
     """
     known = globals_of(prepare)
     if issubclass(kind, Consumer):
         given = arguments_of_base(kind, Consumer)
         if not any(isinstance(argument, TypeVar) for argument in given):
-            return Stored(*(resolve(argument, known, around) for argument in given))
+            state, base_data = (resolve(argument, known, around) for argument in given)
+            return Stored(state, _or_none(base_data))
     returned = _resolved(inspect.signature(prepare).return_annotation, known, around)
     data: Any = Any
     if isinstance(returned, Unresolved):
         data = returned
     elif get_origin(returned) is Prepared:
         (data,) = get_args(returned)
-    return Stored(_second_parameter(prepare, known, around), data)
+    return Stored(_second_parameter(prepare, known, around), _or_none(data))
+
+
+def _or_none(annotation: Any) -> Any:
+    if annotation is Any or isinstance(annotation, Unresolved):
+        return annotation
+    return Optional[annotation]  # noqa: UP045 - an annotation known only at run time
 
 
 def _second_parameter(

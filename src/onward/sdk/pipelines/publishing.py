@@ -10,6 +10,7 @@ from onward.errors import BadInput, NotFound
 from onward.model.pipelines import NewEvent, NewInput
 from onward.runtime.pipelines.contexts import MAX_TITLE
 from onward.runtime.pipelines.values import Input, Topic
+from onward.sdk.inside import refuse_in_body
 from onward.sdk.pipelines.process import checked, owner_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class PublishOperations:
             NotFound: there is no such topic.
             Unencodable: the payload does not fit the type of the topic.
         """
-        batch = EventBatch(topic, self._engine)
+        batch = self._batch(topic)
         batch.add(payload, id, key, input)
         return await batch.send() == 1
 
@@ -87,11 +88,15 @@ class PublishOperations:
             NotFound: there is no such topic.
             Unencodable: a payload does not fit the type of the topic.
         """
-        batch = EventBatch(topic, self._engine)
+        batch = self._batch(topic)
         for each in payloads:
             own_key = None if key is None else key(each)
             batch.add(each, id(each), own_key, None if input is None else input(each))
         return await batch.send()
+
+    def _batch(self, topic: Topic[Any] | str) -> EventBatch:
+        refuse_in_body("app.publish", "Use onward.publish")
+        return EventBatch(topic, self._engine)
 
 
 class EventBatch:

@@ -16,7 +16,7 @@ MAX_CAUSES = 1_000
 """An event has at most so many causes: of a run with more, the inputs that are known longest."""
 
 
-class InputRow(NamedTuple):
+class NewInputRow(NamedTuple):
     """An input that may be new."""
 
     uid: str
@@ -36,11 +36,11 @@ class CauseRow(NamedTuple):
     input: str
 
 
-async def register(tx: Tx, inputs: Sequence[InputRow]) -> dict[str, str]:
+async def register(tx: Tx, inputs: Sequence[NewInputRow]) -> dict[str, str]:
     """Register inputs, and return the uid by which each of them is known."""
     if not inputs:
         return {}
-    kinds: defaultdict[tuple[str, str, str], defaultdict[str, list[InputRow]]]
+    kinds: defaultdict[tuple[str, str, str], defaultdict[str, list[NewInputRow]]]
     kinds = defaultdict(lambda: defaultdict(list))
     for each in inputs:
         kinds[each.pipeline, each.source, each.type][each.external].append(each)

@@ -1,6 +1,6 @@
 """What follows when a run of a handler ends and has not succeeded.
 
-The end of the run, what becomes of its events, the block of its handler and the run that follows it
+The end of the run, the fate of its events, the block of its handler and the run that follows it
 are one transaction; `core.handler` decides.
 """
 
@@ -19,6 +19,7 @@ from onward.core.ids import RANDOM_BITS, uid7
 from onward.core.run import Reason, RunState
 from onward.model.following import Followed, Following
 from onward.store.hints import PIPELINES
+from onward.store.pipelines.operating import skip_unwanted
 from onward.store.pipelines.publishing import lock_handlers
 from onward.store.pipelines.writing import note_ended
 from onward.store.runs.followers import begin
@@ -163,6 +164,7 @@ async def release(tx: Tx, run: str, *, at_fault: bool) -> None:
     for handler in sorted({row[0] for row in skipped}):
         ended = [(row[2], row[3]) for row in skipped if row[0] == handler]
         await note_ended(tx, handler, ended, DeliveryState.SKIPPED)
+    await skip_unwanted(tx, [row[3] for row in rows if row[4] == DeliveryState.PENDING])
 
 
 async def effect_of(tx: Tx, run: str) -> EffectState | None:

@@ -13,7 +13,7 @@ from onward.model.runs import RunRow
 from onward.model.stopping import ForcedEnd
 from onward.store.pipelines.ending import effect_of
 from onward.store.pipelines.operating import locked, operator_reason, skip_deliveries
-from onward.store.pipelines.overview import EventOverview, deliveries_of
+from onward.store.pipelines.overview import deliveries_of, events_by_uid
 from onward.store.pipelines.publishing import lock_handlers
 from onward.store.runs.stopping import stop
 from onward.store.runs.withdrawing import withdraw
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.store.database import Tx
+    from onward.store.pipelines.overview import EventOverview
 
 MAX_SHOWN = 1_000
 """How many events, runs and effects of an input are shown."""
@@ -137,7 +138,7 @@ async def input_row(tx: Tx, uid: str) -> InputRow:
 
 async def events_of_input(tx: Tx, uid: str) -> list[EventOverview]:
     """Return the events that an input has caused, the oldest first."""
-    return await _events(tx, await _caused(tx, uid, "event", MAX_SHOWN))
+    return await events_by_uid(tx, await _caused(tx, uid, "event", MAX_SHOWN))
 
 
 async def effects_of_input(tx: Tx, uid: str) -> list[EffectRow]:
@@ -167,12 +168,6 @@ async def _caused(tx: Tx, uid: str, kind: str, limit: int | None = None) -> list
             break
         after = found[-1]
     return found if limit is None else found[:limit]
-
-
-async def _events(tx: Tx, uids: Sequence[str]) -> list[EventOverview]:
-    if not uids:
-        return []
-    return [EventOverview(*row) for row in await tx.fetch("events_by_uid", events=tx.array(uids))]
 
 
 # --- skip -----------------------------------------------------------------------------------------
@@ -207,8 +202,11 @@ async def skip_caused(tx: Tx, uid: str, reason: str, by: str) -> tuple[Skip, set
         tx, events, lambda each: each.state == DeliveryState.PENDING, SkippedByOperator()
     )
     await skip_deliveries(tx, pending, operator_reason(reason, by))
+    after = [each for of_event in (await deliveries_of(tx, events)).values() for each in of_event]
+    before = sum(each.state == DeliveryState.SKIPPED for each in seen)
+    skipped = sum(each.state == DeliveryState.SKIPPED for each in after) - before
     done = sum(each.state == DeliveryState.CONSUMED for each in seen)
-    return Skip(len(pending), tuple(cancelled), tuple(completing), done), subjects
+    return Skip(skipped, tuple(cancelled), tuple(completing), done), subjects
 
 
 async def _unwanted(tx: Tx, uids: Sequence[str]) -> list[EventOverview]:
@@ -216,7 +214,7 @@ async def _unwanted(tx: Tx, uids: Sequence[str]) -> list[EventOverview]:
     if not uids:
         return []
     rows = await tx.fetch("events_of_skipped_inputs", events=tx.array(uids))
-    return await _events(tx, [row[0] for row in rows])
+    return await events_by_uid(tx, [row[0] for row in rows])
 
 
 async def _cancel(tx: Tx, runs: Sequence[str]) -> tuple[list[str], list[str], set[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onward.core.handler import Candidate, HandlerKind, chosen
+from onward.core.handler import DueHandler, HandlerKind, chosen
 from onward.store.hints import queue_subject
 from onward.store.pipelines.publishing import lock_handlers
 
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 MAX_CANDIDATES = 500
 """How many handlers, or keys of handlers, with work are looked at for one claim."""
+
+
+_BEGINNING = ("", "")
+
+
+class _Asked(NamedTuple):
+    """Whose runs a worker takes, from which queues, and after which handler and key to look."""
+
+    handlers: tuple[str, ...]
+    queues: tuple[str, ...]
+    after: tuple[str, str]
 
 
 class _Work(NamedTuple):
@@ -32,10 +43,12 @@ class _Work(NamedTuple):
     next_slot: Instant | None
     is_woken: int
     oldest: Instant | None
+    is_asleep: bool
+    """Whether only its wake time gives it work."""
 
     @property
-    def candidate(self) -> Candidate:
-        return Candidate(
+    def candidate(self) -> DueHandler:
+        return DueHandler(
             self.handler,
             self.key,
             HandlerKind(self.kind),
@@ -45,42 +58,65 @@ class _Work(NamedTuple):
         )
 
 
+class Launcher:
+    """Starts runs of handlers for one worker.
+
+    If there are many keys with work, each turn looks at the next ones, so that none has to wait for
+    all that sort before it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._after = _BEGINNING
+
+    async def launch(self, handlers: Collection[str], queues: Collection[str], limit: int) -> int:
+        """Start runs of those of these handlers that have work; return how many."""
+        if not handlers or limit < 1:
+            return 0
+        asked = _Asked(tuple(sorted(handlers)), tuple(sorted(queues)), self._after)
+        found = await self._store.read(lambda tx: _with_work(tx, asked))
+        if not found and self._after != _BEGINNING:
+            asked = asked._replace(after=_BEGINNING)
+            found = await self._store.read(lambda tx: _with_work(tx, asked))
+        pending = [work for work in found if not work.is_asleep]
+        is_more = len(pending) >= MAX_CANDIDATES
+        self._after = (pending[-1].handler, pending[-1].key) if is_more else _BEGINNING
+        if not found:
+            return 0
+        lanes = {work.lane for work in found}
+        uids = [self._store.new_uid() for _ in range(min(limit, len(lanes)))]
+        launched = await self._store.write(lambda tx: _launch(tx, asked, uids))
+        self._store.database.publish({queue_subject(queue) for queue in launched})
+        return len(launched)
+
+
 async def launch(
     store: Store, handlers: Collection[str], queues: Collection[str], limit: int
 ) -> int:
     """Start runs of those of these handlers that have work; return how many."""
-    if not handlers or limit < 1:
-        return 0
-    found = await store.read(lambda tx: _with_work(tx, handlers, queues))
-    if not found:
-        return 0
-    uids = [store.new_uid() for _ in range(min(limit, len({work.lane for work in found})))]
-    launched = await store.write(lambda tx: _launch(tx, handlers, queues, uids))
-    store.database.publish({queue_subject(queue) for queue in launched})
-    return len(launched)
+    return await Launcher(store).launch(handlers, queues, limit)
 
 
-async def _with_work(tx: Tx, handlers: Collection[str], queues: Collection[str]) -> list[_Work]:
+async def _with_work(tx: Tx, asked: _Asked) -> list[_Work]:
     given: dict[str, Any] = {
-        "handlers": tx.array(sorted(handlers)),
-        "queues": tx.array(sorted(queues)),
+        "handlers": tx.array(asked.handlers),
+        "queues": tx.array(asked.queues),
         "limit": MAX_CANDIDATES,
     }
-    rows = [*await tx.fetch("handlers_with_work", **given)]
-    rows += await tx.fetch("woken_handlers", **given)
+    after = {"after_handler": asked.after[0], "after_key": asked.after[1]}
+    rows = [(*row, False) for row in await tx.fetch("handlers_with_work", **after, **given)]
+    rows += [(*row, True) for row in await tx.fetch("woken_handlers", **given)]
     return [_Work(*row) for row in rows]
 
 
-async def _launch(
-    tx: Tx, handlers: Collection[str], queues: Collection[str], uids: Sequence[str]
-) -> list[str]:
+async def _launch(tx: Tx, asked: _Asked, uids: Sequence[str]) -> list[str]:
     """Start runs under these uids, and return their queues."""
-    found = [work.candidate for work in await _with_work(tx, handlers, queues)]
+    found = [work.candidate for work in await _with_work(tx, asked)]
     idle = [each for each in found if not each.has_work]
     picked = chosen(found)[: len(uids)]
     await lock_handlers(tx, (), [(each.handler, each.key) for each in (*idle, *picked)])
     # Some may have been taken up, blocked or paused before they were locked.
-    rows = {(work.handler, work.key): work for work in await _with_work(tx, handlers, queues)}
+    rows = {(work.handler, work.key): work for work in await _with_work(tx, asked)}
     for each in idle:
         work = rows.get((each.handler, each.key))
         if work is not None and not work.candidate.has_work:

@@ -20,6 +20,7 @@ from onward.store.pipelines.overview import (
     consumers_of,
     deliveries_of,
     events_by_message,
+    events_by_uid,
 )
 from onward.store.pipelines.publishing import lock_handlers
 from onward.store.pipelines.writing import change_open, note_ended
@@ -147,6 +148,23 @@ async def skip_deliveries(tx: Tx, deliveries: Sequence[DeliveryOverview], reason
         rows = await tx.fetch("topics_of_events", events=tx.array(uids))
         await note_ended(tx, handler, [(row[1], row[0]) for row in rows], DeliveryState.SKIPPED)
     return len(deliveries)
+
+
+async def skip_unwanted(tx: Tx, events: Sequence[str]) -> None:
+    """Skip those of these events that are pending again although their inputs were skipped."""
+    if not events:
+        return
+    rows = await tx.fetch("events_of_skipped_inputs", events=tx.array(events))
+    if rows:
+        unwanted = await events_by_uid(tx, [row[0] for row in rows])
+        found = await deliveries_of(tx, unwanted)
+        pending = [
+            each
+            for deliveries in found.values()
+            for each in deliveries
+            if each.state == DeliveryState.PENDING
+        ]
+        await skip_deliveries(tx, pending, f"{SkipReason.OPERATOR}: its input was skipped")
 
 
 async def _moved(

@@ -237,6 +237,13 @@ async def events_by_message(tx: Tx, topic: str, messages: Iterable[str]) -> list
     return found
 
 
+async def events_by_uid(tx: Tx, uids: Sequence[str]) -> list[EventOverview]:
+    """Return events, the oldest first."""
+    if not uids:
+        return []
+    return [EventOverview(*row) for row in await tx.fetch("events_by_uid", events=tx.array(uids))]
+
+
 async def deliveries_of(
     tx: Tx, events: Iterable[EventOverview]
 ) -> dict[str, list[DeliveryOverview]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onward.core.delivery import DeliveryState, may_overwrite
 from onward.errors import NotFound
-from onward.store.pipelines.causes import InputRow, inherited_causes, link, register
+from onward.store.pipelines.causes import NewInputRow, inherited_causes, link, register
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ async def publish(
 async def publish_all(tx: Tx, publications: Sequence[Publication]) -> PublishAnswer:
     """Publish what several runs have published, in this order: see `publish`."""
     events = [event for each in publications for event in each.events]
-    inputs = [InputRow(*row, each.run) for each in publications for row in each.inputs]
+    inputs = [NewInputRow(*row, each.run) for each in publications for row in each.inputs]
     if not events:
         await register(tx, inputs)
         return PublishAnswer(0, set())
@@ -140,7 +140,7 @@ async def lock_handlers(
 
 
 async def _check(
-    tx: Tx, topics: Sequence[str], events: Sequence[NewEvent], inputs: Sequence[InputRow]
+    tx: Tx, topics: Sequence[str], events: Sequence[NewEvent], inputs: Sequence[NewInputRow]
 ) -> None:
     known = await _subscribers(tx, topics)
     for topic in topics:

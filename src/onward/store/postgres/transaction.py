@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from onward.core.ports import Clock
     from onward.model.messages import NewMessage, SentMessage
-    from onward.store.database import Row
+    from onward.store.row_values import RowValues
     from onward.store.statements import Statement
 
 
@@ -47,7 +47,7 @@ class PostgresTx:
         )
         return rows
 
-    async def fetch_rows(self, name: str, rows: Sequence[Row]) -> Sequence[Sequence[Any]]:
+    async def fetch_rows(self, name: str, rows: Sequence[RowValues]) -> Sequence[Sequence[Any]]:
         if not rows:
             return []
         columns = zip(*rows, strict=True)

@@ -6,17 +6,16 @@
  WHERE s.namespace = :namespace AND s.began_by >= t.settled_at)
 
 -- name: has_pipelines
-SELECT EXISTS (SELECT 1 FROM onward_event WHERE namespace = :namespace)
-       OR EXISTS (SELECT 1 FROM onward_input WHERE namespace = :namespace);
+SELECT EXISTS (SELECT 1 FROM onward_topic WHERE namespace = :namespace);
 
 -- name: old_events
 -- Events by age, each with when its last delivery ended; null while one is pending or reserved.
 SELECT t.uid, t.settled_at + {steps_since}
 FROM (SELECT e.uid,
-             CASE WHEN (SELECT 1 FROM onward_delivery d
+             CASE WHEN (SELECT 1 FROM onward_delivery d INDEXED BY onward_delivery_event
                         WHERE d.namespace = e.namespace AND d.event = e.uid
                           AND d.state IN ('pending', 'reserved') LIMIT 1) IS NULL
-                  THEN coalesce((SELECT max(d.updated_at) FROM onward_delivery d
+                  THEN coalesce((SELECT max(d.updated_at) FROM onward_delivery d INDEXED BY onward_delivery_event
                                  WHERE d.namespace = e.namespace AND d.event = e.uid), e.created_at)
                   END AS settled_at
       FROM onward_event e
@@ -36,7 +35,8 @@ ORDER BY i.uid LIMIT :limit;
 
 -- name: count_deliveries_of
 SELECT count(*) FROM json_each(:uids) j
-CROSS JOIN onward_delivery h ON h.namespace = :namespace AND h.event = j.value;
+CROSS JOIN onward_delivery h INDEXED BY onward_delivery_event
+    ON h.namespace = :namespace AND h.event = j.value;
 
 -- name: count_event_causes
 SELECT count(*) FROM json_each(:uids) j

@@ -39,8 +39,8 @@ ORDER BY uid DESC LIMIT :limit;
 -- Open runs as their next claim would return them.
 SELECT r.uid, r.id, r.kind, r.name, r.version, r.queue, r.fence + 1 AS fence, r.inbox, r.seq, r.crashes,
        r.deadline, r.parent, r.parent_identity, r.root, r.cancel_with_parent, r.follows, r.link, r.attempt,
-       r.origin, r.handler, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority, r.tags,
-       r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning
+       r.origin, r.handler, r.handler_key, r.phase, r.scheduled_at, r.created_at, r.started_at, r.priority,
+       r.tags, r.held_by, d.input, d.args_hash, d.trace, d.retry, d.attributes, d.beginning
 FROM json_each(:uids) j
 CROSS JOIN onward_run r ON r.namespace = :namespace AND r.uid = j.value
 LEFT JOIN onward_run_data d ON d.namespace = r.namespace AND d.uid = r.uid

@@ -12,24 +12,26 @@ created_at
        OR CAST(:state AS TEXT) = CASE WHEN skipped_at IS NOT NULL THEN 'skipped'
                         WHEN open > 0 OR events = 0 THEN 'pending' ELSE 'done' END)
   AND (CAST(:before AS BIGINT) IS NULL OR created_at < CAST(:before AS BIGINT))
-ORDER BY uid DESC LIMIT :limit
 
 -- name: list_inputs
 SELECT {input_columns} FROM onward_input
 WHERE namespace = :namespace
-{input_matches};
+{input_matches}
+ORDER BY uid DESC LIMIT :limit;
 
 -- name: list_inputs_of_pipeline
 SELECT {input_columns} FROM onward_input INDEXED BY onward_input_newest
 WHERE namespace = :namespace AND pipeline = :pipeline
-{input_matches};
+{input_matches}
+ORDER BY created_at DESC, uid DESC LIMIT :limit;
 
 -- name: list_open_inputs
 -- Few inputs are pending, among many that are done.
 SELECT {input_columns} FROM onward_input INDEXED BY onward_input_open
 WHERE namespace = :namespace AND skipped_at IS NULL AND (open > 0 OR events = 0)
   AND (CAST(:pipeline AS TEXT) IS NULL OR pipeline = CAST(:pipeline AS TEXT))
-{input_matches};
+{input_matches}
+ORDER BY uid DESC LIMIT :limit;
 
 -- name: input_by_uid
 SELECT {input_columns} FROM onward_input WHERE namespace = :namespace AND uid = :uid;

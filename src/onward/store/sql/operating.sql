@@ -111,7 +111,8 @@ ORDER BY e.created_at, e.topic, e.seq;
 SELECT d.event, d.handler, d.key, d.state, coalesce(r.id, d.run), d.attempt, d.releases, d.reason,
        d.updated_at, d.run
 FROM json_each(:events) u
-CROSS JOIN onward_delivery d ON d.namespace = :namespace AND d.event = u.value
+CROSS JOIN onward_delivery d INDEXED BY onward_delivery_event
+    ON d.namespace = :namespace AND d.event = u.value
 LEFT JOIN onward_run r ON r.namespace = d.namespace AND r.uid = d.run
 WHERE true
 ORDER BY d.event, d.handler;
@@ -131,13 +132,19 @@ SET paused = excluded.paused, updated_at = excluded.updated_at;
 UPDATE onward_delivery
 SET state = 'pending', run = NULL, reason = NULL, attempt = attempt + 1, replays = replays + 1,
     releases = 0, updated_at = :now
-WHERE namespace = :namespace AND handler = :handler
-  AND event IN (SELECT value FROM json_each(:events));
+WHERE (namespace, handler, event) IN (
+    SELECT d.namespace, d.handler, d.event FROM json_each(:events) u
+    CROSS JOIN onward_delivery d
+        ON d.namespace = :namespace AND d.handler = :handler AND d.event = u.value
+    WHERE true);
 
 -- name: skip_deliveries
 UPDATE onward_delivery SET state = 'skipped', reason = :reason, updated_at = :now
-WHERE namespace = :namespace AND handler = :handler
-  AND event IN (SELECT value FROM json_each(:events));
+WHERE (namespace, handler, event) IN (
+    SELECT d.namespace, d.handler, d.event FROM json_each(:events) u
+    CROSS JOIN onward_delivery d
+        ON d.namespace = :namespace AND d.handler = :handler AND d.event = u.value
+    WHERE true);
 
 -- name: events_of_skipped_inputs
 -- Of these events, those that have inputs, all of which were skipped.

@@ -23,13 +23,17 @@ AND NOT EXISTS (SELECT 1 FROM onward_pipeline p
                 WHERE p.namespace = h.namespace AND p.name IN ('', h.pipeline) AND p.paused = 1)
 
 -- name: handlers_with_work
+-- Those after a handler and key: there may be more than are looked at in one turn.
 SELECT {candidate}
-FROM onward_handler h INDEXED BY onward_handler_work
-WHERE h.namespace = :namespace AND h.published > h.seen AND h.removed = 0
-  AND h.handler IN (SELECT value FROM json_each(:handlers))
-  AND h.queue IN (SELECT value FROM json_each(:queues))
-  AND {may_launch}
-LIMIT :limit;
+FROM (SELECT * FROM onward_handler h INDEXED BY onward_handler_work
+      WHERE h.namespace = :namespace AND h.published > h.seen AND h.removed = 0
+        AND (h.handler, h.key) > (:after_handler, :after_key)
+        AND h.handler IN (SELECT value FROM json_each(:handlers))
+        AND h.queue IN (SELECT value FROM json_each(:queues))
+        AND {may_launch}
+      ORDER BY h.handler, h.key
+      LIMIT :limit) h
+ORDER BY h.handler, h.key;
 
 -- name: woken_handlers
 SELECT {candidate}

@@ -52,13 +52,18 @@ WHERE true;
 
 -- name: lock_deliveries_of
 SELECT d.event, d.handler, d.key, d.state FROM json_each(:events) u
-CROSS JOIN onward_delivery d ON d.namespace = :namespace AND d.event = u.value
+CROSS JOIN onward_delivery d INDEXED BY onward_delivery_event
+    ON d.namespace = :namespace AND d.event = u.value
 FOR NO KEY UPDATE;
 
 -- name: renew_deliveries
 -- A run that has read the event before its payload changed cannot reserve it any more.
 UPDATE onward_delivery SET attempt = attempt + 1, updated_at = :now
-WHERE namespace = :namespace AND event IN (SELECT value FROM json_each(:events));
+WHERE (namespace, handler, event) IN (
+    SELECT d.namespace, d.handler, d.event FROM json_each(:events) u
+    CROSS JOIN onward_delivery d INDEXED BY onward_delivery_event
+        ON d.namespace = :namespace AND d.event = u.value
+    WHERE true);
 
 -- name: add_deliveries
 INSERT INTO onward_delivery (namespace, handler, event, topic, seq, key, state, updated_at)
@@ -71,7 +76,11 @@ WHERE true;
 
 -- name: skip_new_deliveries
 UPDATE onward_delivery SET state = 'skipped', reason = :reason, updated_at = :now
-WHERE namespace = :namespace AND event IN (SELECT value FROM json_each(:events))
+WHERE (namespace, handler, event) IN (
+    SELECT d.namespace, d.handler, d.event FROM json_each(:events) u
+    CROSS JOIN onward_delivery d INDEXED BY onward_delivery_event
+        ON d.namespace = :namespace AND d.event = u.value
+    WHERE true)
 RETURNING topic, handler;
 
 -- name: count_skipped
@@ -109,7 +118,10 @@ FOR NO KEY UPDATE;
 
 -- name: raise_inputs
 UPDATE onward_input SET open = open + :open, events = events + :events
-WHERE namespace = :namespace AND uid IN (SELECT value FROM json_each(:uids));
+WHERE (namespace, uid) IN (
+    SELECT i.namespace, i.uid FROM json_each(:uids) u
+    CROSS JOIN onward_input i ON i.namespace = :namespace AND i.uid = u.value
+    WHERE true);
 
 -- name: insert_unpublished
 INSERT INTO onward_unpublished (namespace, uid, topic, message, key, payload, created_at)

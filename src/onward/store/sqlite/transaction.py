@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onward.core.instant import Instant
     from onward.model.messages import NewMessage, SentMessage
-    from onward.store.database import Row
+    from onward.store.row_values import RowValues
     from onward.store.sqlite.clock import FileClock
     from onward.store.sqlite.files import Presence
     from onward.store.sqlite.locks import Locks
@@ -95,7 +95,7 @@ class SqliteTx:
             found += self._connection.execute(text, [*same, *values]).fetchall()
         return self._connection.total_changes - before, found
 
-    async def fetch_rows(self, name: str, rows: Sequence[Row]) -> Sequence[Sequence[Any]]:
+    async def fetch_rows(self, name: str, rows: Sequence[RowValues]) -> Sequence[Sequence[Any]]:
         _, found = self.write_rows(name, [tuple(row) for row in rows])
         return found
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onward.model.messages import NewMessage
     from onward.model.pipelines import NewEvent, NewInput
     from onward.model.runs import Move, NewRun
-    from onward.store.database import Row
+    from onward.store.row_values import RowValues
 
 MAX_KEY_BYTES = 1000
 """Two texts of this length, a namespace and a uid still fit into one key of Postgres."""
@@ -64,7 +64,7 @@ def check_commit(commit: Commit) -> None:
     attached, written = commit.attached, commit.attached.pipeline
     if commit.move is not None and not _is_plain(_texts(commit.move)):
         _check_row(commit.move._fields, commit.move)
-    rows: tuple[Row, ...] = (*commit.messages, *commit.starts, *attached.effects)
+    rows: tuple[RowValues, ...] = (*commit.messages, *commit.starts, *attached.effects)
     if written is not None:
         rows += (*written.published, *written.inputs)
     for row in rows:

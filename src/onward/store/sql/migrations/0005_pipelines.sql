@@ -72,7 +72,8 @@ CREATE INDEX onward_handler_work ON onward_handler (namespace, handler, key)
 CREATE INDEX onward_handler_wake ON onward_handler (namespace, wake_at)
     WHERE wake_at IS NOT NULL AND removed = 0;
 CREATE INDEX onward_handler_blocked ON onward_handler (namespace, lane) WHERE blocked_by IS NOT NULL;
-CREATE INDEX onward_handler_pipeline ON onward_handler (namespace, pipeline, handler, key);
+-- An index with all columns of another key behind one more would be taken for it while a table is empty.
+CREATE INDEX onward_handler_pipeline ON onward_handler (namespace, pipeline) WHERE key = '';
 CREATE INDEX onward_handler_removed ON onward_handler (namespace, handler) WHERE removed = 1;
 
 -- Which consumer reads which topic. `consumed` and `skipped` count deliveries that have ended so.
@@ -172,13 +173,13 @@ CREATE TABLE onward_input (
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX onward_input_newest ON onward_input (namespace, pipeline, uid);
+CREATE INDEX onward_input_newest ON onward_input (pipeline, namespace, created_at);
 CREATE INDEX onward_input_open ON onward_input (namespace, pipeline, source, type, uid)
     WHERE skipped_at IS NULL AND (open > 0 OR events = 0);
 CREATE INDEX onward_input_skipped ON onward_input (namespace, uid)
     WHERE skipped_at IS NOT NULL AND open > 0;
 CREATE UNIQUE INDEX onward_input_external
-    ON onward_input (namespace, pipeline, source, type, external);
+    ON onward_input (pipeline, namespace, source, type, external);
 
 -- How many inputs of a kind there have been: lists of inputs are not counted.
 CREATE TABLE onward_input_count (
