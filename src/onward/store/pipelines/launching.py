@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.handler import DueHandler, HandlerKind, chosen
-from onward.store.hints import queue_subject
 from onward.store.pipelines.publishing import lock_handlers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from onward.core.instant import Instant
     from onward.store.database import Tx
@@ -69,10 +68,15 @@ class Launcher:
         self._store = store
         self._after = _BEGINNING
 
-    async def launch(self, handlers: Collection[str], queues: Collection[str], limit: int) -> int:
-        """Start runs of those of these handlers that have work; return how many."""
+    async def launch(
+        self, handlers: Collection[str], queues: Collection[str], limit: int
+    ) -> list[str]:
+        """Start runs of those of these handlers that have work, and return their queues.
+
+        The caller claims next: it announces the runs that it does not take itself.
+        """
         if not handlers or limit < 1:
-            return 0
+            return []
         asked = _Asked(tuple(sorted(handlers)), tuple(sorted(queues)), self._after)
         found = await self._store.read(lambda tx: _with_work(tx, asked))
         if not found and self._after != _BEGINNING:
@@ -82,19 +86,17 @@ class Launcher:
         is_more = len(pending) >= MAX_CANDIDATES
         self._after = (pending[-1].handler, pending[-1].key) if is_more else _BEGINNING
         if not found:
-            return 0
+            return []
         lanes = {work.lane for work in found}
         uids = [self._store.new_uid() for _ in range(min(limit, len(lanes)))]
-        launched = await self._store.write(lambda tx: _launch(tx, asked, uids))
-        self._store.database.publish({queue_subject(queue) for queue in launched})
-        return len(launched)
+        return await self._store.write(lambda tx: _launch(tx, asked, found, uids))
 
 
 async def launch(
     store: Store, handlers: Collection[str], queues: Collection[str], limit: int
 ) -> int:
     """Start runs of those of these handlers that have work; return how many."""
-    return await Launcher(store).launch(handlers, queues, limit)
+    return len(await Launcher(store).launch(handlers, queues, limit))
 
 
 async def _with_work(tx: Tx, asked: _Asked) -> list[_Work]:
@@ -109,11 +111,11 @@ async def _with_work(tx: Tx, asked: _Asked) -> list[_Work]:
     return [_Work(*row) for row in rows]
 
 
-async def _launch(tx: Tx, asked: _Asked, uids: Sequence[str]) -> list[str]:
-    """Start runs under these uids, and return their queues."""
-    found = [work.candidate for work in await _with_work(tx, asked)]
-    idle = [each for each in found if not each.has_work]
-    picked = chosen(found)[: len(uids)]
+async def _launch(tx: Tx, asked: _Asked, found: Iterable[_Work], uids: Sequence[str]) -> list[str]:
+    """Start runs of what was found under these uids, and return their queues."""
+    candidates = [work.candidate for work in found]
+    idle = [each for each in candidates if not each.has_work]
+    picked = chosen(candidates)[: len(uids)]
     await lock_handlers(tx, (), [(each.handler, each.key) for each in (*idle, *picked)])
     # Some may have been taken up, blocked or paused before they were locked.
     rows = {(work.handler, work.key): work for work in await _with_work(tx, asked)}
