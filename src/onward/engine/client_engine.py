@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.retention import Retention
     from onward.engine.clock import Reading
-    from onward.engine.doctor import Finding
+    from onward.engine.doctor import Part
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
     from onward.engine.schedule_engine import ScheduleEngine
@@ -321,8 +321,8 @@ class ClientEngine(Protocol):
         """Return how much there is to do."""
         ...
 
-    async def examine(self) -> list[Finding]:
-        """Return what is wrong with the store, its runs and its workers."""
+    async def examine(self, position: tuple[str, str] | None, *, is_full: bool) -> Part:
+        """Examine a part of the store, its runs and its workers, beginning where the last ended."""
         ...
 
     # --- checking a deploy -----------------------------------------------------------------------

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from onward.core.retention import Retention
     from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
-    from onward.engine.doctor import Finding
+    from onward.engine.doctor import Part
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.schedule_engine import ScheduleEngine
     from onward.engine.search import RunPage
@@ -291,8 +291,8 @@ class LocalClient:
     async def stats(self) -> Stats:
         return await stats(self.store)
 
-    async def examine(self) -> list[Finding]:
-        return await examine(self.store)
+    async def examine(self, position: tuple[str, str] | None, *, is_full: bool) -> Part:
+        return await examine(self.store, position, is_full=is_full)
 
     # --- checking a deploy -----------------------------------------------------------------------
 
