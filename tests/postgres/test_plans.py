@@ -36,7 +36,13 @@ SHARED = {
     "started_run", "add_work",
     "stop_run", "take_lease", "target_seen", "is_stopping", "unpark_run",
 }  # fmt: skip
-HOT = sorted(own_statements("postgres") | SHARED)
+# What `onward doctor` checks run by run, in stores of any size.
+CHECKS = {
+    name
+    for name, statement in STATEMENTS.items()
+    if name.startswith("check_") and "uids" in statement.parameters
+}
+HOT = sorted(own_statements("postgres") | SHARED | CHECKS)
 
 # What may be read by the namespace alone, and why that stays cheap.
 SHORT = {
