@@ -431,5 +431,6 @@ class ClientEngine(Protocol):
         """Do a part of deleting old runs, or count what that would delete.
 
         Call it until its answer has no position, each time with the position of the answer before.
+        The last part is about rows that belong to no run, such as expired results in the cache.
         """
         ...
