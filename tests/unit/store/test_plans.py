@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 # What operators ask for now and then may look at everything there is.
 FOR_PEOPLE = {"hold_begun", "timers_set_after"}
 STATEMENTS = {
-    name: statement
-    for name, statement in DIALECT.statements().items()
-    if name not in FOR_PEOPLE
+    name: statement for name, statement in DIALECT.statements().items() if name not in FOR_PEOPLE
 }
 STATEMENTS |= {
     f"{name} of many": Statement(name, for_rows(one, 2), (*one.parameters, *one.row))
@@ -50,7 +48,9 @@ CHOSEN = {
     "due_candidates": "onward_run USING INDEX onward_run_waiting (namespace=? AND due<?)",
     "orphan_candidates": "r USING INDEX onward_run_running (namespace=?)",
     "suspect_candidates": "r USING INDEX onward_run_suspect (namespace=?)",
-    "runs_of_worker": "onward_run USING INDEX onward_run_running (namespace=? AND worker=?)",
+    "runs_of_worker": (
+        "onward_run USING INDEX onward_run_running (namespace=? AND worker=? AND state=?)"
+    ),
     "next_due": "onward_run USING COVERING INDEX onward_run_waiting (namespace=? AND due>?)",
     "claim_run of many": "r USING PRIMARY KEY (namespace=? AND uid=?)",
     "claimed_runs": "r USING PRIMARY KEY (namespace=? AND uid=?)",
@@ -107,8 +107,20 @@ CHOSEN = {
         "n USING INDEX onward_run_flow"
         " (namespace=? AND queue=? AND priority=? AND flow_key=? AND name>?)"
     ),
-    "count_running": "onward_run USING INDEX onward_run_running (namespace=?)",
-    "count_holding": "onward_run USING INDEX onward_run_holding (namespace=?)",
+    "next_keys": (
+        "onward_run USING COVERING INDEX onward_run_flow"
+        " (namespace=? AND queue=? AND priority=? AND flow_key>?)"
+    ),
+    "open_lanes": (
+        "r USING COVERING INDEX onward_run_flow"
+        " (namespace=? AND queue=? AND priority=? AND flow_key>? AND flow_key<?)"
+    ),
+    "keys_to_claim": (
+        "r USING COVERING INDEX onward_run_flow_running"
+        " (namespace=? AND queue=? AND flow_key=? AND state=?)"
+    ),
+    "count_running": "onward_run USING COVERING INDEX onward_run_running (namespace=?)",
+    "count_holding": "onward_run USING COVERING INDEX onward_run_holding (namespace=?)",
     "make_due_ready": "onward_run USING INDEX onward_run_flow_due (namespace=? AND due<?)",
     "started_run": "onward_run USING INDEX onward_run_newest (namespace=? AND id=?)",
     "all_notes": "h USING INDEX sqlite_autoindex_onward_record_1 (namespace=? AND run=?)",
@@ -173,6 +185,7 @@ def test_a_statement_uses_the_index_that_was_made_for_it(
         "ready_candidates",
         "due_candidates",
         "runs_of_lane",
+        "lanes_of_level",
         "oldest_outbox",
         "overdue_runs",
         "list_dead",
