@@ -195,9 +195,7 @@ class _Handler(Consumer[int, Said]):
         """Return what to reserve, and when to be woken."""
         return events[: 1 + office().below(3)], None
 
-    async def next(
-        self, ctx: NextContext, prepared: Prepared[Said], outcome: Any
-    ) -> int | None:
+    async def next(self, ctx: NextContext, prepared: Prepared[Said], outcome: Any) -> int | None:
         outside().begin()
         await outside().take_time(PHASE_SECONDS)
         office().meet(self.version)

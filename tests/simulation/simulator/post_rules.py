@@ -263,9 +263,7 @@ def _kept_events(before: PostView, after: PostView) -> Iterator[str]:
 
 def _states(after: PostView) -> Iterator[str]:
     """Yield the states that do not fit what their handlers have published."""
-    said = Counter(
-        (event.said["by"], event.said.get("key", "")) for event in after.events.values()
-    )
+    said = Counter((event.said["by"], event.said.get("key", "")) for event in after.events.values())
     for place, handler in after.handlers.items():
         if handler.saved != said[place]:
             yield f"the state of {place} is {handler.saved}, but it has published {said[place]}"
@@ -285,7 +283,11 @@ def _wakes(before: PostView, after: PostView, now: Instant) -> Iterator[str]:
 
 def unrest(view: PostView, letters: int) -> list[str]:
     """Return what is still to be done."""
-    found = [f"{each.uid} of {each.handler} is {each.state}" for each in view.runs.values() if each.is_open]
+    found = [
+        f"{each.uid} of {each.handler} is {each.state}"
+        for each in view.runs.values()
+        if each.is_open
+    ]
     for place, each in view.handlers.items():
         if each.blocked_by is not None and not each.removed:
             found.append(f"{place} is blocked by {each.blocked_by}")
@@ -313,9 +315,7 @@ def broken_post(
             state = effects[key].state if key in effects else None
             if state in ("applied", "skipped") and not handled.get(each):
                 yield f"{each} was {state} outside, but next has never run for it"
-    yield from (
-        f"{each} was applied {count} times" for each, count in times.items() if count > 1
-    )
+    yield from (f"{each} was applied {count} times" for each, count in times.items() if count > 1)
 
 
 def _meant(answer: str) -> Iterator[Handled]:
