@@ -63,7 +63,7 @@ WHERE (SELECT 1 FROM onward_handler h
 -- name: check_lane
 -- one run of a lane is open at a time
 SELECT lane FROM (
-    SELECT lane FROM onward_run INDEXED BY onward_run_lane
+    SELECT lane FROM onward_run
     WHERE namespace = :namespace AND lane IS NOT NULL
       AND state IN ('ready', 'running', 'waiting', 'paused')
     ORDER BY lane LIMIT CAST(:limit AS BIGINT)) r
