@@ -23,7 +23,7 @@ Contents = dict[str, set[Row]]
 TIMES = {
     "beginning", "closed_at", "created_at", "due", "finished_at", "known_until", "opened_at",
     "renewed_at", "scheduled_at", "sent_at", "settle_until", "start_by", "started_at",
-    "steady_since", "updated_at",
+    "steady_since", "updated_at", "wake_at",
 }  # fmt: skip
 
 

@@ -22,12 +22,12 @@ MAX_CANDIDATES = 500
 _BEGINNING = ("", "")
 
 
-class _Asked(NamedTuple):
+class LaunchOffer(NamedTuple):
     """Whose runs a worker takes, from which queues, and after which handler and key to look."""
 
     handlers: tuple[str, ...]
     queues: tuple[str, ...]
-    after: tuple[str, str]
+    after: tuple[str, str] = _BEGINNING
 
 
 class _Work(NamedTuple):
@@ -73,11 +73,11 @@ class Launcher:
         """Start runs of those of these handlers that have work; return how many."""
         if not handlers or limit < 1:
             return 0
-        asked = _Asked(tuple(sorted(handlers)), tuple(sorted(queues)), self._after)
-        found = await self._store.read(lambda tx: _with_work(tx, asked))
+        offer = LaunchOffer(tuple(sorted(handlers)), tuple(sorted(queues)), self._after)
+        found = await self._store.read(lambda tx: _with_work(tx, offer))
         if not found and self._after != _BEGINNING:
-            asked = asked._replace(after=_BEGINNING)
-            found = await self._store.read(lambda tx: _with_work(tx, asked))
+            offer = offer._replace(after=_BEGINNING)
+            found = await self._store.read(lambda tx: _with_work(tx, offer))
         pending = [work for work in found if not work.is_asleep]
         is_more = len(pending) >= MAX_CANDIDATES
         self._after = (pending[-1].handler, pending[-1].key) if is_more else _BEGINNING
@@ -85,7 +85,7 @@ class Launcher:
             return 0
         lanes = {work.lane for work in found}
         uids = [self._store.new_uid() for _ in range(min(limit, len(lanes)))]
-        launched = await self._store.write(lambda tx: _launch(tx, asked, uids))
+        launched = await self._store.write(lambda tx: start_runs(tx, offer, uids))
         self._store.database.publish({queue_subject(queue) for queue in launched})
         return len(launched)
 
@@ -97,26 +97,26 @@ async def launch(
     return await Launcher(store).launch(handlers, queues, limit)
 
 
-async def _with_work(tx: Tx, asked: _Asked) -> list[_Work]:
+async def _with_work(tx: Tx, offer: LaunchOffer) -> list[_Work]:
     given: dict[str, Any] = {
-        "handlers": tx.array(asked.handlers),
-        "queues": tx.array(asked.queues),
+        "handlers": tx.array(offer.handlers),
+        "queues": tx.array(offer.queues),
         "limit": MAX_CANDIDATES,
     }
-    after = {"after_handler": asked.after[0], "after_key": asked.after[1]}
+    after = {"after_handler": offer.after[0], "after_key": offer.after[1]}
     rows = [(*row, False) for row in await tx.fetch("handlers_with_work", **after, **given)]
     rows += [(*row, True) for row in await tx.fetch("woken_handlers", **given)]
     return [_Work(*row) for row in rows]
 
 
-async def _launch(tx: Tx, asked: _Asked, uids: Sequence[str]) -> list[str]:
+async def start_runs(tx: Tx, offer: LaunchOffer, uids: Sequence[str]) -> list[str]:
     """Start runs under these uids, and return their queues."""
-    found = [work.candidate for work in await _with_work(tx, asked)]
+    found = [work.candidate for work in await _with_work(tx, offer)]
     idle = [each for each in found if not each.has_work]
     picked = chosen(found)[: len(uids)]
     await lock_handlers(tx, (), [(each.handler, each.key) for each in (*idle, *picked)])
     # Some may have been taken up, blocked or paused before they were locked.
-    rows = {(work.handler, work.key): work for work in await _with_work(tx, asked)}
+    rows = {(work.handler, work.key): work for work in await _with_work(tx, offer)}
     for each in idle:
         work = rows.get((each.handler, each.key))
         if work is not None and not work.candidate.has_work:
