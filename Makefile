@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet
 
 TYPED := src tests $(sort $(dir $(wildcard benchmarks/*.py tools/*.py examples/*.py)))
 DRAW := $(wildcard tools/draw_machines.py)
-BENCHMARKS := $(filter-out benchmarks/large_store.py,$(sort $(wildcard benchmarks/[a-z]*.py)))
+BENCHMARKS := $(filter-out benchmarks/large_store.py benchmarks/pipeline_rows.py,$(sort $(wildcard benchmarks/[a-z]*.py)))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

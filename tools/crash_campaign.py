@@ -7,6 +7,7 @@
     python -m tools.crash_campaign --only forks --store sqlite
     python -m tools.crash_campaign --only bulk --bulk 10000 --store sqlite
     python -m tools.crash_campaign --only limits --runs 500 --kills 100
+    python -m tools.crash_campaign --only pipelines --runs 400 --kills 100
     python -m tools.crash_campaign --only outages --outages 10 --kinds away-5 login-refused
     python -m tools.crash_campaign --only clocks            # needs the library of Debian's faketime
 
@@ -49,11 +50,13 @@ from tests.e2e.engine.sweep import (
     a_worker_dies,
     a_worker_dies_paying,
 )
+from tests.e2e.pipelines.deaths import die_around_commits
+from tests.e2e.pipelines.kills import LEASE_SECONDS, kill_pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PARTS = ("sweep", "kills", "effects", "soak", "forks", "bulk", "limits")
+PARTS = ("sweep", "kills", "effects", "soak", "forks", "bulk", "limits", "pipelines")
 APART = ("outages", "clocks")
 
 # The run of the sweep passes these once; the others it passes again and again.
@@ -168,6 +171,26 @@ def limits(ground: Ground, runs: int, number: int, seed: int) -> None:
     print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
 
 
+def pipelines(ground: Ground, events: int, number: int, seed: int) -> None:
+    """Kill workers around the commits of a consumer, and at random while events are handled."""
+    began = time.monotonic()
+    with (
+        ground.crew() as crew,
+        Sink(crew.log.with_name("sink.ledger")) as sink,
+        telling(f"{ground.name}: pipelines, around commits"),
+    ):
+        asyncio.run(die_around_commits(crew, sink))
+    with (
+        ground.crew() as crew,
+        Sink(crew.log.with_name("sink.ledger")) as sink,
+        telling(f"{ground.name}: pipelines, seed {seed}"),
+    ):
+        tally = asyncio.run(kill_pipelines(crew, sink, events, number, seed))
+        assert tally.slowest_takeover < 2 * LEASE_SECONDS, tally
+    seconds = time.monotonic() - began
+    print(f"{ground.name}: {tally} with seed {seed} in {seconds:.0f} s", flush=True)
+
+
 def outages(names: list[str], number: int) -> None:
     """Let workers live through outages of Postgres that are shorter and longer than a lease."""
     for name in names:
@@ -230,6 +253,7 @@ def main() -> None:
         "forks": lambda ground: forks(ground, wanted.forks, wanted.seed),
         "bulk": lambda ground: bulk(ground, wanted.bulk),
         "limits": lambda ground: limits(ground, wanted.runs, wanted.kills, wanted.seed),
+        "pipelines": lambda ground: pipelines(ground, wanted.runs, wanted.kills, wanted.seed),
     }
     if wanted.only == "outages":
         outages(wanted.kinds, wanted.outages)

@@ -52,7 +52,13 @@ SHARED |= {
     "skip_deliveries", "caused_by_input", "effects_of_runs",
     "old_events", "old_inputs",
 }  # fmt: skip
-HOT = sorted(own_statements("postgres") | SHARED)
+# What `onward doctor` checks run by run, in stores of any size.
+CHECKS = {
+    name
+    for name, statement in STATEMENTS.items()
+    if name.startswith("check_") and "uids" in statement.parameters
+}
+HOT = sorted(own_statements("postgres") | SHARED | CHECKS)
 
 # What may be read by the namespace alone, and why that stays cheap.
 SHORT = {

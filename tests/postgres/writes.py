@@ -23,7 +23,7 @@ from onward.model.pipelines import (
 from onward.model.runs import Move, RunOwner
 from onward.store import Attachments, Commit, Following, Store
 from onward.store.pipelines.declaring import declare
-from onward.store.pipelines.launching import LaunchOffer, start_runs
+from onward.store.pipelines.launching import LaunchOffer, find_work, start_runs
 from onward.store.pipelines.owned_ends import end_handler
 from tests.postgres.builders import (
     LONG,
@@ -156,7 +156,8 @@ async def _stopped_consumer(store: Store) -> Any:
 
 async def _launched(store: Store) -> list[str]:
     offer = LaunchOffer(("rows",), ("default",))
-    return await store.write(lambda tx: start_runs(tx, offer, ["new"]))
+    found = await store.read(lambda tx: find_work(tx, offer))
+    return await store.write(lambda tx: start_runs(tx, offer, found, ["new"]))
 
 
 async def _failed_consumer(store: Store) -> Any:

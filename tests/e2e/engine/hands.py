@@ -19,14 +19,17 @@ from onward.store.store import open_store
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
+    from onward.runtime.pipelines.definition import HandlerDefinition
     from onward.runtime.worker.options import Options
 
 
 @asynccontextmanager
-async def working(url: str, options: Options) -> AsyncIterator[Worker]:
-    """Work on every workflow and step that was defined in this process, while the body runs."""
+async def working(
+    url: str, options: Options, handlers: Iterable[HandlerDefinition] = ()
+) -> AsyncIterator[Worker]:
+    """Work on every workflow and step of this process, and on handlers, while the body runs."""
     definitions = [known for same_name in workflow.registered.values() for known in same_name]
     steps = [known for same_name in step.registered.values() for known in same_name]
     clock = SystemClock()
@@ -34,7 +37,8 @@ async def working(url: str, options: Options) -> AsyncIterator[Worker]:
         connect = partial(LocalWorker, store, clock, lambda: open_store(url))
         ports = Ports(clock, SystemRandomness(), spawn_thread, connect)
         own = BulkWorkflow(LocalClient(store, clock)).definition
-        worker = Worker(Registry([*definitions, own], steps), options, Limits(), ports)
+        registry = Registry([*definitions, own], steps, handlers=handlers)
+        worker = Worker(registry, options, Limits(), ports)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(worker.run())

@@ -124,6 +124,10 @@ class Crew:
         """Start a client that starts and signals so many runs."""
         return self._start("client_main", str(count), failpoints=failpoints)
 
+    def publisher(self, count: int, seed: int) -> Process:
+        """Start a client that publishes so many events."""
+        return self._start("publisher_main", str(count), str(seed), failpoints="")
+
     def _start(self, module: str, *words: str, failpoints: str) -> Process:
         process = Process(module, self.url, *words, log=self.log, failpoints=failpoints)
         self._processes.append(process)
