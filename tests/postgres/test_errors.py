@@ -133,7 +133,7 @@ async def test_a_store_that_was_closed_says_so(postgres_url: str) -> None:
 
 async def test_an_error_of_a_closure_undoes_it_and_keeps_the_connection(postgres_url: str) -> None:
     async def refuse(tx: Tx) -> None:
-        await tx.fetch("subscribe", topic="mail", handler="rows")
+        await tx.fetch("subscribe", topic="mail", handler="rows", keyed=0, earliest=0)
         raise NotFound("run", "r", "default")
 
     sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'onward'"

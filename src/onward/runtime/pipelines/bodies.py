@@ -136,7 +136,8 @@ async def _mutate(
     call.root = stored.origin(definition.name, key)
     call.title = stored.title or call.name
     # A row under this key may be there since an earlier attempt at the same events.
-    call.may_have_row = any(event.attempt > 1 for event in stored.events)
+    is_retry = body.run.follows is not None
+    call.may_have_row = is_retry or any(event.attempt > 1 for event in stored.events)
     try:
         return Applied(await until_settled(body.ask(call, choice.key)))
     except EffectSkipped:
