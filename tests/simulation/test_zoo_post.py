@@ -148,9 +148,7 @@ def test_events_that_are_published_after_the_commit_are_seen(
 
 
 def test_a_counter_that_misses_a_consumed_event_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    rewrite(
-        monkeypatch, "count_ended", "consumed + CAST(:consumed AS BIGINT)", "consumed"
-    )
+    rewrite(monkeypatch, "count_ended", "consumed + CAST(:consumed AS BIGINT)", "consumed")
     assert "check_subscription" in caught(smooth, 2)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onward.codec import decode
 from onward.core.run import TERMINAL
 from onward.engine.payloads import unpack
+from tests.simulation.simulator.letters import DONE, ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +87,11 @@ class EventSeen(NamedTuple):
     key: str
     payload: bytes
     run: str | None
+
+    @property
+    def is_by_next(self) -> bool:
+        """Whether it was published by the run of a consumer."""
+        return self.topic in (ROWS.name, DONE.name)
 
     @property
     def said(self) -> dict[str, Any]:
@@ -168,7 +174,9 @@ async def read_post(tx: Tx) -> PostView:
     view.subscriptions = [
         SubscriptionSeen._make(row) for row in await tx.fetch("witness_subscriptions")
     ]
-    view.runs = {row[0]: HandlerRunSeen._make(row) for row in await tx.fetch("witness_handler_runs")}
+    view.runs = {
+        row[0]: HandlerRunSeen._make(row) for row in await tx.fetch("witness_handler_runs")
+    }
     view.paused = {row[0] for row in await tx.fetch("witness_paused")}
     for kind, target, cause in await tx.fetch("witness_causes"):
         view.causes.setdefault((kind, target), set()).add(cause)

@@ -184,7 +184,7 @@ class Steward:
 
     async def _judge(self, *, always: bool = False) -> None:
         for effect in self._witness.effects():
-            if effect.state not in UNSETTLED:
+            if effect.state not in UNSETTLED or effect.run not in self._witness.post.runs:
                 continue
             for row in await effects_of(self._store, effect.run):
                 if row.key == effect.key:
@@ -199,7 +199,9 @@ class Steward:
             if run.state == "paused":
                 await self._try("resume run", lambda run=run: self._engine.resume(self._id(run)))  # type: ignore[misc]
         for run in self._witness.post.runs.values():
-            if run.is_open and self._witness.post.handlers[run.handler, ""].removed:  # no worker has it
+            if (
+                run.is_open and self._witness.post.handlers[run.handler, ""].removed
+            ):  # no worker has it
                 await self._try(
                     "give up",
                     lambda run=run: self._engine.cancel(self._id(run), force=True),  # type: ignore[misc]
@@ -228,7 +230,9 @@ class Steward:
     def _one_event(self, *states: str) -> tuple[str, str, str] | None:
         """Return the topic, id and consumer of a delivery in one of these states."""
         post = self._witness.post
-        found: list[DeliverySeen] = [each for each in post.deliveries.values() if each.state in states]
+        found: list[DeliverySeen] = [
+            each for each in post.deliveries.values() if each.state in states
+        ]
         if not found:
             return None
         each = self._draw.one_of(found)

@@ -186,7 +186,9 @@ class Simulation:
             process, draw = Process("steward"), Draw(self.seed, "steward")
             store = self._memory.store(process, self.clock, draw)
             steward = Steward(process, store, self.witness, draw, self.plan.post)
-            await self._loop.task_of(process, steward.live(self._patience() + POST_SECONDS), name="steward")
+            await self._loop.task_of(
+                process, steward.live(self._patience() + POST_SECONDS), name="steward"
+            )
 
     def _patience(self) -> float:
         """Return how long everything may take.
