@@ -40,6 +40,7 @@ def quiet(seed: int, *kinds: str, **changes: Any) -> Plan:
         skew=0.0,
         is_server=False,
         schedules=(),
+        post=None,
     )
     return replace(plan, **changes)
 

@@ -7,6 +7,7 @@ one, which knows nothing, takes the seat.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from onward.runtime.worker.options import Options, Ports
 from onward.runtime.worker.worker import Worker
 from tests.simulation.simulator.draw import Draw
 from tests.simulation.simulator.kinds import STEPS, WORKFLOWS
+from tests.simulation.simulator.letters import VERSIONS, publisher
 from tests.simulation.simulator.line import NAMESPACE
 from tests.simulation.simulator.plan import SEATS, TROUBLE_SECONDS, Stop
 from tests.simulation.simulator.process import Process
@@ -64,18 +66,26 @@ class Crew:
         self._crashes = {seat: [c for c in plan.crashes if c.seat == seat] for seat in range(SEATS)}
         self._stops = {seat: [s for s in plan.stops if s.seat == seat] for seat in range(SEATS)}
         self._born = 0
+        self._version = 1
+        self._deployed: asyncio.Event
+        """Set when workers are to leave for others with changed code."""
 
     async def work(self, loop: SeededLoop, clock: VirtualClock, leaving: asyncio.Event) -> None:
         """Work until they are to leave, and let them leave in peace."""
         self._loop = loop
         self._clock = clock
         self._ends = clock.monotonic() + round(TROUBLE_SECONDS * SECOND)
+        self._deployed = asyncio.Event()
+        deploy = None if self._plan.post is None else self._plan.post.deploy
+        if deploy is not None:
+            loop.call_later(deploy, self._deploy, context=self._world.context.copy())
         seats = [asyncio.create_task(self._keep(seat, leaving)) for seat in range(SEATS)]
         await asyncio.gather(*seats)
 
     async def _keep(self, seat: int, leaving: asyncio.Event) -> None:
         """See to it that there is a worker in a seat."""
         left = asyncio.create_task(leaving.wait())
+        deployed = asyncio.create_task(self._deployed.wait())
         while not leaving.is_set():
             self._born += 1
             process = Process(f"worker {self._born}")
@@ -84,18 +94,34 @@ class Crew:
             store, worker = process.context.run(self._make, process)
             self._loop.task_of(process, self._life(process, store, worker, gone), name="life")
             either: list[asyncio.Future[Any]] = [gone, left]
+            if self._version == 1:
+                either.append(deployed)
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not gone.done():
                 self._loop.call_soon(worker.stop, context=process.context.copy())
             await asyncio.sleep(await gone)
+        deployed.cancel()
+
+    def _deploy(self) -> None:
+        """Let workers leave, and others with changed code come."""
+        self._witness.tell(self._world, "deploy")
+        self._version = 2
+        self._deployed.set()
 
     def _make(self, process: Process) -> tuple[Store, Worker]:
         draw = Draw(self._seed, process.name)
         ahead = round(draw.upto(2 * self._plan.skew) * SECOND - self._plan.skew * SECOND)
         store = self._memory.store(process, Skewed(self._clock, ahead), draw)
         workflows = [each.definition for each in WORKFLOWS]
-        registry = Registry(workflows, [each.definition for each in STEPS])
+        steps = [each.definition for each in STEPS]
         options = Options(slots=self._plan.slots, warm=self._plan.warm)
+        if self._plan.post is None:
+            registry = Registry(workflows, steps)
+        else:
+            served = VERSIONS[self._version]
+            workflows.append(publisher.definition)
+            registry = Registry(workflows, steps, handlers=served.handlers)
+            options = replace(options, pipelines=served.specs, version=f"v{self._version}")
         connect = partial(LocalWorker, store, self._clock, None)
         ports = Ports(self._clock, draw, None, connect, "simulated", self._born)
         worker = Worker(registry, options, Limits(), ports)

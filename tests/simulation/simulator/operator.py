@@ -44,17 +44,18 @@ class Operator:
                 if (await self._store.run(uid)).state in TERMINAL:
                     return
                 for row in await effects_of(self._store, uid):
-                    await self._consider(row)
+                    await self.consider(row)
             except (Unavailable, StoreUnusable):
                 continue
 
-    async def _consider(self, row: EffectRow) -> None:
+    async def consider(self, row: EffectRow, *, always: bool = False) -> None:
+        """Say what must be said of an effect; sometimes also what need not be, or always."""
         if row.state == "planned" and not row.approved:
             yes = self._draw.happens(0.8)
             said: dict[str, Any] = {"reason": "so I say", "by": "operator", "version": row.version}
             await self._said(effects.approve(self._store, row.key, yes=yes, **said), row, yes)
         elif row.state == "indeterminate" or (
-            row.state in ("in_flight", "needs_reconcile") and self._draw.happens(0.1)
+            row.state in ("in_flight", "needs_reconcile") and (always or self._draw.happens(0.1))
         ):
             await self._judge(row)
 

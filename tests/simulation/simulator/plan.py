@@ -5,7 +5,7 @@ Each kind of trouble is on in some worlds and off in others, so that no kind alw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.simulator.draw import Draw
 from tests.simulation.simulator.line import Weather
@@ -64,6 +64,20 @@ class Jump:
 
 
 @dataclass(frozen=True, slots=True)
+class Post:
+    """Pipelines of a world."""
+
+    faults: float
+    """How often a phase of a handler fails."""
+    meddling: float
+    """How often an operator does something that nobody needs."""
+    deploy: float | None = None
+    """After how many seconds workers get changed code, if they do."""
+    acts: tuple[str, ...] = ()
+    """What the operator does, if not everything."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What happens in a world, as far as it is decided beforehand."""
 
@@ -87,6 +101,8 @@ class Plan:
     """Whether the database has a clock that goes back when it is put back."""
     schedules: tuple[str, ...] = ()
     """Which schedules there are."""
+    post: Post | None = None
+    """What happens to pipelines, if there are any."""
 
 
 def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
@@ -113,6 +129,16 @@ def draw_plan(seed: int, kinds: tuple[str, ...]) -> Plan:
         skew=draw.one_of((0.0, 0.0, 5.0)),
         is_server=is_server,
     )
+
+
+def draw_post(seed: int, plan: Plan, *, often: float = 0.2) -> Plan:
+    """Return a plan that may have pipelines; what else it has stays."""
+    draw = Draw(seed, "post")
+    if plan.schedules or not draw.happens(often):
+        return plan
+    deploy = draw.one_of((None, draw.upto(TROUBLE_SECONDS)))
+    faults, meddling = draw.one_of((0.0, 0.1, 0.3)), draw.one_of((0.0, 0.5, 0.8))
+    return replace(plan, post=Post(faults, meddling, deploy))
 
 
 def _crash(draw: Draw) -> Crash:

@@ -246,7 +246,8 @@ def _redone(view: View, run: RunSeen) -> Iterator[str]:
     ended = [r.seq for r in view.records.values() if r.run == run.follows and r.state in _FAILED]
     first_failure = min((seq for seq in ended if seq is not None), default=None)
     for (uid, identity, attempt), old in view.records.items():
-        is_part = ":map " in identity  # in which items may have failed
+        # In a map, items may have failed; a handler that has changed nothing prepares again.
+        is_part = ":map " in identity or identity.startswith(":prepare#")
         if uid == run.follows and old.state == "succeeded" and old.seq is not None and not is_part:
             if first_failure is not None and old.seq > first_failure:
                 continue  # it may have come of the failure

@@ -8,6 +8,7 @@ state to the next against the rules. It keeps a copy of its own, in plain dictio
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from onward.core.replay import CANCEL_IDENTITY
@@ -23,6 +24,9 @@ from tests.simulation.simulator.ledger_rules import (
     unsendable,
 )
 from tests.simulation.simulator.limited import SEEN, LimitedSeen, LimitRules
+from tests.simulation.simulator.post_rules import PostRules, broken_post, unrest
+from tests.simulation.simulator.post_view import STATEMENTS as POST_STATEMENTS
+from tests.simulation.simulator.post_view import PostView, read_post
 from tests.simulation.simulator.rules import (
     RecordSeen,
     RunSeen,
@@ -41,7 +45,6 @@ from tests.simulation.simulator.times import Steps
 from tests.simulation.simulator.trace import Event
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable
 
     from onward.core.instant import Instant
@@ -95,7 +98,13 @@ class Witness:
         self._seen = View(0, 0)
         self._slots = Slots()
         self.has_schedules = False
+        self.has_post = False
+        self.post = PostView()
+        """The pipelines of the world, if it has any."""
+        self.post_rules = PostRules()
         self._doubted: set[str] = set()
+        self._earlier: Counter[str] = Counter()
+        """The attempts at effects by runs before: a consumer that prepares again counts anew."""
         self._trace = trace
         self.broken: list[str] = []
         self.on_broken: Callable[[], None] = lambda: None
@@ -105,7 +114,7 @@ class Witness:
     def watch(self, memory: Memory) -> None:
         """Begin to watch a database, which is still empty."""
         self._memory = memory
-        for name, text in (_STATEMENTS | STATEMENTS).items():
+        for name, text in (_STATEMENTS | STATEMENTS | POST_STATEMENTS).items():
             memory.file.statements[name] = DIALECT.render(name, text)
 
     def tell(self, process: Process, what: str, *detail: Any) -> None:
@@ -183,8 +192,10 @@ class Witness:
     def effect_is_sent(self, process: Process, key: str, times: int) -> None:
         """Take note that an effect is sent for the n-th time."""
         self.tell(process, "send", key, times)
-        is_doubted = key in self._doubted
-        wrong = unsendable(self._seen.effects.get(key), times, self.now, is_doubted=is_doubted)
+        is_doubted, effect = key in self._doubted, self._seen.effects.get(key)
+        if effect is not None:
+            effect = effect._replace(attempt=effect.attempt + self._earlier[key])
+        wrong = unsendable(effect, times, self.now, is_doubted=is_doubted)
         if wrong is not None and not self.put_forward:
             self.accuse(f"{process.name} sent {key}, but {wrong}")
 
@@ -192,6 +203,21 @@ class Witness:
         """Hold what was sent and applied outside against the ledger, now that all is over."""
         stopped = [run.uid for run in self._seen.runs.values() if run.state in STOPPED]
         for rule in broken_outside(self._seen.effects, sent, applied, stopped):
+            if not self.put_forward:
+                self.accuse(rule)
+
+    def effects(self) -> list[EffectSeen]:
+        """Return the ledger as it stands."""
+        return list(self._seen.effects.values())
+
+    def unrest(self, letters: int) -> list[str]:
+        """Return what is still to be done in pipelines, if so many letters have come."""
+        return unrest(self.post, letters)
+
+    def compare_post(self, answers: dict[str, str], applied: Counter[str]) -> None:
+        """Hold what was applied outside against the events, now that all is over."""
+        handled, effects = self.post_rules.handled, self._seen.effects
+        for rule in broken_post(handled, effects, answers, applied):
             if not self.put_forward:
                 self.accuse(rule)
 
@@ -232,7 +258,15 @@ class Witness:
         after, violations = found
         self._seen = after
         self._doubted = doubted(self._doubted, before.effects, after.effects)
+        for key, effect in after.effects.items():
+            was = before.effects.get(key, effect)
+            if was.run != effect.run and effect.attempt < was.attempt:
+                self._earlier[key] += was.attempt - effect.attempt
         old, new = dict(before.rows()), dict(after.rows())
+        if self.has_post:
+            post, self.post = self.post, self._memory.ask(read_post)
+            old |= post.rows()
+            new |= self.post.rows()
         changed = [(key, old.get(key), row) for key, row in new.items() if old.get(key) != row]
         gone = [(key, row) for key, row in old.items() if key not in new]
         if changed or gone:
@@ -253,6 +287,9 @@ class Witness:
             ),
         ):
             self.accuse(rule)
+        if self.has_post:
+            for rule in self.post_rules.look(post, self.post, after.effects, after.now):
+                self.accuse(rule)
         if self.has_schedules:
             slots, self._slots = self._slots, self._memory.ask(read_slots)
             earliest, latest = after.now - self.steps.forward, after.now + self.steps.back

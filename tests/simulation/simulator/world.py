@@ -20,13 +20,15 @@ from tests.simulation.simulator.crew import Crew
 from tests.simulation.simulator.draw import Draw
 from tests.simulation.simulator.exits import RAISED_BY_A_RUN
 from tests.simulation.simulator.kinds import KINDS
+from tests.simulation.simulator.letters import PostOffice, open_office
 from tests.simulation.simulator.line import Memory
-from tests.simulation.simulator.plan import TROUBLE_SECONDS, draw_plan
+from tests.simulation.simulator.plan import TROUBLE_SECONDS, draw_plan, draw_post
 from tests.simulation.simulator.process import Process, SeededLoop
 from tests.simulation.simulator.purchases import Shop, open_shop
 from tests.simulation.simulator.rules import WORLD
 from tests.simulation.simulator.sample_workflows import Outside, enter
 from tests.simulation.simulator.spoiling import Spoiler
+from tests.simulation.simulator.steward import Steward
 from tests.simulation.simulator.stopwatch import Stopwatch
 from tests.simulation.simulator.times import Skewed
 from tests.simulation.simulator.timetable import Timetable, draw_schedules
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = TROUBLE_SECONDS + 240.0
 """After this every run must be over: the trouble is, and nothing takes that long."""
+
+POST_SECONDS = 300.0
+"""How much longer pipelines may take: events are handled one after the other."""
 
 
 class Failed(Exception):
@@ -62,7 +67,9 @@ class Simulation:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan or draw_schedules(seed, draw_plan(seed, tuple(KINDS)))
+        if plan is None:
+            plan = draw_post(seed, draw_schedules(seed, draw_plan(seed, tuple(KINDS))))
+        self.plan = plan
         self.trace = Trace(seed)
         self.clock = VirtualClock()
         self.witness = Witness(self.clock, self.trace)
@@ -79,12 +86,15 @@ class Simulation:
             self.clock, self.plan.weather, lines, self.witness.look, is_server=self.plan.is_server
         )
         self.witness.watch(self._memory)
+        self.witness.has_post = self.plan.post is not None
         steps = self.witness.steps
         stopwatch = Stopwatch(self.clock, lambda: steps.forward, self.witness.accuse)
         leave = enter(Outside(self.witness, Draw(self.seed, "outside"), stopwatch))
         shopping = Draw(self.seed, "shop")
         self._shop = Shop(self.witness, shopping, self._world, TROUBLE_SECONDS)
         close_shop = open_shop(self._shop)
+        faults = 0.0 if self.plan.post is None else self.plan.post.faults
+        close_office = open_office(PostOffice(self.seed, faults, TROUBLE_SECONDS))
         try:
             with (
                 _alive(self._ended_by),  # what is left of a run may raise it again
@@ -95,6 +105,7 @@ class Simulation:
         finally:
             leave()
             close_shop()
+            close_office()
             self._memory.close()
         if self.witness.broken:
             raise Failed(self.trace, self.witness.broken)
@@ -145,6 +156,7 @@ class Simulation:
         client = Client(process, store, world, wishes)
         runs = self._loop.task_of(process, client.start_all(self.plan.workflows), name="client")
         table = self._loop.create_task(self._let_schedules_run(), name="timetable")
+        post = self._loop.create_task(self._let_post_run(), name="post")
         patience = self._patience()
         await asyncio.wait([runs], timeout=patience)
         if not runs.done():
@@ -153,6 +165,7 @@ class Simulation:
             return
         await runs
         await table
+        await post
         await self._all_over()
         await trouble
         leaving.set()
@@ -166,6 +179,14 @@ class Simulation:
             store = self._memory.store(process, self.clock, Draw(self.seed, "timetable"))
             table = Timetable(process, store, self.witness)
             await self._loop.task_of(process, table.live(self.plan.schedules), name="timetable")
+
+    async def _let_post_run(self) -> None:
+        """Let the pipelines of the plan run until all their events are handled."""
+        if self.plan.post is not None:
+            process, draw = Process("steward"), Draw(self.seed, "steward")
+            store = self._memory.store(process, self.clock, draw)
+            steward = Steward(process, store, self.witness, draw, self.plan.post)
+            await self._loop.task_of(process, steward.live(self._patience() + POST_SECONDS), name="steward")
 
     def _patience(self) -> float:
         """Return how long everything may take.
@@ -186,6 +207,7 @@ class Simulation:
             await asyncio.sleep(1)
         self.witness.look_back()
         self.witness.compare(self._shop.sent, self._shop.applied)
+        self.witness.compare_post(self._shop.answers, self._shop.applied)
 
     async def _trouble(self) -> None:
         await asyncio.gather(

@@ -114,7 +114,7 @@ CHOSEN = {
         "h USING INDEX onward_handler_work (namespace=? AND (handler,key)>(?,?))"
     ),
     "woken_handlers": "h USING INDEX onward_handler_wake (namespace=? AND wake_at>? AND wake_at<?)",
-    "lock_deliveries": "onward_delivery USING PRIMARY KEY (namespace=? AND handler=? AND event=?)",
+    "lock_deliveries": "d USING PRIMARY KEY (namespace=? AND handler=? AND event=?)",
     "end_deliveries": (
         "onward_delivery USING INDEX onward_delivery_reserved (namespace=? AND run=?)"
     ),

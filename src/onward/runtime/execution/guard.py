@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from onward.model.commits import Attachments
+    from onward.runtime.pipelines.phases import PhaseCall
+
 T = TypeVar("T")
 
 
@@ -25,6 +28,8 @@ class _Leaving(Protocol):
     def pause(self, misfit: Undecodable) -> None: ...
 
     def end_failed(self, error: BaseException) -> None: ...
+
+    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None: ...
 
 
 class GuardedRun(Protocol):

@@ -36,8 +36,10 @@ def failed_end(
 
     The error of the run is what the code raised, and the reason is why that ends it.
     """
-    error = None if body.main.cancelled() else body.main.exception()
-    if move.state != RunState.FAILED or move.reason != Reason.LOGIC or error is None:
+    if move.state != RunState.FAILED or move.reason != Reason.LOGIC:
+        return move, None  # its code may not have begun, or not have ended
+    error = _raised(body)
+    if error is None:
         return move, None
     why = error if isinstance(error, HandlerFailed) else failed(error)
     raised = why.__cause__ or error
@@ -47,3 +49,9 @@ def failed_end(
     facts = failure(type(raised), retryable=True, after=why.after)
     decision = decide(policy, body.run.attempt, facts, randomness=randomness)
     return end, decision.after if isinstance(decision, Again) else None
+
+
+def _raised(body: Body) -> BaseException | None:
+    """Return what the code of a run has raised; None if it was unwound in another way."""
+    is_over = body.main.done() and not body.main.cancelled()
+    return body.main.exception() if is_over else None

@@ -390,6 +390,11 @@ class Leaving:
         end, retry_in = failed_end(
             move, execution.body, execution.program.transient, host.randomness()
         )
+        if retry_in is not None:
+            # A cancel that comes too late for the code, or from here on, keeps it from a retry.
+            cancel = execution.inbox.take_cancel()
+            end = end._replace(seen=execution.seen) if cancel is None else read_stop(cancel).move
+            retry_in = retry_in if cancel is None else None
         execution.stop(end)
         ended = host.engine_calls.end_handler(
             execution.claimed, classified(end), execution.program.code, retry_in

@@ -38,14 +38,6 @@ if TYPE_CHECKING:
 _SUCCEEDED, _FAILED = RecordState.SUCCEEDED, RecordState.FAILED
 
 
-class PhaseEnd(Protocol):
-    """Ends the run of a handler."""
-
-    def complete(self, call: PhaseCall, payload: bytes | None, attached: Attachments) -> None:
-        """End the run in the commit that records its last phase."""
-        ...
-
-
 class StepRun(GuardedRun, Protocol):
     """The run whose steps these are."""
 
@@ -67,9 +59,6 @@ class StepRun(GuardedRun, Protocol):
     def holds_back(self, call: StepCall) -> bool: ...
 
     def pump(self) -> None: ...
-
-    @property
-    def leaving(self) -> PhaseEnd: ...
 
 
 class Steps:

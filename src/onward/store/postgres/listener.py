@@ -46,9 +46,9 @@ class Listener:
         self._address = address
         self._hints = hints
         self._pool = Pool(address, 1)
-        self._own_pid: int | None = None
-        """The server's process for the connection that notifies."""
         self._out: Lane[frozenset[str], bool] = Lane(self._notify, name="onward hints")
+        self._sender = 0
+        """The server process of the connection that notifies."""
         self._task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
 
@@ -96,15 +96,15 @@ class Listener:
         finally:
             connection.terminate()
 
-    def _heard(self, _connection: Any, pid: int, _channel: str, payload: str) -> None:
-        if pid != self._own_pid:  # what this process publishes it has heard at once
+    def _heard(self, _connection: Any, sender: int, _channel: str, payload: str) -> None:
+        if sender != self._sender:  # or they were published here when they were sent
             self._hints.publish(unpacked(payload))
 
     async def _notify(self, gathered: list[frozenset[str]]) -> Sequence[bool]:
         payload = packed(gathered, _MAX_PAYLOAD)
 
         async def notify(connection: Any) -> None:
-            self._own_pid = connection.get_server_pid()
+            self._sender = connection.get_server_pid()
             await connection.execute("SELECT pg_notify($1, $2)", self._channel, payload)
 
         with contextlib.suppress(OnwardError):  # a lost hint only delays
