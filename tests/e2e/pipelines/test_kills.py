@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.e2e.pipelines.kills import LEASE_SECONDS, kill_pipelines
+from tests.e2e.pipelines.kills import kill_pipelines
 
 if TYPE_CHECKING:
     from tests.e2e.effects.sink import Sink
@@ -16,4 +16,3 @@ async def test_each_event_is_handled_once_while_workers_are_killed(crew: Crew, s
 
     assert tally.kills == 5
     assert tally.events > 15  # the producer has published as well
-    assert tally.slowest_takeover < 2 * LEASE_SECONDS

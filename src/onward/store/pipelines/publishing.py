@@ -86,8 +86,13 @@ async def publish(
     return await publish_all(tx, [Publication(events, inputs, run)])
 
 
-async def publish_all(tx: Tx, publications: Sequence[Publication]) -> PublishAnswer:
-    """Publish what several runs have published, in this order: see `publish`."""
+async def publish_all(
+    tx: Tx, publications: Sequence[Publication], *, are_locked: bool = False
+) -> PublishAnswer:
+    """Publish what several runs have published, in this order: see `publish`.
+
+    `are_locked` says that the caller has locked the handlers of all these events.
+    """
     events = [event for each in publications for event in each.events]
     inputs = [NewInputRow(*row, each.run) for each in publications for row in each.inputs]
     if not events:
@@ -95,7 +100,8 @@ async def publish_all(tx: Tx, publications: Sequence[Publication]) -> PublishAns
         return PublishAnswer(0, set())
     topics = sorted({event.topic for event in events})
     await _check(tx, topics, events, inputs)
-    await lock_handlers(tx, events)
+    if not are_locked:
+        await lock_handlers(tx, events)
     last = dict(map(tuple, await tx.fetch("lock_topics", topics=tx.array(topics))))
     subscribers = await _subscribers(tx, topics)
     added, changed = await _placed(tx, publications, last)

@@ -107,7 +107,7 @@ async def attach(tx: Tx, commits: Iterable[Commit]) -> None:
     ]
     if published:
         try:
-            await publish_all(tx, published)
+            await publish_all(tx, published, are_locked=True)
         except NotFound as missing:
             raise Rejected(str(missing)) from missing
     for run, write in writes:
