@@ -2,7 +2,8 @@
 
 The store holds finished runs (a few failed, some with effects, many children of one map) and
 waiting runs, half of them ready. Each question of operators is asked several times. The median and
-the 95th percentile are printed, and `over 100 ms` where the latter is. `--plans` adds the plans.
+the 95th percentile are printed, and `over 100 ms` where the latter is; `onward doctor` may take ten
+seconds. `--plans` adds the plans.
 
     python -m benchmarks.lists                         1,000,000 finished and 100,000 waiting runs
     python -m benchmarks.lists --finished 10000 --waiting 1000 --plans
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 MAX_MS = 100
+MAX_DOCTOR_MS = 10_000
 MAX_SECONDS = 20
 """How long one question is asked again: if it is slow, that is the answer."""
 
@@ -105,6 +107,18 @@ def questions(size: Size) -> dict[str, Callable[[App], Awaitable[Any]]]:
     }
 
 
+DOCTOR = "onward doctor"
+
+
+async def _examine(app: App) -> None:
+    position: tuple[str, str] | None = None
+    while True:
+        part = await app._engine.examine(position, is_full=False)
+        position = part.position
+        if position is None:
+            return
+
+
 async def _count(app: App, query: RunQuery) -> int:
     return await app._engine.count_runs(query, 10_000)
 
@@ -113,7 +127,7 @@ async def ask(url: str, size: Size, times: int, only: str) -> dict[str, tuple[fl
     """Return the median and the 95th percentile of each question, in milliseconds."""
     found: dict[str, tuple[float, float]] = {}
     async with App(url) as app:
-        for name, question in questions(size).items():
+        for name, question in (questions(size) | {DOCTOR: _examine}).items():
             if only not in name:
                 continue
             taken = []
@@ -134,18 +148,23 @@ async def ask(url: str, size: Size, times: int, only: str) -> dict[str, tuple[fl
 def show(where: str, found: dict[str, tuple[float, float]]) -> bool:
     print(f"\n{where:40} {'p50 ms':>10} {'p95 ms':>10}")
     for name, (median, late) in found.items():
-        over = f"  over {MAX_MS} ms" if late > MAX_MS else ""
+        over = f"  over {_max_ms(name)} ms" if late > _max_ms(name) else ""
         print(f"{name:40} {median:10.1f} {late:10.1f}{over}")
-    return all(late <= MAX_MS for _, late in found.values())
+    return all(late <= _max_ms(name) for name, (_, late) in found.items())
+
+
+def _max_ms(name: str) -> int:
+    return MAX_DOCTOR_MS if name == DOCTOR else MAX_MS
 
 
 GROUPS = ("next_", "dead_", "ends_of_", "open_effects",
           "runs_beginning", "newest_slots", "queue_depths", "open_counts", "retention_facts",
-          "ended_runs", "runs_in_need", "rare_needs", "ready_in_need")  # fmt: skip
+          "ended_runs", "runs_in_need", "rare_needs", "ready_in_need",
+          "some_runs_to_check", "late_in_need", "leases_with_runs", "paused_runs")  # fmt: skip
 
 
 def is_planned(name: str) -> bool:
-    return name.startswith(("list_", "count_", *GROUPS))
+    return name.startswith(("list_", "count_", "check_", *GROUPS))
 
 
 def plans_of_sqlite(path: str) -> None:

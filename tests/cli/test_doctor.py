@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from onward import App, Signal, step, workflow
+from onward.store import invariants
 from onward.store.sqlite.library import sqlite3
 from tests.kit.deploys import waits_for
 
@@ -134,6 +135,42 @@ def test_workers_are_not_blamed_for_runs_that_a_limit_holds_back(
     )
     asyncio.run(execute(healthy, *FAULTS["late"], flow))
     assert found(ask, healthy) == set()
+
+
+def copies(count: int) -> tuple[str, str]:
+    """Return statements that add copies of the run that waits, ready for long."""
+    numbers = (
+        f"(WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})"
+        " SELECT n FROM n) numbers"
+    )
+    return (
+        "INSERT INTO onward_run (namespace, uid, id, kind, name, queue, state, due, created_at, "
+        "updated_at) SELECT namespace, '0' || n, 'copy-' || n, kind, name, queue, 'ready', 1, "
+        f"1, 1 FROM onward_run, {numbers} {HELD}",
+        "INSERT INTO onward_run_data (namespace, uid, input, args_hash) SELECT namespace, '0' || n,"
+        f" input, '' FROM onward_run_data, {numbers} WHERE uid IN (SELECT uid FROM onward_run"
+        f" {HELD})",
+    )
+
+
+def test_runs_that_no_worker_can_take_are_not_late(healthy: str, ask: Ask) -> None:
+    asyncio.run(execute(healthy, *copies(1100)))
+    assert found(ask, healthy) - FAST == {"unserved"}
+
+
+def test_all_runs_are_checked_if_asked_for(
+    healthy: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invariants, "SOME_RUNS", 3)
+    old = "UPDATE onward_run SET newest = 0 WHERE uid = '050'"
+    asyncio.run(execute(healthy, *copies(90), old))
+
+    answer = ask("doctor", "--db", healthy)
+    assert "check_newest" not in answer.out
+    assert answer.out.endswith(" runs, not for all: onward doctor --full\n")
+    answer = ask("doctor", "--db", healthy, "--full")
+    assert "check_newest is violated by copy-50" in answer.out
+    assert "not for all" not in answer.out
 
 
 @pytest.mark.parametrize("kind", ON_SQLITE)

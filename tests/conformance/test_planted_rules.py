@@ -104,8 +104,8 @@ PIPELINES = {
     "a blocked handler runs": (
         "test_a_blocked_handler_stops_its_lane_and_no_other",
         "handlers_with_work",
-        "b.blocked_by IS NOT NULL",
-        "b.blocked_by IS NULL AND b.blocked_by IS NOT NULL",
+        "b.lane = h.lane AND b.blocked_by IS NOT NULL",
+        "b.lane = h.lane AND b.blocked_by IS NOT NULL AND b.removed = 2",
     ),
     "a run that failed does not block": (
         "test_a_block_notes_the_code_and_stops_the_handler",

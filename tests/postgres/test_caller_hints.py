@@ -116,3 +116,16 @@ NO_NOTIFY = (
     "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA onward TO pg_monitor",
     "SET ROLE pg_monitor",
 )
+
+
+async def test_a_process_hears_its_own_hints_once(postgres_url: str) -> None:
+    own, last = queue_subject("own"), queue_subject("last")
+    async with open_store(postgres_url) as here, open_store(postgres_url) as there:
+        database: Any = here.database
+        await database._listener.ready.wait()
+        with here.subscribe([own, last]) as subscription:
+            database.publish([own])
+            assert await subscription.wait(LONG) == {own}
+            await database._listener._out.close()  # it has notified the server
+            there.database.publish([last])  # notifications come in the order of their commits
+            assert await subscription.wait(LONG) == {last}

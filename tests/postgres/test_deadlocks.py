@@ -126,5 +126,5 @@ async def test_publishing_to_each_others_handlers_never_deadlocks(postgres_url: 
             publish(one, WORKER, "one", "abc"), publish(two, OTHER, "two", "cba")
         )
         assert first is second is Fate.DONE
-        assert await eyes.value("SELECT sum(published) FROM onward.onward_handler") == 6 * ROUNDS
+        assert await eyes.value("SELECT count(*) FROM onward.onward_delivery") == 6 * ROUNDS
     await none_happened(url)

@@ -35,8 +35,8 @@ SHARED = {
     "run_end", "run_ends", "runs_of_worker", "sent_after", "sent_by_forks",
     "started_run",
     "run_fences", "state_versions", "lock_deliveries", "reserve_deliveries", "set_origin",
-    "note_preparation", "cause_run", "end_deliveries", "count_ended", "lock_inputs_of",
-    "change_open_inputs", "complete_handler", "raise_handler", "handler_row", "peek_events",
+    "note_preparation", "cause_run", "end_deliveries", "count_ended", "inputs_of_events",
+    "complete_handler", "raise_handler", "handler_row", "peek_events",
     "peek_messages", "handlers_with_work", "woken_handlers", "launch_run", "take_work",
     "forget_work", "handler_of_run", "effect_of_handler_run", "end_owned_run",
     "release_deliveries", "hand_over_deliveries", "hand_over_causes", "position_of_next",
@@ -52,7 +52,13 @@ SHARED |= {
     "skip_deliveries", "caused_by_input", "effects_of_runs",
     "old_events", "old_inputs",
 }  # fmt: skip
-HOT = sorted(own_statements("postgres") | SHARED)
+# What `onward doctor` checks run by run, in stores of any size.
+CHECKS = {
+    name
+    for name, statement in STATEMENTS.items()
+    if name.startswith("check_") and "uids" in statement.parameters
+}
+HOT = sorted(own_statements("postgres") | SHARED | CHECKS)
 
 # What may be read by the namespace alone, and why that stays cheap.
 SHORT = {

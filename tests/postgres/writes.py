@@ -20,10 +20,11 @@ from onward.model.pipelines import (
     Reservation,
     TopicSpec,
 )
-from onward.model.runs import Move
+from onward.model.runs import Move, RunOwner
 from onward.store import Attachments, Commit, Following, Store
 from onward.store.pipelines.declaring import declare
-from onward.store.pipelines.launching import launch
+from onward.store.pipelines.launching import LaunchOffer, find_work, start_runs
+from onward.store.pipelines.owned_ends import end_handler
 from tests.postgres.builders import (
     LONG,
     OTHER,
@@ -67,6 +68,8 @@ def reserving(event: str) -> PipelineWrite:
 async def prepare(store: Store) -> None:
     """Make the world: a claimed run `r` with a past, a parent that waits, and what they need."""
     await claimed(store, "r", "parent")
+    await store.start(a_run("c", kind="consumer", handler="rows"))
+    await store.claim(wanted(limit=1))
     await claimed(store, "stray", worker=OTHER)
     await store.take_lease("spare", LONG)
     await store.start(a_run("ready"))
@@ -86,7 +89,8 @@ async def prepare(store: Store) -> None:
         Commit("parent", FENCE, (wait,), Move("waiting", seen=0)),
         Commit("r", FENCE, (a_record("r", None, identity="wait#1", kind="timer", due_in=5),)),
         _attach(pipeline=PipelineWrite(published=(an_event(1), an_event(2)))),
-        _attach(effects=(an_effect(1, "in_flight"),), pipeline=reserving("e2")),
+        _attach(effects=(an_effect(1, "in_flight"),)),
+        Commit("c", FENCE, attached=Attachments(pipeline=reserving("e2"))),
     ):
         assert (await writer.commit(commit)).fate is Fate.DONE
 
@@ -144,6 +148,21 @@ async def _limited(store: Store) -> list[str]:
 
 async def _stopped(store: Store) -> Any:
     return await store.stop("id of r", state="cancelled", reason="forced", error=b"!")
+
+
+async def _stopped_consumer(store: Store) -> Any:
+    return await store.stop("c", state="cancelled", reason="forced")
+
+
+async def _launched(store: Store) -> list[str]:
+    offer = LaunchOffer(("rows",), ("default",))
+    found = await store.read(lambda tx: find_work(tx, offer))
+    return await store.write(lambda tx: start_runs(tx, offer, found, ["new"]))
+
+
+async def _failed_consumer(store: Store) -> Any:
+    owner = RunOwner(WORKER, "c", FENCE)
+    return await end_handler(store, owner, Move("failed", "logic", error=b"!"), "code", None)
 
 
 async def _followed(store: Store) -> Any:
@@ -207,7 +226,6 @@ WRITES: dict[str, Write] = {
             FENCE,
             _RECORD,
             Move("succeeded", seq=1, result=b"1"),
-            attached=Attachments(pipeline=_DONE),
         )
     ),
     "fail": _commit(
@@ -235,16 +253,18 @@ WRITES: dict[str, Write] = {
             attached=Attachments(pipeline=PipelineWrite(published=(an_event(3),))),
         )
     ),
-    "launch": Write(lambda store: launch(store, ["rows"], ["default"], 1), "COMMIT;", 0),
+    "failure of a consumer": Write(_failed_consumer, "COMMIT;"),
+    "stop of a consumer": Write(_stopped_consumer, "COMMIT;", ("c", "over", "default")),
+    "launch": Write(_launched, "COMMIT;", []),
     "end of a consumer": _commit(
         Commit(
-            "r",
+            "c",
             FENCE,
-            _RECORD,
+            (a_record("c", 1),),
             Move("succeeded", phase="committed"),
             (_TOLD,),
             (a_run("kid"),),
-            Attachments((an_effect(2, "applied"),), pipeline=_DONE),
+            Attachments((an_effect(1, "applied")._replace(key="c", run="c"),), pipeline=_DONE),
         )
     ),
 }

@@ -8,37 +8,45 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from onward.cli.command import DONE, NO, NO_DATABASE, Given, bare_command
 from onward.cli.output import shown
+from onward.cli.progress import progress
 from onward.cli.settings import load
 from onward.engine.address import check_exists
-from onward.engine.doctor import examine_file
+from onward.engine.doctor import SECTIONS, conclude
 from onward.engine.finding import Finding
+from onward.engine.health_findings import examine_file
 from onward.engine.migration import plan_migration
 from onward.errors import SchemaTooNew
 from onward.sdk.app import App
 
 if TYPE_CHECKING:
-    import click
-
+    from onward.cli.output import Output
     from onward.cli.settings import Settings
+    from onward.engine.doctor import Part
 
 
 def add_doctor(root: click.Group) -> None:
     """Add the command, which is in no group."""
 
     @bare_command(root, "doctor", example="onward doctor --db postgresql://shop@db/shop")
-    def doctor(given: Given) -> int:
+    @click.option("--full", is_flag=True, help="Check the invariants of all runs. This takes long.")
+    def doctor(given: Given, *, full: bool) -> int:
         """Find problems with a store, its runs and its workers.
 
-        Checks the schema, the settings on which durability depends, the invariants of all tables,
+        Checks the schema, the settings on which durability depends, the invariants of the tables,
         the clock, leases, runs that no worker can take, uncertain effects, and sizes. Nothing is
         changed, and workers may run. Each finding comes with its meaning and the next command.
+
+        The invariants are checked for some thousand open runs and the newest runs, so that the
+        command is fast on a large store. With --full they are checked for all runs.
 
         Exits with 1 if there is a finding.
         """
         settings = load(given.flags, os.environ, Path.cwd())
-        findings = asyncio.run(_examine(settings))
+        findings, note = asyncio.run(_examine(settings, given.out, is_full=full))
         facts = [asdict(finding) for finding in findings]
         given.out.things(facts, (), ())
         for finding in findings:
@@ -51,21 +59,38 @@ def add_doctor(root: click.Group) -> None:
             )
         if not findings:
             given.out.say("No problems found.")
+        if note:
+            given.out.say(note)
         return NO if findings else DONE
 
 
-async def _examine(settings: Settings) -> list[Finding]:
+async def _examine(
+    settings: Settings, out: Output, *, is_full: bool
+) -> tuple[list[Finding], str | None]:
+    """Return what is wrong, and what was not looked at."""
     await check_exists(settings.db, NO_DATABASE)
     try:
         plan = await plan_migration(settings.db)
     except SchemaTooNew as error:
-        return [_schema(str(error), "Upgrade Onward on this machine: pip install -U onward")]
+        advice = "Upgrade Onward on this machine: pip install -U onward"
+        return [_schema(str(error), advice)], None
     if plan.before != plan.after:
         text = f"{plan.where} has schema {plan.before}, and this version needs {plan.after}"
-        return [_schema(text, "onward migrate")]
+        return [_schema(text, "onward migrate")], None
     found = examine_file(settings.db)
+    parts: list[Part] = []
+    total = None if is_full else len(SECTIONS)
     async with App(settings.db, namespace=settings.namespace) as app:
-        return found + await app._engine.examine()
+        with progress(out, "Examining", total) as advance:
+            while not parts or parts[-1].position is not None:
+                begin = parts[-1].position if parts else None
+                parts.append(await app._engine.examine(begin, is_full=is_full))
+                advance()
+    runs = sum(part.runs for part in parts)
+    note = None
+    if not all(part.is_all for part in parts):
+        note = f"The invariants were checked for {runs:,} runs, not for all: onward doctor --full"
+    return found + conclude(parts), note
 
 
 def _schema(text: str, advice: str) -> Finding:

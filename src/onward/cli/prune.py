@@ -52,6 +52,9 @@ def add_prune(root: click.Group) -> None:
 
         Runs with effects that are not settled are kept, and so are runs that others still need:
         those with open children, and those that an existing run retries or was forked from.
+
+        Rows that have expired are deleted, too: old slots of schedules, results in the cache,
+        workers that left, ids of deleted runs, and keys of queues that only remember their rate.
         """
         rows = await _pruned(context, _keep(older_than, states), dry_run=dry_run)
         verb = "would be deleted" if dry_run else "were deleted"
@@ -94,7 +97,8 @@ async def _pruned(context: CommandContext, keep: Retention, *, dry_run: bool) ->
 
 def _text(rows: Counter[str], verb: str) -> str:
     runs = rows["onward_run"]
-    if not runs:
-        return f"No runs {verb}."
+    text = f"{runs:,} {'run' if runs == 1 else 'runs'} {verb}." if runs else f"No runs {verb}."
+    if not rows.total():
+        return text
     counts = ", ".join(f"{table} {count:,}" for table, count in sorted(rows.items()))
-    return f"{runs:,} {'run' if runs == 1 else 'runs'} {verb}. Rows by table: {counts}."
+    return f"{text} Rows by table: {counts}."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onward.core.instant import Duration, Instant
     from onward.core.retention import Retention
     from onward.engine.clock import Reading
-    from onward.engine.finding import Finding
+    from onward.engine.doctor import Part
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.open_runs import OpenRun
     from onward.engine.pipeline_engine import PipelineEngine
@@ -323,8 +323,8 @@ class ClientEngine(Protocol):
         """Return how much there is to do."""
         ...
 
-    async def examine(self) -> list[Finding]:
-        """Return what is wrong with the store, its runs and its workers."""
+    async def examine(self, position: tuple[str, str] | None, *, is_full: bool) -> Part:
+        """Examine a part of the store, its runs and its workers, beginning where the last ended."""
         ...
 
     # --- checking a deploy -----------------------------------------------------------------------
@@ -433,5 +433,6 @@ class ClientEngine(Protocol):
         """Do a part of deleting old runs, or count what that would delete.
 
         Call it until its answer has no position, each time with the position of the answer before.
+        The last part is about rows that belong to no run, such as expired results in the cache.
         """
         ...

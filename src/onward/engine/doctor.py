@@ -1,118 +1,127 @@
 """What is wrong with a store, or weakens what Onward promises, and what to do about it.
 
-Nothing is changed, and all of it is read while workers run.
+Nothing is changed, and all of it is read while workers run. What is read grows neither with
+finished runs nor, beyond a limit, with open ones, unless a full examination is asked for.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
-from onward.core.instant import MINUTE, SECOND, show
+from onward.core.instant import SECOND, show
 from onward.core.run import Reason
 from onward.engine.clock import read_clock
 from onward.engine.effect_info import effect_infos
 from onward.engine.finding import MAX_COUNTED, MAX_NAMED, Finding, count_of, some_of
+from onward.engine.health_findings import DEFAULTS, Thresholds, examine_settings, examine_sizes
 from onward.engine.pipelines.findings import pipeline_findings
 from onward.engine.report import held_back
 from onward.engine.why import full_workers
-from onward.store.address import SqliteAddress, parse
-from onward.store.invariants import check
-from onward.store.presence import is_wal
+from onward.store.invariants import check_page, check_some
 from onward.store.runs import ledger
 from onward.store.runs.worker_offer import late_runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Container, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from onward.core.instant import Duration
-    from onward.model.health import StoreHealth
     from onward.model.runs import RunRow
     from onward.model.workers import Unserved, WorkerRow
+    from onward.store.invariants import Violation
     from onward.store.store import Store
 
 MAX_FLOWS = 100
 """How many queues, workflows and keys are looked at for limits that hold late runs back."""
 _LIMBO = "check_limbo"
 
-_SETTINGS = {
-    "fsync": "A crash of the machine can damage the database and lose committed work",
-    "full_page_writes": "A crash of the machine can leave torn pages, which damage the database",
-    "synchronous_commit": "A crash of the server can lose the last commits: a step or an effect "
-    "whose outcome was recorded may be repeated",
-}
+SECTIONS = ("database", "runs", "pipelines", "workers", "invariants")
+"""What is examined, in this order."""
 
 
-class Thresholds(NamedTuple):
-    """From when on something counts as wrong."""
+class Part(NamedTuple):
+    """What one part of an examination has found.
 
-    late: Duration = 5 * MINUTE
-    outbox: Duration = MINUTE
-    transaction: Duration = 10 * MINUTE
-    wal: int = 256 * 1024 * 1024
-    free: int = 256 * 1024 * 1024
-    dead: int = 100_000
+    Attributes:
+        findings: What is wrong, apart from invariants.
+        violations: Invariants that do not hold.
+        runs: For how many runs the invariants were checked.
+        is_all: Whether these are all runs.
+        position: Where the next part begins; None if this was the last one.
+    """
+
+    findings: list[Finding]
+    violations: Sequence[Violation] = ()
+    runs: int = 0
+    is_all: bool = True
+    position: tuple[str, str] | None = None
 
 
-def examine_file(url: str) -> list[Finding]:
-    """Return what is wrong with a database file that opening it would change."""
-    address = parse(url)
-    if not isinstance(address, SqliteAddress) or address.path is None or is_wal(address.path):
-        return []
+async def examine(
+    store: Store,
+    position: tuple[str, str] | None,
+    *,
+    is_full: bool,
+    thresholds: Thresholds = DEFAULTS,
+) -> Part:
+    """Examine one part of a store.
+
+    Args:
+        store: Where the runs are.
+        position: What the part before answered.
+        is_full: Whether the invariants are checked for all runs, page by page; otherwise for a few
+            thousand open runs and the newest ones.
+        thresholds: From when on something counts as wrong.
+    """
+    section, after = position or (SECTIONS[0], "")
+    following = (SECTIONS[SECTIONS.index(section) + 1], "") if section != SECTIONS[-1] else None
+    match section:
+        case "database":
+            health = await store.database.measure()
+            sizes = examine_sizes(health, thresholds)
+            found = [*examine_settings(health), *sizes, *await _clock(store)]
+        case "runs":
+            found = [each async for each in _runs(store, thresholds)]
+        case "pipelines":
+            found = [each async for each in pipeline_findings(store)]
+        case "workers":
+            found = [each async for each in _workers(store)]
+        case _:
+            checked = await (check_page(store, after) if is_full else check_some(store))
+            following = None if checked.after is None else (section, checked.after)
+            return Part([], checked.violations, checked.runs, checked.is_all, following)
+    return Part(found, position=following)
+
+
+def conclude(parts: Sequence[Part]) -> list[Finding]:
+    """Return the findings of all parts, the worst first."""
+    broken: dict[str, list[Violation]] = {}
+    for violation in chain.from_iterable(part.violations for part in parts):
+        broken.setdefault(violation.name, []).append(violation)
+    names = sorted(broken, key=lambda name: name != _LIMBO)
     return [
-        Finding(
-            "journal_mode",
-            f"{address} is not in WAL mode",
-            "Another program changed it, or it is a restored copy. Each commit blocks all readers",
-            "Start a worker, or open the file with any App: both turn WAL on. Then find out which "
-            "program turned it off",
-        )
+        *(_invariant(broken[name]) for name in names),
+        *chain.from_iterable(part.findings for part in parts),
     ]
 
 
-async def examine(store: Store, thresholds: Thresholds | None = None) -> list[Finding]:
-    """Return what is wrong with a store and its runs, the worst first."""
-    limits = thresholds or Thresholds()
-    health = await store.database.measure()
-    return [
-        *await _invariants(store),
-        *examine_settings(health),
-        *[each async for each in _runs(store, limits)],
-        *[each async for each in pipeline_findings(store)],
-        *await _clock(store),
-        *[each async for each in _workers(store)],
-        *examine_sizes(health, limits),
-    ]
-
-
-async def _invariants(store: Store) -> list[Finding]:
-    violations = sorted(await check(store), key=lambda each: each.name != _LIMBO)
-    return [
-        Finding(
-            "limbo" if each.name == _LIMBO else "invariant",
-            f"{each.name} is violated by {some_of(each.subjects)}: {each.rule}",
-            "The rows were changed by hand or restored in part, or this is a bug in Onward",
-            f"onward runs show {each.subjects[0]}; please report it",
-        )
-        for each in violations
-    ]
-
-
-def examine_settings(health: StoreHealth) -> Iterator[Finding]:
-    """Return settings of a server that can lose commits."""
-    for name, meaning in _SETTINGS.items():
-        if health.settings.get(name) == "off":
-            advice = f"Set {name} = on in postgresql.conf, and reload the server"
-            if name == "synchronous_commit":
-                advice = f"Set {name} = on for the role or the database of your workers"
-            yield Finding(name, f"{name} is off", meaning, advice)
+def _invariant(violations: Sequence[Violation]) -> Finding:
+    name, rule, _ = violations[0]
+    subjects = list(dict.fromkeys(chain.from_iterable(each.subjects for each in violations)))
+    return Finding(
+        "limbo" if name == _LIMBO else "invariant",
+        f"{name} is violated by {some_of(subjects)}: {rule}",
+        "The rows were changed by hand or restored in part, or this is a bug in Onward",
+        f"onward runs show {subjects[0]}; please report it",
+    )
 
 
 async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     unserved = await store.unserved(MAX_COUNTED)
     if unserved:
         yield _unserved(unserved)
-    for finding in await _late(store, limits.late, {each.run.uid for each in unserved}):
+    for finding in await _late(store, limits.late):
         yield finding
     parked = await store.read(
         lambda tx: tx.fetch("paused_runs", reason=Reason.DIVERGENCE, limit=MAX_COUNTED)
@@ -139,33 +148,33 @@ async def _runs(store: Store, limits: Thresholds) -> AsyncIterator[Finding]:
     effects = await effect_infos(store, await ledger.open_effects(store, limit=MAX_COUNTED))
     uncertain = [effect.id for effect in effects if effect.waits_for == "verdict"]
     if uncertain:
-        waits = "Its run waits" if len(uncertain) == 1 else "Their runs wait"
         yield Finding(
             "effects",
             f"{count_of(uncertain, 'effect')} whose outcome is unknown",
-            f"{waits} for an operator's decision",
+            "Their runs wait until an operator decides",
             "onward effects list",
         )
     [[stale]] = await store.read(lambda tx: tx.fetch("stale_outbox", age=limits.outbox))
     if stale:
         yield Finding(
             "outbox",
-            f"{stale} messages or events from your transactions have not been delivered for "
+            f"{stale} messages or starts of your transactions have not been delivered for "
             f"{show(limits.outbox)}",
             "A running worker delivers them within a second",
             "Start a worker: onward worker MODULE",
         )
 
 
-async def _late(store: Store, age: Duration, unserved: Container[str]) -> list[Finding]:
+async def _late(store: Store, age: Duration) -> list[Finding]:
     """Return that runs wait for long which live workers could take, unless a limit holds them."""
     waiting: list[RunRow] = []
-    held: dict[tuple[str, str, str | None], bool] = {}
+    held: dict[tuple[str | None, ...], bool] = {}
     for run in await store.read(lambda tx: late_runs(tx, age, MAX_COUNTED)):
-        flow = (run.queue, run.name, run.flow_key)
+        flow = (run.queue, run.name, run.flow_key, run.version, run.tags)
         if flow not in held and len(held) < MAX_FLOWS:
-            held[flow] = bool(await held_back(store, run))
-        if run.uid not in unserved and not held.get(flow, True):
+            is_unserved = await store.why_unserved(run) is not None
+            held[flow] = is_unserved or bool(await held_back(store, run))
+        if not held.get(flow, True):
             waiting.append(run)
     if not waiting:
         return []
@@ -222,7 +231,7 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             since = show((now - renewed_at) // SECOND * SECOND)
             yield Finding(
                 "lease",
-                f"worker {worker} has not renewed its lease for {since}, but has {running} runs",
+                f"worker {worker} has not renewed its lease for {since}, and has {running} runs",
                 "No live worker has taken them over",
                 "Start a worker that takes them: onward worker MODULE",
             )
@@ -233,7 +242,7 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
             if row.version not in pinned:
                 yield Finding(
                     "old_worker",
-                    f"worker {row.worker} has version {row.version!r}, but others have "
+                    f"worker {row.worker} has version {row.version!r}, others have "
                     f"{alive[0].version!r}",
                     "No open run is pinned to its version",
                     f"Stop it: onward workers drain {row.worker}",
@@ -243,41 +252,3 @@ async def _workers(store: Store) -> AsyncIterator[Finding]:
 def _old(alive: Sequence[WorkerRow]) -> Iterator[WorkerRow]:
     """Return workers of another version than the one that was started last."""
     return (row for row in alive if row.version != alive[0].version)
-
-
-def examine_sizes(health: StoreHealth, limits: Thresholds) -> Iterator[Finding]:
-    """Return what has grown too large."""
-    if health.wal > limits.wal:
-        yield Finding(
-            "wal",
-            f"the write-ahead log of the file is {_size(health.wal)}",
-            "A reader that stays open keeps it from shrinking, and reads become slower",
-            "Close programs that keep a transaction open on the file",
-        )
-    if health.free > limits.free and health.free * 2 > health.size:
-        yield Finding(
-            "free_space",
-            f"{_size(health.free)} of the file's {_size(health.size)} are unused",
-            "New runs use that space; the file does not shrink by itself",
-            "While no worker runs: sqlite3 FILE VACUUM",
-        )
-    for table in health.tables:
-        if table.dead > limits.dead and table.dead > table.rows:
-            yield Finding(
-                "dead_rows",
-                f"{table.name} has {table.dead} dead rows beside {table.rows} live ones",
-                "Autovacuum is off or too slow, and claims become slower",
-                f"Vacuum {table.name}, and make autovacuum process it more often",
-            )
-    if health.oldest_transaction > limits.transaction:
-        since = show(health.oldest_transaction // SECOND * SECOND)
-        yield Finding(
-            "transaction",
-            f"a transaction has been open for {since}",
-            "Vacuum cannot remove rows that were deleted since, and tables grow",
-            "Find it in pg_stat_activity, and terminate it",
-        )
-
-
-def _size(count: int) -> str:
-    return f"{count / 1024 / 1024:.0f} MiB"

@@ -36,7 +36,8 @@ from onward.engine.stats import stats
 from onward.engine.why import find_blockers, find_pipeline_blockers
 from onward.engine.within import CallerTransaction
 from onward.errors import BadInput, NotFound, NoWorker
-from onward.store.runs import cache, ledger, retention
+from onward.model.retention import PruneBatch
+from onward.store.runs import cache, ledger, leftovers, retention
 from onward.store.store import open_store
 from onward.system.clock import SystemClock, SystemRandomness, spawn_thread
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from onward.core.retention import Retention
     from onward.engine.client_engine import ClientEngine, Decision, FailurePeriod
     from onward.engine.clock import Reading
-    from onward.engine.finding import Finding
+    from onward.engine.doctor import Part
     from onward.engine.flows import FlowChange, FlowInfo
     from onward.engine.pipeline_engine import PipelineEngine
     from onward.engine.schedule_engine import ScheduleEngine
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     from onward.model.bulk import BulkOptions, Refusal, Target
     from onward.model.effects import EffectRow
     from onward.model.flow import DeclaredLimits
-    from onward.model.retention import Position, PruneBatch
+    from onward.model.retention import Position
     from onward.model.run_filter import RunQuery
     from onward.model.runs import NewRun, RunEnd, Started
     from onward.store.store import Store
@@ -301,8 +302,8 @@ class LocalClient:
     async def stats(self) -> Stats:
         return await stats(self.store)
 
-    async def examine(self) -> list[Finding]:
-        return await examine(self.store)
+    async def examine(self, position: tuple[str, str] | None, *, is_full: bool) -> Part:
+        return await examine(self.store, position, is_full=is_full)
 
     # --- checking a deploy -----------------------------------------------------------------------
 
@@ -393,9 +394,13 @@ class LocalClient:
         self, keep: Retention, position: Position | None, *, dry_run: bool = False
     ) -> PruneBatch:
         batch = await retention.prune(self.store, keep, position, dry_run=dry_run)
-        if batch.position is None and not dry_run:
-            await retention.drop_expired(self.store)
-        return batch
+        if batch.position is not None:
+            return batch
+        if dry_run:
+            expired = await self.store.view(leftovers.count_leftovers)
+        else:
+            expired = await leftovers.delete_leftovers(self.store)
+        return PruneBatch({**batch.rows, **expired}, None)
 
 
 def connect(  # noqa: PLR0913 - each is a thing of its own that one may want

@@ -239,7 +239,7 @@ class LocalWorker:
 
     async def claim(self, wanted: Wanted) -> ClaimAnswer:
         handlers = [self._handlers[name] for name in wanted.names if name in self._handlers]
-        await self._launcher.launch(handlers, wanted.queues, wanted.limit)
+        launched = await self._launcher.launch(handlers, wanted.queues, wanted.limit)
         was_repeated = False
 
         def repeated() -> None:
@@ -256,6 +256,8 @@ class LocalWorker:
             )
         finally:
             self._subscription.others = None
+        if launched and len(runs) == wanted.limit:  # some may be left for other workers
+            self._store.database.publish(map(queue_subject, launched))
         if runs:
             self._on_time(runs[0].claimed_at, begun)
         for run in runs:

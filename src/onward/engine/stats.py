@@ -76,14 +76,15 @@ async def stats(store: Store) -> Stats:
 
 async def _stats(tx: Tx) -> Stats:
     [[now, outbox, oldest_slot]] = await tx.fetch("store_lags")
-    runs: Counter[str] = Counter()
+    runs: Counter[str] = Counter(ready=0)
     for state, count in await tx.fetch("open_counts"):
         runs[state] += count
     effects = {str(state): 0 for state in OPEN_EFFECTS}
     effects |= {row[0]: row[1] for row in await tx.fetch("effect_counts")}
     ready: Counter[str] = Counter()
     due: dict[str, Instant] = {}
-    for queue, count, oldest in await tx.fetch("queue_depths"):
+    for queue, state, count, oldest in await tx.fetch("queue_depths"):
+        runs["ready"] += count if state == "ready" else 0
         ready[queue] += count
         due[queue] = min(due.get(queue, oldest), oldest)
     queues = tuple(

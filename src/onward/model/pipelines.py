@@ -113,6 +113,12 @@ class PipelineWrite(NamedTuple):
     inputs: tuple[NewInput, ...] = ()
     published: tuple[NewEvent, ...] = ()
 
+    @property
+    def may_give_work(self) -> bool:
+        """Whether a handler may have work because of it: an event, a free lane, a wake time."""
+        wakes = self.prepared is not None and self.prepared.wake_in is not None
+        return bool(self.published) or self.completed is not None or wakes
+
 
 # --- what workers read ----------------------------------------------------------------------------
 

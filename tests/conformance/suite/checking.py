@@ -56,7 +56,7 @@ PLANTED: dict[str, Planted] = {
         "check_data", "uid-child", "DELETE FROM onward_run_data WHERE uid = 'uid-child'"
     ),
     "data without a run": Planted(
-        "check_data",
+        "check_orphan_data",
         "ghost",
         "INSERT INTO onward_run_data (namespace, uid, input, args_hash)"
         " SELECT namespace, 'ghost', input, args_hash FROM onward_run_data WHERE uid = 'uid-child'",
@@ -122,7 +122,9 @@ PLANTED: dict[str, Planted] = {
         "check_inbox", "uid-parent", "UPDATE onward_inbox SET seq = 0 WHERE message = 'm2'"
     ),
     "message to nobody": Planted(
-        "check_inbox", "ghost", "UPDATE onward_inbox SET run = 'ghost' WHERE message = 'm2'"
+        "check_orphan_message",
+        "ghost",
+        "UPDATE onward_inbox SET run = 'ghost' WHERE message = 'm2'",
     ),
     "record closed by no message": Planted(
         "check_message_taken_once", "uid-parent", "DELETE FROM onward_inbox WHERE message = 'm1'"
@@ -175,7 +177,7 @@ PLANTED: dict[str, Planted] = {
         "check_effect", "key-parent", "UPDATE onward_effect SET attempt = 0"
     ),
     "effect of nobody": Planted(
-        "check_effect", "key-parent", "UPDATE onward_effect SET run = 'ghost'"
+        "check_orphan_effect", "key-parent", "UPDATE onward_effect SET run = 'ghost'"
     ),
     "effect planned by a run that is over": Planted(
         "check_effect_planned",

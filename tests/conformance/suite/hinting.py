@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onward.core.instant import MINUTE
+from onward.model.pipelines import Completion, PipelineWrite
 from onward.model.runs import Move
-from onward.store.hints import ANYTHING, queue_subject, run_subject
+from onward.store import Attachments
+from onward.store.hints import ANYTHING, PIPELINES, queue_subject, run_subject
+from tests.conformance.suite.pipeline import (
+    ADD,
+    a_step,
+    declare,
+    launched,
+    peeked,
+    preparation,
+    publish,
+)
 from tests.conformance.suite.samples import (
     RELEASED,
     SUCCEEDED,
@@ -109,6 +120,26 @@ async def test_an_ear_hears_nothing_of_what_it_does_not_listen_for(world: World)
         await worker.store.start(a_run("b"))
         await worker.commit(run, move=Move("waiting", due_in=MINUTE))
         assert await subscription.wait(0) <= {ANYTHING}
+
+
+async def test_a_phase_that_gives_no_handler_work_is_no_news(world: World) -> None:
+    worker = await world.worker()
+    await declare(worker.store)
+    await publish(worker.store, "m1")
+    [run] = await launched(worker)
+    attached = preparation(run, *await peeked(worker.store))
+
+    with worker.store.subscribe([PIPELINES, run_subject(run.uid)]) as subscription:
+        await worker.commit(
+            run,
+            a_step(run, "prepare", 1),
+            attached=attached,
+            move=Move("running", phase="prepared"),
+        )
+        assert await subscription.wait(0) <= {ANYTHING}
+        done = Attachments(pipeline=PipelineWrite(ADD, completed=Completion()))
+        await worker.commit(run, a_step(run, "next", 2), attached=done, move=SUCCEEDED)
+        assert await hears(subscription, PIPELINES, run_subject(run.uid))
 
 
 async def test_what_rang_before_the_wait_is_heard_by_it(world: World) -> None:

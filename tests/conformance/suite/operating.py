@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.core.instant import HOUR, MINUTE
-from onward.engine.doctor import examine
 from onward.engine.maintenance import Maintenance
+from onward.engine.pipelines.findings import pipeline_findings
 from onward.engine.pipelines.local import LocalPipelines
 from onward.engine.why import find_blockers, find_pipeline_blockers
 from onward.engine.within import CallerTransaction
@@ -37,6 +37,7 @@ from tests.conformance.suite.pipeline import (
 )
 
 if TYPE_CHECKING:
+    from onward.engine.finding import Finding
     from onward.model.runs import ClaimedRun
     from onward.store import Store
     from tests.conformance.suite.worker import Worker
@@ -294,11 +295,11 @@ async def test_events_of_a_removed_consumer_are_listed_and_can_be_skipped(world:
     pipelines = LocalPipelines(store)
 
     assert (await counted(store))[ADD] == NOBODY | {"pending": 2}
-    assert "removed_consumer" in {finding.kind for finding in await examine(store)}
+    assert "removed_consumer" in {finding.kind for finding in await _findings(store)}
     assert await pipelines.skip(TOPIC, ["1", "2"], ADD, "gone", "ana") == 2
 
     assert ADD not in await counted(store)
-    assert "removed_consumer" not in {finding.kind for finding in await examine(store)}
+    assert "removed_consumer" not in {finding.kind for finding in await _findings(store)}
 
 
 # --- pipelines ------------------------------------------------------------------------------------
@@ -417,7 +418,7 @@ async def test_a_blocked_pipeline_says_why_and_resumes(world: World) -> None:
     assert (of_run.kind, of_run.next) == ("blocked", "onward pipelines resume mail")
     [of_pipeline] = await find_pipeline_blockers(worker.store, "mail")
     assert f"run {run.id} failed" in of_pipeline.text
-    assert "blocked" in {finding.kind for finding in await examine(worker.store)}
+    assert "blocked" in {finding.kind for finding in await _findings(worker.store)}
     assert await launched(worker) == []
 
     assert await pipelines.resume("mail") == [run.id]
@@ -427,11 +428,15 @@ async def test_a_blocked_pipeline_says_why_and_resumes(world: World) -> None:
     assert (again.id, again.uid != run.uid) == (run.id, True)
 
 
+async def _findings(store: Store) -> list[Finding]:
+    return [each async for each in pipeline_findings(store)]
+
+
 async def test_a_topic_without_a_consumer_is_a_finding(world: World) -> None:
     store = await world.store()
     await declare(store)
 
-    [finding] = [each for each in await examine(store) if each.kind == "topic"]
+    [finding] = [each for each in await _findings(store) if each.kind == "topic"]
 
     assert ROWS in finding.text
 

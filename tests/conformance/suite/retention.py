@@ -19,8 +19,10 @@ from onward.model.commits import Attachments
 from onward.model.runs import RunOwner
 from onward.store import Following
 from onward.store.invariants import check
+from onward.store.runs.leftovers import count_leftovers, delete_leftovers
 from onward.store.runs.retention import TABLES, drop_expired, prune
 from tests.conformance.suite.chains import CONTINUED, FAILED
+from tests.conformance.suite.checking import furnish_slots
 from tests.conformance.suite.families import each
 from tests.conformance.suite.samples import (
     SUCCEEDED,
@@ -260,6 +262,38 @@ async def test_the_id_of_a_deleted_run_is_recognised_until_its_window_is_over(wo
     anew = await start(store, timed(store, a_run("a")))
     assert (anew.created, anew.is_deleted) == (True, False)
     assert await drop_expired(store) == 1
+
+
+EXPIRED = {
+    "onward_cache": "INSERT INTO onward_cache (namespace, key, step, run, payload, created_at,"
+    " expires_at) SELECT namespace, 'k', 'step', uid, input, 1, 2 FROM onward_run_data",
+    "onward_worker": "INSERT INTO onward_worker (namespace, worker, host, pid, queues, names,"
+    " started_at, left_at) VALUES ('default', 'gone', 'h', 1, '', '', 1, 2)",
+    "onward_tombstone": "INSERT INTO onward_tombstone (namespace, uid, id, name, start_hash, state,"
+    " finished_at, marked_at, until, is_deleted)"
+    " VALUES ('default', '0', 'old', 'n', '', 'failed', 1, 1, 2, 1)",
+    "onward_flow": "INSERT INTO onward_flow (namespace, kind, scope, name, forget_at, updated_at)"
+    " VALUES ('default', 'key', 'q', 'idle', 2, 1)",
+    "onward_slot": "INSERT INTO onward_slot (namespace, schedule, at, until, slots, disposition,"
+    " timing, decided_at) WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE"
+    " n < 105) SELECT 'default', 'hourly', -n, -n, 1, 'missed', '', 1 FROM n",
+}
+
+
+async def test_rows_that_have_expired_are_counted_and_deleted(world: World) -> None:
+    worker = await world.worker()
+    await worker.store.start(a_run("a"))
+    await furnish_slots(worker.store)
+    assert not any((await worker.store.view(count_leftovers)).values())
+    for statement in EXPIRED.values():
+        await world.sql(statement)
+
+    counted = await worker.store.view(count_leftovers)
+
+    assert counted == dict.fromkeys(EXPIRED, 1) | {"onward_slot": 6}
+    assert await delete_leftovers(worker.store) == counted
+    assert not any((await worker.store.view(count_leftovers)).values())
+    assert await delete_leftovers(worker.store) == {}
 
 
 async def test_the_id_of_a_deleted_run_can_be_replaced(world: World) -> None:

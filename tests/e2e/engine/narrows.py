@@ -28,6 +28,9 @@ PAUSES_SECONDS = (0.02, 0.3)
 
 MAX_NARROW, MAX_HELD, MAX_KEY, MAX_QUEUE = 2, 2, 1, 4
 
+BURST = 40
+"""How many runs are started at once: many more than may run, so that every limit is reached."""
+
 
 @step
 async def pass_through(n: int) -> int:
@@ -59,14 +62,23 @@ async def broad(n: int) -> int:
 KINDS = (narrow, narrow_held, narrow_keyed, broad)
 
 
+LIMITS = {
+    "queue default": MAX_QUEUE,
+    narrow.name: MAX_NARROW,
+    narrow_held.name: MAX_HELD,
+    **{f"key {n}": MAX_KEY for n in range(7)},
+}
+"""What is limited, and how many runs of it may count at a time."""
+
+
 class LimitTally(NamedTuple):
-    """What a campaign went through."""
+    """What a campaign went through; `reached` has the most runs that counted for each limit."""
 
     runs: int
     kills: int
     changes: int
     crashed: int
-    most: dict[str, int]
+    reached: dict[str, str]
 
 
 SQLITE_LOG = """
@@ -140,18 +152,18 @@ class LimitLog:
             counted.update(counts_for.get(uid, ()))
             for what in counts_for.get(uid, ()):
                 self.most[what] = max(self.most[what], counted[what])
-                maximum = _maximum(what)
+                maximum = LIMITS.get(what, MAX_QUEUE)
                 assert counted[what] <= maximum, f"{counted[what]} of {what}, limit {maximum}"
         assert not any(counted.values()), f"a slot is lost: {counted}"
 
+    def reached(self) -> dict[str, str]:
+        """Return the most runs that counted for each limit, which must be as many as it allows.
 
-def _maximum(what: str) -> int:
-    named = {
-        narrow.name: MAX_NARROW,
-        narrow_held.name: MAX_HELD,
-        "queue default": MAX_QUEUE,
-    }
-    return MAX_KEY if what.startswith("key ") else named.get(what, MAX_QUEUE)
+        A limit that is never reached may be missing altogether.
+        """
+        below = {what: self.most[what] for what in LIMITS if self.most[what] < LIMITS[what]}
+        assert not below, f"limits were never reached: {below}"
+        return {what: f"{self.most[what]} of {maximum}" for what, maximum in LIMITS.items()}
 
 
 async def kill_under_limits(crew: Crew, runs: int, kills: int, seed: int) -> LimitTally:
@@ -165,8 +177,8 @@ async def kill_under_limits(crew: Crew, runs: int, kills: int, seed: int) -> Lim
         started: list[Run[Any]] = []
         for kill in range(kills):
             while len(started) * kills < runs * (kill + 1):
-                n = len(started)
-                started.append(await app.start(KINDS[n % len(KINDS)].options(id=f"n-{n}"), n))
+                numbers = range(len(started), min(len(started) + BURST, runs))
+                started += await asyncio.gather(*(_start(app, n) for n in numbers))
             victim = rng.randrange(WORKERS)
             await asyncio.sleep(rng.uniform(*PAUSES_SECONDS))
             await workers[victim].kill()
@@ -178,4 +190,8 @@ async def kill_under_limits(crew: Crew, runs: int, kills: int, seed: int) -> Lim
         assert set(states) <= set(TERMINAL), states
         await log.check()
         assert await check(store) == []
-        return LimitTally(len(started), kills, log.changes, states["failed"], dict(log.most))
+        return LimitTally(len(started), kills, log.changes, states["failed"], log.reached())
+
+
+async def _start(app: App, n: int) -> Run[Any]:
+    return await app.start(KINDS[n % len(KINDS)].options(id=f"n-{n}"), n)

@@ -139,6 +139,25 @@ async def test_a_run_stopped_by_force_in_doubt_keeps_its_events_until_a_verdict(
     assert len(made.book.sent) == 1
 
 
+async def _stopped_by_force(app: App, made: Post) -> str:
+    """Stop a run with an unknown outcome, and return its effect once "not applied" is accepted."""
+
+    async def is_uncertain() -> bool:
+        return [each.state for each in await app.effects.all()] == ["needs_reconcile"]
+
+    await until(is_uncertain)
+    [run] = await runs_of(app, made.handler("Book"))
+    await app.cancel(run.id, force=True)
+    [effect] = await app.effects.pending()
+
+    async def is_accepted() -> bool:
+        choices = await app.effects.choices(effect.id)
+        return any(each.verdict == "not_applied" and each.since is None for each in choices)
+
+    await until(is_accepted)
+    return effect.id
+
+
 async def test_an_effect_that_did_not_happen_after_a_forced_stop_releases_the_events(
     app: App,
 ) -> None:
@@ -147,21 +166,8 @@ async def test_an_effect_that_did_not_happen_after_a_forced_stop_releases_the_ev
         made.book.befall(Trouble.LOST)
         made.book.is_away = True
         await app.publish(made.letters, "a", id="1")
-
-        async def is_uncertain() -> bool:
-            return [each.state for each in await app.effects.all()] == ["needs_reconcile"]
-
-        await until(is_uncertain)
-        [run] = await runs_of(app, made.handler("Book"))
-        await app.cancel(run.id, force=True)
-        [effect] = await app.effects.pending()
-
-        async def is_accepted() -> bool:
-            choices = await app.effects.choices(effect.id)
-            return any(each.verdict == "not_applied" and each.since is None for each in choices)
-
-        await until(is_accepted)
-        await app.effects.resolve(effect.id, "not_applied", reason="I looked")
+        effect = await _stopped_by_force(app, made)
+        await app.effects.resolve(effect, "not_applied", reason="I looked")
         made.book.is_away = False
         await until_counts(app, made.letters, made.handler("Book"), consumed=1)
     assert len(made.book.applied) == 1
@@ -203,3 +209,22 @@ async def test_a_consumer_run_cannot_be_forked(app: App) -> None:
             await app.fork(run.id)
         with pytest.raises(RunOver):
             await app.retry(run.id)
+
+
+async def test_an_event_whose_input_was_skipped_is_not_handled_again_after_a_verdict(
+    app: App,
+) -> None:
+    made = post()
+    made.box.append("a")
+    async with working(app, pipelines=[made.pipeline]):
+        made.book.befall(Trouble.LOST)
+        made.book.is_away = True
+        await app.pipelines.trigger(made.name)
+        effect = await _stopped_by_force(app, made)
+        [entered] = await app.inputs.list()
+        await app.inputs.skip(entered.id, reason="not this one")
+        await app.effects.resolve(effect, "not_applied", reason="I looked")
+        held = await until_counts(app, made.letters, made.handler("Book"), skipped=1)
+        report = await app.inputs.get(entered.id)
+    assert (held["pending"], report.input.state) == (0, "skipped")
+    assert made.prepared == [["a"]]

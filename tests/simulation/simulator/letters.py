@@ -16,6 +16,7 @@ from onward.errors import NeedsApproval, NotApplied, Precondition, Retryable
 from onward.pipelines import Applied as WasApplied
 from onward.pipelines import Consumer, Pipeline, Prepared, Topic
 from onward.runtime.body.effects import Applied, Unknown
+from onward.runtime.context import step_now
 from onward.sdk.effect import effect, effect_key
 from onward.sdk.pipelines import process
 from onward.sdk.workflow import workflow
@@ -66,6 +67,10 @@ class PostOffice:
         self._draw = Draw(seed, "handlers")
         self._faults = faults
         self._clears = clears
+        self.looked: dict[str, set[tuple[str, int]]] = {}
+        """What the last preparation of each run has found."""
+        self.wakes: dict[str, bool] = {}
+        """Whether the last preparation of each run wants to be woken."""
 
     @property
     def letters(self) -> int:
@@ -85,9 +90,23 @@ class PostOffice:
         if version == 1 or not isinstance(fault, ValueError):
             raise fault
 
+    def look(self, events: list[Event[Any]]) -> None:
+        """Take note of what a preparation has found."""
+        self.looked[_run_now()] = {(event.uid, event.attempt) for event in events}
+
+    def wish(self, *, is_wake: bool) -> None:
+        """Take note of whether a preparation wants to be woken."""
+        self.wakes[_run_now()] = is_wake
+
     def below(self, count: int) -> int:
         """Return a number that may differ each time."""
         return self._draw.below(count)
+
+
+def _run_now() -> str:
+    step = step_now.get()
+    assert step is not None
+    return step.run.uid
 
 
 _offices: list[PostOffice] = []
@@ -162,8 +181,10 @@ class _Handler(Consumer[int, Said]):
         await outside().take_time(PHASE_SECONDS)
         office().meet(self.version)
         events = await ctx.peek(self.reads, limit=10)
+        office().look(events)
         await outside().take_time(PHASE_SECONDS)
         taken, wake = self.choose(ctx, events)
+        office().wish(is_wake=wake is not None)
         held = [[event.uid, event.replays] for event in taken]
         said = {"by": ctx.handler, "key": ctx.key, "events": held, "state": state or 0}
         return Prepared(taken, said, f"{len(taken)} events", wake_at=wake)
@@ -174,9 +195,7 @@ class _Handler(Consumer[int, Said]):
         """Return what to reserve, and when to be woken."""
         return events[: 1 + office().below(3)], None
 
-    async def next(
-        self, ctx: NextContext, prepared: Prepared[Said], outcome: Any
-    ) -> int | None:
+    async def next(self, ctx: NextContext, prepared: Prepared[Said], outcome: Any) -> int | None:
         outside().begin()
         await outside().take_time(PHASE_SECONDS)
         office().meet(self.version)

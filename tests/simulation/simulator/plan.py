@@ -73,6 +73,8 @@ class Post:
     """How often an operator does something that nobody needs."""
     deploy: float | None = None
     """After how many seconds workers get changed code, if they do."""
+    acts: tuple[str, ...] = ()
+    """What the operator does, if not everything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onward.core.delivery import Phase
 from onward.core.instant import SECOND
-from tests.simulation.simulator.letters import DONE, PAIR, PAIRS, POLL, ROWS, SERIAL
+from tests.simulation.simulator.letters import DONE, PAIR, PAIRS, POLL, ROWS, SERIAL, office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +37,7 @@ EDGES = {
     ("reserved", "consumed"),
     ("reserved", "skipped"),
 }
+_PREPARED = list(Phase).index(Phase.PREPARED)
 _PHASES = {None: -1} | {phase.value: place for place, phase in enumerate(Phase)}
 
 Handled = tuple[str, str, int]
@@ -109,8 +110,16 @@ class PostRules:
                     yield from self._launched(before, new, now)
             elif _PHASES[new.phase] < _PHASES[old.phase]:
                 yield f"run {uid} of {new.handler} went from {old.phase} back to {new.phase}"
-            elif old.state != new.state == "succeeded":
+            if old is None:
+                continue
+            if _PHASES[old.phase] < _PREPARED <= _PHASES[new.phase]:
+                is_woken = after.handlers[new.handler, new.key].wake_at is not None
+                if is_woken != office().wakes[uid]:
+                    yield f"{new.handler} {new.key!r} has not the wake time that it wanted"
+            if old.state != new.state == "succeeded":
                 place = new.handler, new.key
+                if new.kind == "consumer" and uid not in self._reserved:
+                    yield from _forgotten(after, new)
                 if uid in self._reserved or uid not in self._begun:
                     self._last_empty.pop(place, None)
                 elif new.kind == "consumer":
@@ -143,6 +152,14 @@ class PostRules:
             yield f"{text}, though it has nothing to do"
         if not is_woken and pending <= self._last_empty.get(place, set()):
             yield f"{text}, though nothing is new since it reserved nothing"
+
+
+def _forgotten(after: PostView, run: HandlerRunSeen) -> Iterator[str]:
+    """Yield what no preparation has looked at, though the handler has no work."""
+    place = run.handler, run.key
+    unseen = after.pending.get(place, set()) - office().looked[run.uid]
+    if unseen and after.handlers[place].published <= after.handlers[place].seen:
+        yield f"{place} has forgotten {unseen}"
 
 
 def _alone(run: HandlerRunSeen) -> tuple[str, ...]:
@@ -246,9 +263,7 @@ def _kept_events(before: PostView, after: PostView) -> Iterator[str]:
 
 def _states(after: PostView) -> Iterator[str]:
     """Yield the states that do not fit what their handlers have published."""
-    said = Counter(
-        (event.said["by"], event.said.get("key", "")) for event in after.events.values()
-    )
+    said = Counter((event.said["by"], event.said.get("key", "")) for event in after.events.values())
     for place, handler in after.handlers.items():
         if handler.saved != said[place]:
             yield f"the state of {place} is {handler.saved}, but it has published {said[place]}"
@@ -268,7 +283,11 @@ def _wakes(before: PostView, after: PostView, now: Instant) -> Iterator[str]:
 
 def unrest(view: PostView, letters: int) -> list[str]:
     """Return what is still to be done."""
-    found = [f"{each.uid} of {each.handler} is {each.state}" for each in view.runs.values() if each.is_open]
+    found = [
+        f"{each.uid} of {each.handler} is {each.state}"
+        for each in view.runs.values()
+        if each.is_open
+    ]
     for place, each in view.handlers.items():
         if each.blocked_by is not None and not each.removed:
             found.append(f"{place} is blocked by {each.blocked_by}")
@@ -296,9 +315,7 @@ def broken_post(
             state = effects[key].state if key in effects else None
             if state in ("applied", "skipped") and not handled.get(each):
                 yield f"{each} was {state} outside, but next has never run for it"
-    yield from (
-        f"{each} was applied {count} times" for each, count in times.items() if count > 1
-    )
+    yield from (f"{each} was applied {count} times" for each, count in times.items() if count > 1)
 
 
 def _meant(answer: str) -> Iterator[Handled]:

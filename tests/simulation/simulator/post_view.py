@@ -168,7 +168,9 @@ async def read_post(tx: Tx) -> PostView:
     view.subscriptions = [
         SubscriptionSeen._make(row) for row in await tx.fetch("witness_subscriptions")
     ]
-    view.runs = {row[0]: HandlerRunSeen._make(row) for row in await tx.fetch("witness_handler_runs")}
+    view.runs = {
+        row[0]: HandlerRunSeen._make(row) for row in await tx.fetch("witness_handler_runs")
+    }
     view.paused = {row[0] for row in await tx.fetch("witness_paused")}
     for kind, target, cause in await tx.fetch("witness_causes"):
         view.causes.setdefault((kind, target), set()).add(cause)

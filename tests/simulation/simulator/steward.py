@@ -33,12 +33,18 @@ if TYPE_CHECKING:
 
     from onward.store.store import Store
     from tests.simulation.simulator.draw import Draw
+    from tests.simulation.simulator.plan import Post
     from tests.simulation.simulator.post_view import DeliverySeen, HandlerRunSeen
     from tests.simulation.simulator.process import Process
     from tests.simulation.simulator.witness import Witness
 
 ACT_SECONDS = 5.0
 LOOK_SECONDS = 3.0
+NEEDED = ("publish", "judge", "resume_run")
+ACTS = (
+    "trigger", "pause", "resume", "pause_run", "cancel", "retry", "skip", "replay", "skip_input",
+    "start", "publish_row",
+)  # fmt: skip
 UNSETTLED = ("planned", "in_flight", "needs_reconcile", "indeterminate")
 
 
@@ -50,17 +56,17 @@ class Steward:
         store: Its store.
         witness: Knows what there is to act on.
         draw: Decides what it does when.
-        meddling: How often it does something that nobody needs.
+        plan: How often it does something that nobody needs, and what.
     """
 
     def __init__(
-        self, process: Process, store: Store, witness: Witness, draw: Draw, meddling: float
+        self, process: Process, store: Store, witness: Witness, draw: Draw, plan: Post
     ) -> None:
         self._process = process
         self._store = store
         self._witness = witness
         self._draw = draw
-        self._meddling = meddling
+        self._meddling, self._acts = plan.meddling, plan.acts or ACTS
         self._published = 0
 
     async def live(self, patience: float) -> None:
@@ -90,14 +96,9 @@ class Steward:
     # --- while there is trouble -------------------------------------------------------------------
 
     async def _act(self) -> None:
-        acts = [self._publish, self._judge, self._resume_run]
-        if self._draw.happens(self._meddling):
-            acts = [
-                self._trigger, self._pause, self._resume, self._pause_run, self._cancel, self._retry,
-                self._skip, self._replay, self._skip_input, self._start, self._publish_row,
-            ]  # fmt: skip
-        act = self._draw.one_of(acts)
-        await self._try(act.__name__, act)
+        acts = self._acts if self._draw.happens(self._meddling) else NEEDED
+        what = self._draw.one_of(acts)
+        await self._try(what, getattr(self, f"_{what}"))
 
     async def _publish(self) -> object:
         """Publish a new event, or one again that may have another payload."""
@@ -198,13 +199,17 @@ class Steward:
             if run.state == "paused":
                 await self._try("resume run", lambda run=run: self._engine.resume(self._id(run)))  # type: ignore[misc]
         for run in self._witness.post.runs.values():
-            if run.is_open and self._witness.post.handlers[run.handler, ""].removed:  # no worker has it
+            if (
+                run.is_open and self._witness.post.handlers[run.handler, ""].removed
+            ):  # no worker has it
                 await self._try(
                     "give up",
                     lambda run=run: self._engine.cancel(self._id(run), force=True),  # type: ignore[misc]
                 )
-        for name in (None, *PIPELINES):
-            await self._try("resume", lambda name=name: self._engine.pipelines.resume(name))  # type: ignore[misc]
+        post = self._witness.post
+        blocked = {each.pipeline for each in post.handlers.values() if each.blocked_by is not None}
+        for name in sorted(post.paused | blocked):
+            await self._try("resume", lambda name=name: self._engine.pipelines.resume(name or None))  # type: ignore[misc]
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -225,7 +230,9 @@ class Steward:
     def _one_event(self, *states: str) -> tuple[str, str, str] | None:
         """Return the topic, id and consumer of a delivery in one of these states."""
         post = self._witness.post
-        found: list[DeliverySeen] = [each for each in post.deliveries.values() if each.state in states]
+        found: list[DeliverySeen] = [
+            each for each in post.deliveries.values() if each.state in states
+        ]
         if not found:
             return None
         each = self._draw.one_of(found)
@@ -242,7 +249,7 @@ class Steward:
             return
         except OnwardError as error:
             done = type(error).__name__
-        self._tell("operate", what.strip("_"), str(done))
+        self._tell("operate", what, str(done))
 
     async def _insist(self, ask: Callable[[], Awaitable[object]]) -> None:
         while True:

@@ -185,8 +185,10 @@ class Simulation:
         if self.plan.post is not None:
             process, draw = Process("steward"), Draw(self.seed, "steward")
             store = self._memory.store(process, self.clock, draw)
-            steward = Steward(process, store, self.witness, draw, self.plan.post.meddling)
-            await self._loop.task_of(process, steward.live(self._patience() + POST_SECONDS), name="steward")
+            steward = Steward(process, store, self.witness, draw, self.plan.post)
+            await self._loop.task_of(
+                process, steward.live(self._patience() + POST_SECONDS), name="steward"
+            )
 
     def _patience(self) -> float:
         """Return how long everything may take.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.core.instant import MINUTE
-from onward.engine.doctor import Thresholds, examine_settings, examine_sizes
+from onward.engine.health_findings import Thresholds, examine_settings, examine_sizes
 from onward.model.health import StoreHealth, TableHealth
 from onward.store.store import open_store
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onward.codec import check_id
-from onward.core.digest import digest
 from onward.engine.display import shown_time
 from onward.errors import BadInput
 from onward.model.pipelines import NewEvent, NewInput
@@ -33,11 +32,6 @@ MAX_PUBLISHED = 10_000
 """How many events one run may publish."""
 
 MAX_TITLE = 500
-
-
-def input_uid(pipeline: str, source: str, kind: str, external: str) -> str:
-    """Return the uid of an input: the same each time that it is registered."""
-    return digest("input", pipeline, source, kind, external)
 
 
 class HandlerContext:
@@ -107,7 +101,7 @@ class _Publishing(HandlerContext):
         self._topics = {topic.name: topic for topic in definition.publishes}
         self._new_uid = reads.new_uid
         self.published: list[NewEvent] = []
-        self.inputs: dict[str, NewInput] = {}
+        self.inputs: dict[tuple[str, str, str], NewInput] = {}
 
     def _publish(
         self,
@@ -167,10 +161,12 @@ class ProducerContext(_Publishing):
         """
         for name, text in (("source", source), ("type", type), ("id", id)):
             check_id(text, f"the {name} of an input")
-        uid = input_uid(self.pipeline, source, type, id)
-        made = NewInput(uid, self.pipeline, source, type, id, title[:MAX_TITLE])
-        self.inputs.setdefault(uid, made)
-        return Input(source, type, id, title, uid)
+        external = (source, type, id)
+        known = self.inputs.get(external)
+        if known is None:  # the store knows whether it was registered before
+            known = NewInput(self._new_uid(), self.pipeline, *external, title[:MAX_TITLE])
+            self.inputs[external] = known
+        return Input(source, type, id, known.title, known.uid)
 
     def publish(
         self,

@@ -176,4 +176,4 @@ async def effect_of(tx: Tx, run: str) -> EffectState | None:
 async def handler_of(tx: Tx, run: str) -> HandlerRun | None:
     """Return which handler a run is of; None for a workflow."""
     rows = await tx.fetch("handler_of_run", run=run)
-    return HandlerRun._make(rows[0]) if rows else None
+    return HandlerRun._make(rows[0]) if rows and rows[0][0] is not None else None

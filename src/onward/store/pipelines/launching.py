@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onward.core.handler import DueHandler, HandlerKind, chosen
-from onward.store.hints import queue_subject
 from onward.store.pipelines.publishing import lock_handlers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from onward.core.instant import Instant
     from onward.store.database import Tx
@@ -22,12 +21,12 @@ MAX_CANDIDATES = 500
 _BEGINNING = ("", "")
 
 
-class _Asked(NamedTuple):
+class LaunchOffer(NamedTuple):
     """Whose runs a worker takes, from which queues, and after which handler and key to look."""
 
     handlers: tuple[str, ...]
     queues: tuple[str, ...]
-    after: tuple[str, str]
+    after: tuple[str, str] = _BEGINNING
 
 
 class _Work(NamedTuple):
@@ -69,54 +68,60 @@ class Launcher:
         self._store = store
         self._after = _BEGINNING
 
-    async def launch(self, handlers: Collection[str], queues: Collection[str], limit: int) -> int:
-        """Start runs of those of these handlers that have work; return how many."""
+    async def launch(
+        self, handlers: Collection[str], queues: Collection[str], limit: int
+    ) -> list[str]:
+        """Start runs of those of these handlers that have work, and return their queues.
+
+        The caller claims next: it announces the runs that it does not take itself.
+        """
         if not handlers or limit < 1:
-            return 0
-        asked = _Asked(tuple(sorted(handlers)), tuple(sorted(queues)), self._after)
-        found = await self._store.read(lambda tx: _with_work(tx, asked))
+            return []
+        offer = LaunchOffer(tuple(sorted(handlers)), tuple(sorted(queues)), self._after)
+        found = await self._store.read(lambda tx: find_work(tx, offer))
         if not found and self._after != _BEGINNING:
-            asked = asked._replace(after=_BEGINNING)
-            found = await self._store.read(lambda tx: _with_work(tx, asked))
+            offer = offer._replace(after=_BEGINNING)
+            found = await self._store.read(lambda tx: find_work(tx, offer))
         pending = [work for work in found if not work.is_asleep]
         is_more = len(pending) >= MAX_CANDIDATES
         self._after = (pending[-1].handler, pending[-1].key) if is_more else _BEGINNING
         if not found:
-            return 0
+            return []
         lanes = {work.lane for work in found}
         uids = [self._store.new_uid() for _ in range(min(limit, len(lanes)))]
-        launched = await self._store.write(lambda tx: _launch(tx, asked, uids))
-        self._store.database.publish({queue_subject(queue) for queue in launched})
-        return len(launched)
+        return await self._store.write(lambda tx: start_runs(tx, offer, found, uids))
 
 
 async def launch(
     store: Store, handlers: Collection[str], queues: Collection[str], limit: int
 ) -> int:
     """Start runs of those of these handlers that have work; return how many."""
-    return await Launcher(store).launch(handlers, queues, limit)
+    return len(await Launcher(store).launch(handlers, queues, limit))
 
 
-async def _with_work(tx: Tx, asked: _Asked) -> list[_Work]:
+async def find_work(tx: Tx, offer: LaunchOffer) -> list[_Work]:
+    """Return the handlers, and keys of them, that a run may be started for."""
     given: dict[str, Any] = {
-        "handlers": tx.array(asked.handlers),
-        "queues": tx.array(asked.queues),
+        "handlers": tx.array(offer.handlers),
+        "queues": tx.array(offer.queues),
         "limit": MAX_CANDIDATES,
     }
-    after = {"after_handler": asked.after[0], "after_key": asked.after[1]}
+    after = {"after_handler": offer.after[0], "after_key": offer.after[1]}
     rows = [(*row, False) for row in await tx.fetch("handlers_with_work", **after, **given)]
     rows += [(*row, True) for row in await tx.fetch("woken_handlers", **given)]
     return [_Work(*row) for row in rows]
 
 
-async def _launch(tx: Tx, asked: _Asked, uids: Sequence[str]) -> list[str]:
-    """Start runs under these uids, and return their queues."""
-    found = [work.candidate for work in await _with_work(tx, asked)]
-    idle = [each for each in found if not each.has_work]
-    picked = chosen(found)[: len(uids)]
+async def start_runs(
+    tx: Tx, offer: LaunchOffer, found: Iterable[_Work], uids: Sequence[str]
+) -> list[str]:
+    """Start runs of what was found under these uids, and return their queues."""
+    candidates = [work.candidate for work in found]
+    idle = [each for each in candidates if not each.has_work]
+    picked = chosen(candidates)[: len(uids)]
     await lock_handlers(tx, (), [(each.handler, each.key) for each in (*idle, *picked)])
     # Some may have been taken up, blocked or paused before they were locked.
-    rows = {(work.handler, work.key): work for work in await _with_work(tx, asked)}
+    rows = {(work.handler, work.key): work for work in await find_work(tx, offer)}
     for each in idle:
         work = rows.get((each.handler, each.key))
         if work is not None and not work.candidate.has_work:

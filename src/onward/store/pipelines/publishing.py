@@ -156,6 +156,8 @@ async def _check(
 
 async def _subscribers(tx: Tx, topics: Sequence[str]) -> dict[str, list[Subscriber]]:
     """Return the consumers of those of these topics that are there."""
+    if not topics:
+        return {}
     found: defaultdict[str, list[Subscriber]] = defaultdict(list)
     for topic, handler, keyed in await tx.fetch("subscribers", topics=tx.array(topics)):
         found[topic].extend([Subscriber(handler, bool(keyed))] if handler is not None else [])

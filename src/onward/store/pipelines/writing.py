@@ -78,7 +78,7 @@ async def _may_reserve(tx: Tx, run: str, write: PipelineWrite) -> bool:
     prepared = write.prepared
     if prepared is None or not prepared.reserve:
         return True
-    events = tx.array(each.event for each in prepared.reserve)
+    events = tx.array(sorted({each.event for each in prepared.reserve}))
     rows = await tx.fetch("lock_deliveries", handler=write.handler, events=events)
     found = {
         event: Delivery(DeliveryState(state), holder, attempt)
@@ -162,6 +162,10 @@ async def note_ended(
 
 async def change_open(tx: Tx, events: Iterable[str], by: int) -> None:
     """Note in the inputs of events that each has one open delivery more or less."""
-    given = tx.array(events)
-    if await tx.fetch("lock_inputs_of", events=given):
-        await tx.fetch("change_open_inputs", events=given, by=by)
+    rows = await tx.fetch("inputs_of_events", events=tx.array(events))
+    counts = Counter(row[0] for row in rows)
+    if counts:
+        await tx.fetch("lock_inputs", uids=tx.array(sorted(counts)))
+    for count in sorted(set(counts.values())):
+        uids = sorted(uid for uid in counts if counts[uid] == count)
+        await tx.fetch("raise_inputs", open=by * count, events=0, uids=tx.array(uids))

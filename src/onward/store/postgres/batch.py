@@ -98,14 +98,21 @@ def numbers(column: Sequence[int | None]) -> str:
 
 
 _WRITTEN_OUT: dict[str, Callable[[Sequence[Any]], str]] = {
-    "run": texts,
-    "r_run": texts,
-    "r_identity": texts,
-    "r_args_hash": texts,
-    "r_seq": numbers,
-    "r_took": numbers,
+    **dict.fromkeys(("run", "state", "error_type", "failed_step"), texts),
+    **dict.fromkeys(("r_run", "r_identity", "r_args_hash"), texts),
+    **dict.fromkeys(
+        ("c_uid", "c_id", "c_name", "c_args_hash", "c_kind", "c_queue", "c_tags"), texts
+    ),
+    **dict.fromkeys(("seq", "r_seq", "r_took"), numbers),
+    **dict.fromkeys(("c_priority", "c_delay_in", "c_cancel_with_parent", "c_attempt"), numbers),
 }
 """The columns with a value in every row of most batches."""
+
+
+def _write_out(columns: dict[str, Any]) -> dict[str, Any]:
+    for name in columns.keys() & _WRITTEN_OUT.keys():
+        columns[name] = _WRITTEN_OUT[name](columns[name])
+    return columns
 
 
 class _Owned(NamedTuple):
@@ -139,10 +146,8 @@ async def write(tx: PostgresTx, worker: str, batch: Batch) -> Written:
     for _ in range(_TRIES):
         records = [record for commit in left.values() for record in commit.latest_records()]
         statement, given = _arrays(list(left.values()), records)
-        for name, written_out in _WRITTEN_OUT.items():
-            given[name] = written_out(given[name])
         try:
-            rows = await tx.fetch(statement, worker=worker, **given)
+            rows = await tx.fetch(statement, worker=worker, **_write_out(given))
         except asyncpg.UniqueViolationError as conflict:
             if conflict.constraint_name not in _FIRST_WRITES:
                 raise
@@ -232,7 +237,7 @@ async def start(tx: PostgresTx, starts: Sequence[Start]) -> list[Started | Lease
     asked = list(starts)
     for _ in range(_TRIES):
         given = [(*run, *(owner or _NO_OWNER)) for run, owner in asked]
-        rows = await tx.fetch("start", **_columns("", _OWNED_START, given))
+        rows = await tx.fetch("start", **_write_out(_columns("", _OWNED_START, given)))
         by_uid = {run.uid: run for run, _ in asked}
         for uid, lost, made, there, *known in rows:
             if lost is not None:

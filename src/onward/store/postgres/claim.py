@@ -79,7 +79,7 @@ async def choose_limited(tx: PostgresTx, wanted: Wanted) -> FlowClaim:
 
 async def _control(tx: PostgresTx, wanted: Wanted, flow: FlowClaim) -> None:
     """Put runs under flow control whose queue or workflow has been limited since they started."""
-    limited = [each for each, row in flow.rows.items() if row.limits.restrict]
+    limited = [each for each, row in flow.flows.rows.items() if row.limits.restrict]
     if not limited:
         return
     rows = await tx.fetch(

@@ -47,6 +47,8 @@ class Listener:
         self._hints = hints
         self._pool = Pool(address, 1)
         self._out: Lane[frozenset[str], bool] = Lane(self._notify, name="onward hints")
+        self._sender = 0
+        """The server process of the connection that notifies."""
         self._task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
 
@@ -94,16 +96,17 @@ class Listener:
         finally:
             connection.terminate()
 
-    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
-        self._hints.publish(unpacked(payload))
+    def _heard(self, _connection: Any, sender: int, _channel: str, payload: str) -> None:
+        if sender != self._sender:  # or they were published here when they were sent
+            self._hints.publish(unpacked(payload))
 
     async def _notify(self, gathered: list[frozenset[str]]) -> Sequence[bool]:
         payload = packed(gathered, _MAX_PAYLOAD)
+
+        async def notify(connection: Any) -> None:
+            self._sender = connection.get_server_pid()
+            await connection.execute("SELECT pg_notify($1, $2)", self._channel, payload)
+
         with contextlib.suppress(OnwardError):  # a lost hint only delays
-            await self._pool.run(
-                lambda connection: connection.execute(
-                    "SELECT pg_notify($1, $2)", self._channel, payload
-                ),
-                patience=0,
-            )
+            await self._pool.run(notify, patience=0)
         return [True] * len(gathered)

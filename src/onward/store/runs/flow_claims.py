@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
 from onward.core.flow import (
-    BEGUN,
-    NEW,
     Candidate,
     FlowId,
     FlowKind,
-    Hold,
     KeyLine,
     Room,
     Turn,
@@ -22,19 +19,17 @@ from onward.core.flow import (
     left_after,
     next_start,
     record_starts,
-    room_of,
     served,
     take,
 )
 from onward.core.run import MAX_CRASHES, SUSPECT_AT
-from onward.model.flow import EVERY_KEY, FlowRow, in_force, read_starts, write_starts
-from onward.store.runs.flow_lanes import walk
-from onward.store.runs.flows import keys_of
+from onward.model.flow import FlowRow, read_starts, write_starts
+from onward.store.runs.flow_lanes import LaneReader, walk
+from onward.store.runs.flow_rooms import FlowRooms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from onward.core.flow import FlowLimits
     from onward.core.instant import Instant
     from onward.core.run import Rooms as SuspectRooms
     from onward.model.claims import Wanted
@@ -71,57 +66,24 @@ class FlowClaim:
     tx: Tx
     wanted: Wanted
     runs_of_lanes: FlowTx
-    rows: dict[FlowId, FlowRow] = field(default_factory=dict)
-    rooms: dict[FlowId, Room] = field(default_factory=dict)
     chosen: list[Candidate] = field(default_factory=list)
-    now: Instant = 0
-    _limits_of_keys: dict[FlowId, FlowLimits] = field(default_factory=dict)
-    _running: Counter[FlowId] = field(default_factory=Counter)
-    _holding: Counter[FlowId] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.flows = FlowRooms(self.tx, self.wanted)
 
     async def lock(self) -> None:
         """Lock the rows of the queues and workflows of this claim."""
-        await self._read_rows()
-        queues = (FlowId(FlowKind.QUEUE, queue) for queue in self.wanted.queues)
-        missing = [flow for flow in queues if flow not in self.rows]
-        for flow in missing:
-            await self.tx.fetch("add_flow", kind=str(flow.kind), scope="", name=flow.name)
-        if missing:
-            await self._read_rows()
-
-    async def _read_rows(self) -> None:
-        for kind, given in (("queue", self.wanted.queues), ("workflow", self.wanted.names)):
-            names = self.tx.array(given)
-            for row in await self.tx.fetch("flows_to_claim", kind=kind, names=names):
-                found = FlowRow._make(row[:-1])
-                self.rows[found.id], self.now = found, row[-1]
-
-    async def count(self) -> None:
-        """Count what is running and what holds its place, and find how much room there is."""
-        self._running = _by_flow(await self.tx.fetch("count_running"))
-        self._holding = _by_flow(await self.tx.fetch("count_holding"))
-        for flow, row in self.rows.items():
-            if row.limits.restrict:
-                self.rooms[flow] = self._room(flow, row.limits, row.starts)
-
-    def _room(self, flow: FlowId, limits: FlowLimits, starts: str) -> Room:
-        counted = self._running[flow] + (self._holding[flow] if limits.hold is Hold.OPEN else 0)
-        return room_of(limits, counted, read_starts(starts), self.now)
-
-    def is_restricted(self, queue: str, name: str) -> bool:
-        """Return whether a run of a queue and a workflow must be under flow control."""
-        flows = FlowId(FlowKind.QUEUE, queue), FlowId(FlowKind.WORKFLOW, name)
-        return any(flow in self.rows and self.rows[flow].limits.restrict for flow in flows)
+        await self.flows.lock()
 
     # --- choosing --------------------------------------------------------------------------------
 
     async def choose(self) -> list[Candidate]:
         """Choose runs, the most urgent first; there is room for any part of them."""
-        await self.count()
+        await self.flows.count()
         levels = [
             (-row[0], place, queue)
             for place, queue in enumerate(self.wanted.queues)
-            if not self._is_closed(FlowId(FlowKind.QUEUE, queue))
+            if not self.flows.is_closed(FlowId(FlowKind.QUEUE, queue))
             for row in await self.tx.fetch("levels_of_queue", queue=queue)
         ]
         for below, _, queue in sorted(levels):
@@ -135,9 +97,10 @@ class FlowClaim:
     async def _choose_level(self, queue: str, priority: int, limit: int) -> None:
         turn = self._turns(queue).get(str(priority), Turn())
         left: dict[str, KeyLine] = {}
-        async for lanes, is_all in walk(self.tx, queue, priority, turn.key, limit):
+        reader = LaneReader(self.tx, queue, priority, lambda: self.flows.usual_limit(queue))
+        async for lanes, is_all in walk(reader, turn.key, limit):
             lines = await self._lines(queue, priority, lanes, limit)
-            taken = choose(lines, self.rooms, limit, turn, is_all=is_all)
+            taken = choose(lines, self.flows.rooms, limit, turn, is_all=is_all)
             self.chosen += taken
             limit -= len(taken)
             if limit <= 0 or is_all:
@@ -147,7 +110,7 @@ class FlowClaim:
                 runs = (*left[line.key].runs, *line.runs) if line.key in left else line.runs
                 left[line.key] = line._replace(runs=runs)
         # Each key had its turn, and more runs are wanted.
-        self.chosen += choose(list(left.values()), self.rooms, limit, turn, is_all=True)
+        self.chosen += choose(list(left.values()), self.flows.rooms, limit, turn, is_all=True)
 
     async def _lines(
         self, queue: str, priority: int, lanes: Sequence[FlowLane], limit: int
@@ -155,54 +118,20 @@ class FlowClaim:
         """Return the runs of lanes that have room, by key."""
         keys = list(dict.fromkeys(lane.key for lane in lanes if lane.key))
         if keys:
-            await self._add_keys(queue, keys)
-        weights = {key: self._weight(queue, key) for key in (*keys, "")}
-        ranks = {lane: self._rank(queue, lane) for lane in lanes}
-        able = [lane for lane in lanes if ranks[lane] is not None]
-        share = sum(weights[key] for key in {lane.key for lane in able}) or 1
+            await self.flows.add_keys(queue, keys)
+        ranks = self.flows.ranks(queue, lanes)
+        weights = {lane.key: self.flows.weight(queue, lane.key) for lane in ranks}
+        share = sum(weights.values()) or 1
         wanted = [
             LaneQuery(lane, rank, -(-limit * weights[lane.key] // share) + weights[lane.key])
-            for lane in able
-            if (rank := ranks[lane]) is not None
+            for lane, rank in ranks.items()
         ]
         if not wanted:
             return []
-        runs: dict[str, list[Candidate]] = {lane.key: [] for lane in able}
+        runs: dict[str, list[Candidate]] = {lane.key: [] for lane in ranks}
         for run in await self.runs_of_lanes(queue, priority, wanted):
             runs[run.key].append(run)
         return [KeyLine(key, weights[key], its_runs) for key, its_runs in runs.items()]
-
-    async def _add_keys(self, queue: str, keys: list[str]) -> None:
-        found = await keys_of(self.tx, queue, keys)
-        every = found.get(EVERY_KEY, FlowRow("key", queue, EVERY_KEY))
-        shared = every.operator, every.declared
-        usual = in_force(*shared)
-        for key in keys:
-            flow, row = FlowId(FlowKind.KEY, key, queue), found.get(key)
-            if row is not None:
-                self.rows.setdefault(flow, row)
-            limits = usual if row is None else in_force(row.operator, row.declared, *shared)
-            if limits.restrict and flow not in self.rooms:
-                self.rooms[flow] = self._room(flow, limits, "" if row is None else row.starts)
-                self._limits_of_keys[flow] = limits
-
-    def _weight(self, queue: str, key: str) -> int:
-        row = self.rows.get(FlowId(FlowKind.KEY, key, queue))
-        return 1 if row is None else row.weight
-
-    def _rank(self, queue: str, lane: FlowLane) -> int | None:
-        """Return which runs of a lane have room: the highest rank; None: none of them."""
-        if lane.name not in self.wanted.names:
-            return None
-        run = Candidate("", 0, 0, queue, lane.name, lane.key)
-        rooms = [self.rooms[flow] for flow in run.flows if flow in self.rooms]
-        if all(room.fits(begun=False) for room in rooms):
-            return NEW
-        return BEGUN if all(room.fits(begun=True) for room in rooms) else None
-
-    def _is_closed(self, flow: FlowId) -> bool:
-        """Return whether nothing of it can be claimed."""
-        return flow in self.rooms and not self.rooms[flow].fits(begun=True)
 
     async def _choose_suspects(self) -> None:
         """Choose suspects, too: some of the first number of crashes that has any."""
@@ -211,13 +140,13 @@ class FlowClaim:
         suspects = [Candidate._make(row) for row in rows]
         for queue in {run.queue for run in suspects}:
             keys = sorted({run.key for run in suspects if run.key and run.queue == queue})
-            await self._add_keys(queue, keys)
-        self.chosen += pick_suspects(suspects, self.rooms, self.wanted.suspects)
+            await self.flows.add_keys(queue, keys)
+        self.chosen += pick_suspects(suspects, self.flows.rooms, self.wanted.suspects)
 
     # --- what was claimed ------------------------------------------------------------------------
 
     def _turns(self, queue: str) -> dict[str, Turn]:
-        text = self.rows[FlowId(FlowKind.QUEUE, queue)].turns
+        text = self.flows.rows[FlowId(FlowKind.QUEUE, queue)].turns
         return msgspec.json.decode(text, type=dict[str, Turn]) if text else {}
 
     def holding(self) -> list[str]:
@@ -225,39 +154,40 @@ class FlowClaim:
         return [run.uid for run in self.chosen if any(map(self._holds, run.flows))]
 
     def _holds(self, flow: FlowId) -> bool:
-        room = self.rooms.get(flow)
+        room = self.flows.rooms.get(flow)
         return room is not None and room.holds_open
 
     async def note(self, claimed: Collection[str]) -> None:
         """Write whose turn it was, and which starts count for the rates."""
         runs = [run for run in self.chosen if run.uid in claimed]
         changed: dict[FlowId, FlowRow] = {}
+        rows, now = self.flows.rows, self.flows.now
         for queue in {run.queue for run in runs}:
             flow, turns = FlowId(FlowKind.QUEUE, queue), self._turns(queue)
             for run in (run for run in runs if run.queue == queue and run.crashes < SUSPECT_AT):
                 level = str(run.priority)
                 turns[level] = served(
-                    turns.pop(level, Turn()), run.key, self._weight(queue, run.key)
+                    turns.pop(level, Turn()), run.key, self.flows.weight(queue, run.key)
                 )
             kept = dict(list(turns.items())[-MAX_TURNS:])
-            changed[flow] = self.rows[flow]._replace(turns=msgspec.json.encode(kept).decode())
+            changed[flow] = rows[flow]._replace(turns=msgspec.json.encode(kept).decode())
         forget_at: dict[FlowId, Instant] = {}
         begun = Counter(flow for run in runs if not run.is_begun for flow in run.flows)
         for flow, count in begun.items():
-            row = changed.get(flow) or self.rows.get(flow)
+            row = changed.get(flow) or rows.get(flow)
             row = row or FlowRow(flow.kind, flow.scope, flow.name)
-            rate = (self._limits_of_keys.get(flow) or row.limits).rate
+            rate = (self.flows.limits_of_keys.get(flow) or row.limits).rate
             if rate is None:
                 continue
-            starts = record_starts(rate, read_starts(row.starts), self.now, count)
-            next_at = next_start(rate, starts, self.now)
+            starts = record_starts(rate, read_starts(row.starts), now, count)
+            next_at = next_start(rate, starts, now)
             changed[flow] = row._replace(
-                starts=write_starts(starts), next_at=next_at if next_at > self.now else None
+                starts=write_starts(starts), next_at=next_at if next_at > now else None
             )
             if flow.kind is FlowKind.KEY and row.is_unset:
-                forget_at[flow] = self.now + 2 * rate.period
+                forget_at[flow] = now + 2 * rate.period
         for flow, row in sorted(changed.items()):
-            if row != self.rows.get(flow):
+            if row != rows.get(flow):
                 await self.tx.fetch(
                     "note_claims",
                     kind=str(flow.kind),
@@ -268,15 +198,6 @@ class FlowClaim:
                     turns=row.turns,
                     forget_at=forget_at.get(flow),
                 )
-
-
-def _by_flow(rows: Sequence[Sequence[Any]]) -> Counter[FlowId]:
-    """Return how many runs there are of each queue, workflow and key."""
-    found: Counter[FlowId] = Counter()
-    for queue, name, key, count in rows:
-        for flow in Candidate("", 0, 0, queue, name, key).flows:
-            found[flow] += count
-    return found
 
 
 def pick_suspects(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onward.core.flow import Hold
+from onward.core.flow import FlowKind, Hold
 from onward.core.lease import MAX_AHEAD
-from onward.model.flow import EVERY_KEY, FlowRow
+from onward.model.flow import FlowRow
 from onward.store.runs.fencing import check_owner
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ async def change_flow(
     """
     await check_owner(tx, owner)
     where = {"kind": str(flow.kind), "scope": flow.scope, "name": flow.name}
+    if flow.kind is FlowKind.KEY:
+        # A claim with the limits from before must not write when the next start may be after this.
+        await tx.fetch("flow_of", kind=str(FlowKind.QUEUE), scope="", name=flow.scope)
     await tx.fetch("add_flow", **where)
     [row] = await tx.fetch("flow_of", **where)
     before = FlowRow._make(row)
@@ -47,6 +50,8 @@ async def change_flow(
     for name in ("starts", "next_at", "turns"):
         del given[name]
     await tx.fetch("set_flow", **given)
+    if flow.kind is FlowKind.KEY:
+        await tx.fetch("forget_next_starts", scope=flow.scope, name=flow.name)
     if after.limits.hold is Hold.OPEN and before.limits.hold is not Hold.OPEN:
         await tx.fetch("hold_begun", **where)
     return after
@@ -66,13 +71,6 @@ async def flows_of(tx: Tx, *flows: FlowId) -> list[FlowRow]:
         rows = await tx.fetch("flows_of", kind=str(flow.kind), scope=flow.scope, names=names)
         found += map(FlowRow._make, rows)
     return found
-
-
-async def keys_of(tx: Tx, queue: str, keys: list[str]) -> dict[str, FlowRow]:
-    """Return the rows of keys, and the one that holds for every key, by name."""
-    names = tx.array([*keys, EVERY_KEY])
-    rows = await tx.fetch("flows_of", kind="key", scope=queue, names=names)
-    return {row[2]: FlowRow._make(row) for row in rows}
 
 
 async def all_flows(tx: Tx) -> list[FlowRow]:

@@ -12,6 +12,12 @@ kind IN ('queue', 'workflow') AND (
     paused = 1 OR declared_max IS NOT NULL OR operator_max IS NOT NULL
     OR declared_count IS NOT NULL OR operator_count IS NOT NULL)
 
+-- part: is_set
+kind = 'key' AND (
+    weight <> 1 OR declared_max IS NOT NULL OR operator_max IS NOT NULL
+    OR declared_count IS NOT NULL OR operator_count IS NOT NULL
+    OR declared_hold IS NOT NULL OR operator_hold IS NOT NULL OR paused = 1)
+
 -- name: add_flow
 INSERT INTO onward_flow (namespace, kind, scope, name, updated_at)
 VALUES (:namespace, :kind, :scope, :name, :now)
@@ -130,9 +136,9 @@ WHERE namespace = :namespace AND fence > 0 AND state IN ('ready', 'running', 'wa
            ELSE queue = :scope AND (flow_key = :name OR :name = '*' AND flow_key <> '') END;
 
 -- name: count_running
-SELECT queue, name, coalesce(flow_key, ''), count(*) FROM onward_run INDEXED BY onward_run_running
+SELECT queue, name, count(*) FROM onward_run INDEXED BY onward_run_running
 WHERE namespace = :namespace AND state = 'running'
-GROUP BY queue, name, coalesce(flow_key, '');
+GROUP BY queue, name;
 
 -- name: count_holding
 SELECT queue, name, coalesce(flow_key, ''), count(*) FROM onward_run INDEXED BY onward_run_holding
@@ -166,6 +172,67 @@ WITH RECURSIVE level (priority) AS (
     FROM level WHERE level.priority IS NOT NULL
 )
 SELECT priority FROM level WHERE priority IS NOT NULL;
+
+-- name: next_keys
+-- The last key of the next runs in the index, how many of these there are, and how many keys they have.
+SELECT max(flow_key), count(*), count(DISTINCT flow_key) FROM (
+    SELECT flow_key FROM onward_run INDEXED BY onward_run_flow
+    WHERE namespace = :namespace AND queue = :queue AND priority = :priority AND state = 'ready'
+      AND flow_key IS NOT NULL AND flow_key >= :key
+    ORDER BY flow_key LIMIT CAST(:limit AS BIGINT)) r;
+
+-- name: open_lanes
+-- The keys and workflows of what is ready in a queue with one priority, from one key up to another, without
+-- those keys that have no room for certain: thousands of them are passed by in one statement. `:most` is the
+-- limit of every key that nothing is set for. A full key has no room at all, or with `:holding` none for
+-- new runs; nor has a key whose rate is used up.
+WITH set_key AS MATERIALIZED (
+    SELECT name FROM onward_flow INDEXED BY onward_flow_set
+    WHERE namespace = :namespace AND scope = :queue AND {is_set}
+), full_key AS MATERIALIZED (
+    SELECT flow_key FROM (
+        SELECT flow_key FROM onward_run INDEXED BY onward_run_flow_running
+        WHERE namespace = :namespace AND queue = :queue AND state = 'running'
+          AND flow_key IS NOT NULL
+        UNION ALL
+        SELECT flow_key FROM onward_run INDEXED BY onward_run_holding
+        WHERE namespace = :namespace AND queue = :queue AND holds = 1
+          AND state IN ('ready', 'waiting', 'paused') AND flow_key IS NOT NULL
+          AND CAST(:holding AS BIGINT) = 1) c
+    GROUP BY flow_key HAVING count(*) >= CAST(:most AS BIGINT)
+), used_up AS MATERIALIZED (
+    SELECT name FROM onward_flow INDEXED BY onward_flow_next
+    WHERE namespace = :namespace AND next_at IS NOT NULL AND next_at > :now
+      AND kind = 'key' AND scope = :queue AND updated_at <= :now + CAST(:ahead AS BIGINT)
+)
+SELECT flow_key, name FROM onward_run r INDEXED BY onward_run_flow
+WHERE namespace = :namespace AND queue = :queue AND priority = :priority AND state = 'ready'
+  AND flow_key IS NOT NULL AND flow_key >= :key AND flow_key < :last
+  AND (CAST(:holding AS BIGINT) = 1 OR flow_key = '' OR flow_key IN (SELECT name FROM set_key)
+       OR CAST(:most AS BIGINT) > 0 AND flow_key NOT IN (SELECT flow_key FROM full_key))
+GROUP BY flow_key, name
+HAVING flow_key = '' OR flow_key IN (SELECT name FROM set_key)
+    OR CAST(:most AS BIGINT) > 0 AND flow_key NOT IN (SELECT flow_key FROM full_key)
+       AND flow_key NOT IN (SELECT name FROM used_up)
+    OR (SELECT 1 FROM onward_run b INDEXED BY onward_run_flow
+        WHERE b.namespace = :namespace AND b.queue = :queue AND b.priority = :priority
+          AND b.state = 'ready' AND b.flow_key IS NOT NULL AND b.flow_key = r.flow_key
+          AND b.name = r.name AND {rank} = 0 LIMIT 1) IS NOT NULL
+ORDER BY flow_key, name LIMIT CAST(:limit AS BIGINT);
+
+-- name: keys_to_claim
+-- How many runs of each key are running, and its row, if it has one.
+SELECT j.value, (SELECT count(*) FROM onward_run r INDEXED BY onward_run_flow_running
+                 WHERE r.namespace = :namespace AND r.queue = :queue AND r.flow_key = j.value
+                   AND r.flow_key IS NOT NULL AND r.state = 'running'), {flow_columns}
+FROM json_each(:keys) j
+LEFT JOIN onward_flow f ON f.namespace = :namespace AND f.kind = 'key' AND f.scope = :queue AND f.name = j.value;
+
+-- name: forget_next_starts
+-- When the next start may be is computed anew, because the limits of keys have changed.
+UPDATE onward_flow SET next_at = NULL
+WHERE namespace = :namespace AND kind = 'key' AND scope = :scope AND next_at IS NOT NULL
+  AND (name = :name OR CAST(:name AS TEXT) = '*');
 
 -- name: limited_suspects
 SELECT uid, priority, due, queue, name, flow_key, {rank}, crashes

@@ -2,7 +2,7 @@
 
 -- name: handler_of_run
 SELECT handler, handler_key, lane FROM onward_run
-WHERE namespace = :namespace AND uid = :run AND handler IS NOT NULL;
+WHERE namespace = :namespace AND uid = :run;
 
 -- name: effect_of_handler_run
 -- The newest effect of a run or, if it has none, of the runs that it retries.
@@ -66,7 +66,8 @@ WHERE namespace = :namespace AND handler = :handler AND key = :key;
 
 -- name: free_handler
 UPDATE onward_handler SET blocked_by = NULL, blocked_code = NULL, updated_at = :now
-WHERE namespace = :namespace AND handler = :handler AND key = :key AND blocked_by = :run
+WHERE namespace = :namespace AND handler = :handler AND key = :key
+  AND coalesce(blocked_by, '') = :run
 RETURNING handler;
 
 -- name: lane_holders

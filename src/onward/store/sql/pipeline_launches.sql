@@ -13,14 +13,18 @@ h.wake_at IS NOT NULL AND h.wake_at <= :now AS is_woken,
  WHERE s.namespace = h.namespace AND s.handler = h.handler) AS oldest
 
 -- part: may_launch
--- Its lane is free, and neither the pipeline nor all pipelines are paused.
-NOT EXISTS (SELECT 1 FROM onward_run r INDEXED BY onward_run_lane
-            WHERE r.namespace = h.namespace AND r.lane = h.lane AND r.lane IS NOT NULL
-              AND r.state IN ('ready', 'running', 'waiting', 'paused'))
-AND NOT EXISTS (SELECT 1 FROM onward_handler b INDEXED BY onward_handler_blocked
-                WHERE b.namespace = h.namespace AND b.lane = h.lane AND b.blocked_by IS NOT NULL)
-AND NOT EXISTS (SELECT 1 FROM onward_pipeline p
-                WHERE p.namespace = h.namespace AND p.name IN ('', h.pipeline) AND p.paused = 1)
+-- Its lane is free, and neither the pipeline nor all pipelines are paused. Subqueries and no joins, so
+-- that no plan can read the runs of other lanes.
+(SELECT 1 FROM onward_run r INDEXED BY onward_run_lane
+ WHERE r.namespace = h.namespace AND r.lane = h.lane AND r.lane IS NOT NULL
+   AND r.state IN ('ready', 'running', 'waiting', 'paused') LIMIT 1) IS NULL
+AND (SELECT 1 FROM onward_handler b INDEXED BY onward_handler_blocked
+     WHERE b.namespace = h.namespace AND b.lane = h.lane AND b.blocked_by IS NOT NULL
+     LIMIT 1) IS NULL
+AND (SELECT max(p.paused) FROM onward_pipeline p
+     WHERE p.namespace = h.namespace AND p.name = h.pipeline) = 0
+AND coalesce((SELECT max(p.paused) FROM onward_pipeline p
+              WHERE p.namespace = h.namespace AND p.name = ''), 0) = 0
 
 -- name: handlers_with_work
 -- Those after a handler and key: there may be more than are looked at in one turn.

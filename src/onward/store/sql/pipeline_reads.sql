@@ -23,7 +23,7 @@ CROSS JOIN onward_event e
     ON e.namespace = :namespace AND e.topic = :topic AND e.message = m.value
 CROSS JOIN onward_delivery d
     ON d.namespace = :namespace AND d.handler = :handler AND d.event = e.uid
-    AND d.state = 'pending' AND d.key = :key
+WHERE d.state = 'pending' AND d.key = :key
 ORDER BY e.seq;
 
 -- name: limited_topics

@@ -12,10 +12,10 @@ CROSS JOIN onward_handler h
     ON h.namespace = :namespace AND h.handler = j.value AND h.key = k.value;
 
 -- name: lock_deliveries
-SELECT event, state, run, attempt, key FROM onward_delivery
-WHERE namespace = :namespace AND handler = :handler
-  AND event IN (SELECT value FROM json_each(:events))
-ORDER BY event
+-- In the order of the events that are given.
+SELECT d.event, d.state, d.run, d.attempt, d.key FROM json_each(:events) u
+CROSS JOIN onward_delivery d
+    ON d.namespace = :namespace AND d.handler = :handler AND d.event = u.value
 FOR UPDATE;
 
 -- name: reserve_deliveries
@@ -37,9 +37,9 @@ WHERE namespace = :namespace AND handler = :handler AND key = :key;
 -- name: cause_run
 -- A run is caused by what has caused the events that it reserves.
 INSERT INTO onward_cause (namespace, kind, target, input)
-SELECT DISTINCT namespace, 'run', CAST(:run AS TEXT), input FROM onward_cause
-WHERE namespace = :namespace AND kind = 'event'
-  AND target IN (SELECT value FROM json_each(:events))
+SELECT DISTINCT c.namespace, 'run', CAST(:run AS TEXT), c.input FROM json_each(:events) u
+CROSS JOIN onward_cause c ON c.namespace = :namespace AND c.kind = 'event' AND c.target = u.value
+WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: end_deliveries
@@ -53,26 +53,10 @@ UPDATE onward_subscription
 SET consumed = consumed + CAST(:consumed AS BIGINT), skipped = skipped + CAST(:skipped AS BIGINT)
 WHERE namespace = :namespace AND topic = :topic AND handler = :handler;
 
--- name: lock_inputs_of
-SELECT uid FROM onward_input
-WHERE namespace = :namespace AND uid IN (
-    SELECT c.input FROM onward_cause c
-    WHERE c.namespace = :namespace AND c.kind = 'event'
-      AND c.target IN (SELECT value FROM json_each(:events)))
-ORDER BY uid
-FOR UPDATE;
-
--- name: change_open_inputs
--- Each of these events has one delivery more or less that is pending or reserved.
-UPDATE onward_input
-SET open = open + CAST(:by AS BIGINT) * (
-    SELECT count(*) FROM onward_cause c
-    WHERE c.namespace = onward_input.namespace AND c.kind = 'event' AND c.input = onward_input.uid
-      AND c.target IN (SELECT value FROM json_each(:events)))
-WHERE namespace = :namespace AND uid IN (
-    SELECT c.input FROM onward_cause c
-    WHERE c.namespace = :namespace AND c.kind = 'event'
-      AND c.target IN (SELECT value FROM json_each(:events)));
+-- name: inputs_of_events
+SELECT c.input FROM json_each(:events) u
+CROSS JOIN onward_cause c ON c.namespace = :namespace AND c.kind = 'event' AND c.target = u.value
+WHERE true;
 
 -- name: complete_handler
 -- A run of it has succeeded, and may have saved a state.

@@ -100,7 +100,8 @@ WHERE namespace = :namespace AND schedule = :schedule AND (until, at) IN (
       AND o.until < (SELECT n.until FROM onward_slot n
                      WHERE n.namespace = :namespace AND n.schedule = :schedule
                      ORDER BY n.until DESC, n.at DESC LIMIT 1 OFFSET :newest)
-    ORDER BY o.until, o.at LIMIT 1000);
+    ORDER BY o.until, o.at LIMIT 1000)
+RETURNING at;
 
 -- name: newest_slots
 SELECT at, until, slots, disposition, run, timing, decided_at FROM onward_slot

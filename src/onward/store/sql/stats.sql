@@ -1,20 +1,20 @@
 -- How much there is to do. None of it reads what is over.
 
 -- name: queue_depths
--- Per queue: how many runs could be claimed, and since when the oldest of them is due.
-SELECT queue, count(*) AS runs, min(due) AS oldest FROM onward_run INDEXED BY onward_run_needs
+-- Per queue: how many runs could be claimed, and since when the oldest of them is due. Those that are
+-- ready and those that are about to be are apart.
+SELECT queue, 'ready' AS state, count(*) AS runs, min(due) AS oldest
+FROM onward_run INDEXED BY onward_run_needs
 WHERE namespace = :namespace AND state = 'ready' AND uid > ''
 GROUP BY queue
 UNION ALL
-SELECT queue, count(*), min(due) FROM onward_run INDEXED BY onward_run_waiting
+SELECT queue, 'waiting', count(*), min(due) FROM onward_run INDEXED BY onward_run_waiting
 WHERE namespace = :namespace AND state = 'waiting' AND due <= :now
 GROUP BY queue;
 
 -- name: open_counts
-SELECT 'ready' AS state, count(*) AS runs FROM onward_run INDEXED BY onward_run_needs
-WHERE namespace = :namespace AND state = 'ready' AND uid > ''
-UNION ALL
-SELECT 'running', count(*) FROM onward_run INDEXED BY onward_run_running
+-- Those that are ready are counted by queue.
+SELECT 'running' AS state, count(*) AS runs FROM onward_run INDEXED BY onward_run_running
 WHERE namespace = :namespace AND state = 'running'
 UNION ALL
 SELECT 'waiting', count(*) FROM onward_run INDEXED BY onward_run_waiting

@@ -131,7 +131,7 @@ async def _choose_limited(tx: SqliteTx, wanted: Wanted) -> FlowClaim:
     ) -> list[Candidate]:
         return [
             Candidate._make(row)
-            for (key, name), rank, limit in lanes
+            for (key, name, _), rank, limit in lanes
             for row in tx.rows(
                 "runs_of_lane",
                 **given | {"queue": queue, "priority": priority},

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onward.core.lease import Fate
+from onward.core.run import RunState
 from onward.errors import Rejected
 from onward.model.commits import Commit, CommitOutcome
 from onward.store.hints import PIPELINES, queue_subject, run_subject
@@ -115,9 +116,10 @@ class Writer:
 
 
 def _touched(commit: Commit) -> Iterable[str]:
-    if commit.move is not None:
+    # A run that only gets on, such as to its next phase, is no news to those who wait for it.
+    if commit.move is not None and commit.move.state != RunState.RUNNING:
         yield run_subject(commit.run)
-    if commit.attached.pipeline is not None:
+    if commit.attached.pipeline is not None and commit.attached.pipeline.may_give_work:
         yield PIPELINES
     for run in commit.starts:
         yield queue_subject(run.queue)

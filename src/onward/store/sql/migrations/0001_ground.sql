@@ -118,7 +118,8 @@ CREATE INDEX onward_run_ready ON onward_run (
     (CASE WHEN fence > 0 THEN 0 WHEN parent IS NOT NULL THEN 1 ELSE 2 END), due, uid)
     WHERE state = 'ready' AND flow_key IS NULL;
 CREATE INDEX onward_run_waiting ON onward_run (namespace, due, state) WHERE state = 'waiting';
-CREATE INDEX onward_run_running ON onward_run (namespace, worker) WHERE state = 'running';
+CREATE INDEX onward_run_running ON onward_run (namespace, worker, state, queue, name)
+    WHERE state = 'running';
 CREATE INDEX onward_run_paused ON onward_run (namespace, reason) WHERE state = 'paused';
 CREATE INDEX onward_run_suspect ON onward_run (namespace, uid)
     WHERE crashes > 0 AND state IN ('ready', 'running', 'waiting');
@@ -137,14 +138,17 @@ CREATE INDEX onward_run_dead_group
     WHERE state IN ('failed', 'timed_out') AND newest = 1 AND cancel_with_parent = 0
       AND discarded_at IS NULL;
 -- Runs under flow control have indexes of their own, so that many of them behind one limit do not slow
--- down claims of other runs.
+-- down claims of other runs. The state is in some indexes, so that a claim counts and passes by keys without
+-- room in the index alone.
 CREATE INDEX onward_run_flow ON onward_run (
     namespace, queue, priority DESC, flow_key, name,
-    (CASE WHEN fence > 0 THEN 0 WHEN parent IS NOT NULL THEN 1 ELSE 2 END), due, uid)
+    (CASE WHEN fence > 0 THEN 0 WHEN parent IS NOT NULL THEN 1 ELSE 2 END), due, uid, state)
     WHERE state = 'ready' AND flow_key IS NOT NULL;
+CREATE INDEX onward_run_flow_running ON onward_run (namespace, queue, flow_key, state)
+    WHERE state = 'running' AND flow_key IS NOT NULL;
 CREATE INDEX onward_run_flow_due ON onward_run (namespace, due)
     WHERE state = 'waiting' AND flow_key IS NOT NULL;
-CREATE INDEX onward_run_holding ON onward_run (namespace, queue, name)
+CREATE INDEX onward_run_holding ON onward_run (namespace, queue, name, flow_key, state, holds)
     WHERE holds = 1 AND state IN ('ready', 'waiting', 'paused');
 
 -- What limits the runs of a queue, of a workflow, or of a key of the queue `scope` ('*': of every key
@@ -179,6 +183,12 @@ CREATE TABLE onward_flow (
 
 CREATE INDEX onward_flow_next ON onward_flow (namespace, next_at) WHERE next_at IS NOT NULL;
 CREATE INDEX onward_flow_forget ON onward_flow (namespace, forget_at) WHERE forget_at IS NOT NULL;
+-- The keys for which something is set: the others have the limits of every key.
+CREATE INDEX onward_flow_set ON onward_flow (namespace, scope, name)
+    WHERE kind = 'key' AND (
+        weight <> 1 OR declared_max IS NOT NULL OR operator_max IS NOT NULL
+        OR declared_count IS NOT NULL OR operator_count IS NOT NULL
+        OR declared_hold IS NOT NULL OR operator_hold IS NOT NULL OR paused = 1);
 -- What keeps runs out of the first index of ready runs.
 CREATE INDEX onward_flow_restricting ON onward_flow (namespace, kind, name)
     WHERE kind IN ('queue', 'workflow') AND (

@@ -27,10 +27,10 @@ found AS (
 -- part: given_moves
 given AS (
     SELECT g.* FROM patience, unnest(
-        :run::text::text[], :fence::bigint[], :state::text[], :reason::text[], :due::bigint[],
-        :due_in::bigint[], :seq::bigint[], :seen::bigint[], :phase::text[], :parked_by::text[],
-        :result::bytea[], :error::bytea[], :failed_call::text[], :progress::bytea[],
-        :error_type::text[], :failed_step::text[])
+        :run::text::text[], :fence::bigint[], :state::text::text[], :reason::text[], :due::bigint[],
+        :due_in::bigint[], :seq::text::bigint[], :seen::bigint[], :phase::text[],
+        :parked_by::text[], :result::bytea[], :error::bytea[], :failed_call::text[],
+        :progress::bytea[], :error_type::text::text[], :failed_step::text::text[])
     AS g (uid, fence, state, reason, due, due_in, seq, seen, phase, parked_by, result, error,
           failed_call, progress, error_type, failed_step)
 )

@@ -1,13 +1,14 @@
 -- Parts of `commit` and `start`: new runs.
 
 -- part: run_arrays
-:c_uid::text[], :c_id::text[], :c_name::text[], :c_input::bytea[], :c_args_hash::text[],
-:c_kind::text[], :c_queue::text[], :c_version::text[], :c_priority::bigint[],
-:c_flow_key::text[], :c_tags::text[], :c_delay_in::bigint[], :c_due::bigint[],
-:c_deadline::bigint[], :c_deadline_in::bigint[], :c_parent::text[],
-:c_parent_identity::text[], :c_root::text[], :c_cancel_with_parent::bigint[],
-:c_follows::text[], :c_link::text[], :c_attempt::bigint[], :c_origin::text[],
-:c_handler::text[], :c_trace::text[], :c_retry::text[], :c_attributes::bytea[]
+:c_uid::text::text[], :c_id::text::text[], :c_name::text::text[], :c_input::bytea[],
+:c_args_hash::text::text[], :c_kind::text::text[], :c_queue::text::text[], :c_version::text[],
+:c_priority::text::bigint[], :c_flow_key::text[], :c_tags::text::text[],
+:c_delay_in::text::bigint[], :c_due::bigint[], :c_deadline::bigint[], :c_deadline_in::bigint[],
+:c_parent::text[], :c_parent_identity::text[], :c_root::text[],
+:c_cancel_with_parent::text::bigint[], :c_follows::text[], :c_link::text[],
+:c_attempt::text::bigint[], :c_origin::text[], :c_handler::text[], :c_trace::text[],
+:c_retry::text[], :c_attributes::bytea[]
 
 -- part: run_columns
 uid, id, name, input, args_hash, kind, queue, version, priority, flow_key, tags, delay_in, due,

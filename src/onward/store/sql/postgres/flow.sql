@@ -3,19 +3,20 @@
 -- begins with the locks held sees every claim that was made under the limits.
 
 -- name: lanes_of_level
--- The keys and workflows of what is ready in a queue with one priority, one step down the index each.
-WITH RECURSIVE lane (key, name, place) AS (
-    SELECT :key::text COLLATE "C", :name::text COLLATE "C", 0
+-- The keys and workflows of what is ready in a queue with one priority, one step down the index each, and
+-- the rank of the first run of each.
+WITH RECURSIVE lane (key, name, place, first) AS (
+    SELECT :key::text COLLATE "C", :name::text COLLATE "C", 0, 0
     UNION ALL
-    SELECT n.flow_key, n.name, l.place + 1 FROM lane l, LATERAL (
-        SELECT flow_key, name FROM onward_run
+    SELECT n.flow_key, n.name, l.place + 1, n.rank FROM lane l, LATERAL (
+        SELECT flow_key, name, {rank} AS rank FROM onward_run
         WHERE namespace = :namespace::text AND queue = :queue::text
           AND priority = :priority::bigint AND state = 'ready' AND flow_key IS NOT NULL
           AND (flow_key, name) > (l.key, l.name)
-        ORDER BY flow_key, name LIMIT 1) n
+        ORDER BY flow_key, name, {rank} LIMIT 1) n
     WHERE l.place < :limit::bigint
 )
-SELECT key, name, key < :until::text FROM lane WHERE place > 0 ORDER BY place;
+SELECT key, name, key < :until::text, first FROM lane WHERE place > 0 ORDER BY place;
 
 -- name: runs_of_lanes
 SELECT r.uid, :priority::bigint, r.due, :queue::text, l.name, l.key, r.rank, r.crashes
