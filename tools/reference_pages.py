@@ -152,7 +152,7 @@ PAGES = {
             "An unreliable service: onward.testing.outside": (outside.Outside, outside.Trouble),
             "Phases of handlers: onward.testing.pipelines": (
                 *(phases.produce, phases.prepare, phases.mutate, phases.go_on),
-                *(phases.Output, phases.PublishedEvent, phases.EffectToSend),
+                *(phases.HandlerOutput, phases.PublishedEvent, phases.EffectToSend),
             ),
             "Postgres: onward.testing.fixtures and onward.testing.postgres": (
                 *(fixtures.postgres_server, fixtures.postgres_url, fixtures.postgres_template),

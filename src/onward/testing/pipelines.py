@@ -59,7 +59,7 @@ class PublishedEvent(NamedTuple):
     input: Input | None = None
 
 
-class Output(NamedTuple):
+class HandlerOutput(NamedTuple):
     """What a producer or `next` writes in its commit.
 
     Attributes:
@@ -88,7 +88,7 @@ class EffectToSend(NamedTuple):
 # --- the phases -----------------------------------------------------------------------------------
 
 
-async def produce(producer: Callable[..., Any], state: Any = None) -> Output:
+async def produce(producer: Callable[..., Any], state: Any = None) -> HandlerOutput:
     """Run a producer once, and return what it would commit.
 
     Args:
@@ -206,7 +206,7 @@ async def mutate(consumer: Any, prepared: Prepared[Any], *, key: str = "") -> Ef
 
 async def go_on(
     consumer: Any, prepared: Prepared[Any], outcome: Outcome, *, key: str = ""
-) -> Output:
+) -> HandlerOutput:
     """Run `next` of a consumer, and return what it would commit.
 
     Args:
@@ -238,7 +238,7 @@ def _stored(definition: ConsumerDefinition, prepared: Prepared[Any]) -> StoredPr
     return stored_preparation(definition, prepared, GivenReads(definition, None).row)
 
 
-def _output(definition: HandlerDefinition, write: PipelineWrite) -> Output:
+def _output(definition: HandlerDefinition, write: PipelineWrite) -> HandlerOutput:
     topics = {topic.name: topic for topic in definition.publishes}
     inputs = {
         each.uid: Input(each.source, each.type, each.external, each.title) for each in write.inputs
@@ -255,4 +255,4 @@ def _output(definition: HandlerDefinition, write: PipelineWrite) -> Output:
     ]
     state = None if write.completed is None else write.completed.state
     decoded = None if state is None else decode(unpack(state), definition.state)
-    return Output(events, list(inputs.values()), decoded)
+    return HandlerOutput(events, list(inputs.values()), decoded)
