@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from onward.core.instant import SECOND
 from onward.system.clock import SystemClock
+from tests.simulation.simulator.kinds import KINDS
+from tests.simulation.simulator.plan import draw_pipelines
 from tests.simulation.simulator.world import Failed, Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PROGRESS_EVERY = 2 * SECOND
 
@@ -31,14 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many worlds to run")
     parser.add_argument("--first", type=int, default=0, help="the seed of the first one")
     parser.add_argument("--seed", type=int, help="run this one alone, and print what happened")
+    parser.add_argument("--pipelines", action="store_true", help="only worlds with pipelines")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     asked = parser.parse_args(arguments)
+    make = _with_pipelines if asked.pipelines else Simulation
     if asked.seed is not None:
-        return replay(asked.seed, as_json=asked.json)
-    return swarm(range(asked.first, asked.first + asked.seeds), as_json=asked.json)
+        return replay(asked.seed, make, as_json=asked.json)
+    return swarm(range(asked.first, asked.first + asked.seeds), make, as_json=asked.json)
 
 
-def swarm(seeds: range, *, as_json: bool) -> int:
+def _with_pipelines(seed: int) -> Simulation:
+    return Simulation(seed, draw_pipelines(seed, tuple(KINDS)))
+
+
+def swarm(seeds: range, make: Callable[[int], Simulation], *, as_json: bool) -> int:
     """Run many worlds and stop at the first that fails."""
     clock = SystemClock()
     begin = told = clock.monotonic()
@@ -46,7 +54,7 @@ def swarm(seeds: range, *, as_json: bool) -> int:
     failure: Failed | None = None
     for seed in seeds:
         try:
-            trace = Simulation(seed).run()
+            trace = make(seed).run()
         except Failed as failed:
             failure = failed
             break
@@ -72,9 +80,9 @@ def swarm(seeds: range, *, as_json: bool) -> int:
     return 0 if failure is None else 1
 
 
-def replay(seed: int, *, as_json: bool) -> int:
+def replay(seed: int, make: Callable[[int], Simulation], *, as_json: bool) -> int:
     """Run one world and print everything that happened in it."""
-    simulation = Simulation(seed)
+    simulation = make(seed)
     broken: list[str] = []
     try:
         simulation.run()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Collection, Iterator
 
     from onward.core.instant import Instant
@@ -97,6 +97,16 @@ def doubted(
         old = before.get(key)
         if old is not None and new.attempt > old.attempt:
             (found.add if (old.state, new.state) == REPEAT else found.discard)(key)
+    return found
+
+
+def taken_over(before: dict[str, EffectSeen], after: dict[str, EffectSeen]) -> Counter[str]:
+    """Return the attempts at effects that a run has taken over, which counts them anew."""
+    found: Counter[str] = Counter()
+    for key, new in after.items():
+        old = before.get(key, new)
+        if old.run != new.run and new.attempt < old.attempt:
+            found[key] = old.attempt - new.attempt
     return found
 
 

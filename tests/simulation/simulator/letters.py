@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import onward
 from onward.core.digest import digest
 from onward.core.retry import Retry
-from onward.errors import NeedsApproval, NotApplied, Precondition, Retryable
-from onward.pipelines import Applied as WasApplied
-from onward.pipelines import Consumer, Pipeline, Prepared, Topic
-from onward.runtime.body.effects import Applied, Unknown
+from onward.errors import NeedsApproval, Precondition, Retryable
+from onward.pipelines import Applied, Consumer, Pipeline, Prepared, Topic
 from onward.runtime.context import step_now
 from onward.sdk.effect import effect, effect_key
 from onward.sdk.pipelines import process
@@ -26,6 +24,7 @@ from tests.simulation.simulator.purchases import (
     SETTLE_SECONDS,
     START_SECONDS,
     TIMEOUT_SECONDS,
+    look_up,
     shop,
 )
 from tests.simulation.simulator.sample_workflows import outside
@@ -126,11 +125,6 @@ def open_office(new: PostOffice) -> Callable[[], None]:
 # --- effects --------------------------------------------------------------------------------------
 
 
-async def look_up(what: str, *, key: str) -> Applied[str] | NotApplied | Unknown:
-    """Ask the shop, which takes its time."""
-    return await shop().find(key, is_slow=True)
-
-
 def _windows() -> dict[str, Any]:
     windows = {"timeout": TIMEOUT_SECONDS, "settle": SETTLE_SECONDS, "start_within": START_SECONDS}
     return {"retry": TWICE, **windows}
@@ -201,7 +195,7 @@ class _Handler(Consumer[int, Said]):
         office().meet(self.version)
         if not prepared.reserve:
             return None
-        how = outcome.result if isinstance(outcome, WasApplied) else type(outcome).__name__
+        how = outcome.result if isinstance(outcome, Applied) else type(outcome).__name__
         said = {**prepared.data, "outcome": how}
         key = KEYS[office().below(len(KEYS))]
         ctx.publish(self.writes, said, id=outside().token(), key=key)

@@ -141,6 +141,12 @@ def draw_post(seed: int, plan: Plan, *, often: float = 0.2) -> Plan:
     return replace(plan, post=Post(faults, meddling, deploy))
 
 
+def draw_pipelines(seed: int, kinds: tuple[str, ...]) -> Plan:
+    """Return the plan of a world with pipelines, and with at most one other run."""
+    plan = draw_post(seed, draw_plan(seed, kinds), often=1.0)
+    return replace(plan, workflows=plan.workflows[: seed % 2])
+
+
 def _crash(draw: Draw) -> Crash:
     return Crash(draw.below(SEATS), draw.magnitude(MAX_TURNS), draw.happens(0.5), draw.upto(20))
 

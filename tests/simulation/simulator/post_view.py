@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onward.codec import decode
 from onward.core.run import TERMINAL
 from onward.engine.payloads import unpack
+from tests.simulation.simulator.letters import DONE, ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +87,11 @@ class EventSeen(NamedTuple):
     key: str
     payload: bytes
     run: str | None
+
+    @property
+    def is_by_next(self) -> bool:
+        """Whether it was published by the run of a consumer."""
+        return self.topic in (ROWS.name, DONE.name)
 
     @property
     def said(self) -> dict[str, Any]:

@@ -184,7 +184,7 @@ class Steward:
 
     async def _judge(self, *, always: bool = False) -> None:
         for effect in self._witness.effects():
-            if effect.state not in UNSETTLED:
+            if effect.state not in UNSETTLED or effect.run not in self._witness.post.runs:
                 continue
             for row in await effects_of(self._store, effect.run):
                 if row.key == effect.key:

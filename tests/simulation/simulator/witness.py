@@ -21,10 +21,12 @@ from tests.simulation.simulator.ledger_rules import (
     EffectSeen,
     broken_outside,
     doubted,
+    taken_over,
     unsendable,
 )
 from tests.simulation.simulator.limited import SEEN, LimitedSeen, LimitRules
-from tests.simulation.simulator.post_rules import PostRules, broken_post, unrest
+from tests.simulation.simulator.post_rules import PostRules
+from tests.simulation.simulator.post_tables import broken_post, unrest
 from tests.simulation.simulator.post_view import STATEMENTS as POST_STATEMENTS
 from tests.simulation.simulator.post_view import PostView, read_post
 from tests.simulation.simulator.rules import (
@@ -258,24 +260,12 @@ class Witness:
         after, violations = found
         self._seen = after
         self._doubted = doubted(self._doubted, before.effects, after.effects)
-        for key, effect in after.effects.items():
-            was = before.effects.get(key, effect)
-            if was.run != effect.run and effect.attempt < was.attempt:
-                self._earlier[key] += was.attempt - effect.attempt
-        old, new = dict(before.rows()), dict(after.rows())
+        self._earlier += taken_over(before.effects, after.effects)
+        post = self.post
         if self.has_post:
-            post, self.post = self.post, self._memory.ask(read_post)
-            old |= post.rows()
-            new |= self.post.rows()
-        changed = [(key, old.get(key), row) for key, row in new.items() if old.get(key) != row]
-        gone = [(key, row) for key, row in old.items() if key not in new]
-        if changed or gone:
-            rows = [(*key, row if isinstance(row, int) else tuple(row)) for key, _, row in changed]
-            claims = any(
-                key[0] == "run" and was and was.fence < row.fence for key, was, row in changed
-            )
-            what = "claim" if claims else "commit"
-            self.tell(process, what, *rows, *[("gone", *key) for key, _ in gone])
+            self.post = self._memory.ask(read_post)
+        old, new = (dict(each.rows()) for each in (before, after))
+        self._tell_rows(process, old | dict(post.rows()), new | dict(self.post.rows()))
         for violation in violations:
             if not self._spoiled.intersection(violation.subjects):
                 self.accuse(str(violation))
@@ -295,6 +285,20 @@ class Witness:
             earliest, latest = after.now - self.steps.forward, after.now + self.steps.back
             for rule in broken_slots(slots, self._slots, earliest, latest):
                 self.accuse(rule)
+
+    def _tell_rows(
+        self, process: Process, old: dict[tuple[Any, ...], Any], new: dict[tuple[Any, ...], Any]
+    ) -> None:
+        """Write down which rows a transaction changed."""
+        changed = [(key, old.get(key), row) for key, row in new.items() if old.get(key) != row]
+        gone = [key for key in old if key not in new]
+        if changed or gone:
+            rows = [(*key, row if isinstance(row, int) else tuple(row)) for key, _, row in changed]
+            claims = any(
+                key[0] == "run" and was and was.fence < row.fence for key, was, row in changed
+            )
+            what = "claim" if claims else "commit"
+            self.tell(process, what, *rows, *[("gone", *key) for key in gone])
 
     async def _read(self, tx: Tx) -> tuple[View, list[Any]] | None:
         [[changes]] = await tx.fetch("witness_changes")
