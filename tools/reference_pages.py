@@ -22,6 +22,7 @@ from onward.testing import (
     pytest_plugin,
     randomness,
 )
+from onward.testing import pipelines as phases
 
 # Public to other packages of Onward, but not for users.
 INTERNAL = frozenset(
@@ -149,6 +150,10 @@ PAGES = {
                 randomness.SeededRandomness,
             ),
             "An unreliable service: onward.testing.outside": (outside.Outside, outside.Trouble),
+            "Phases of handlers: onward.testing.pipelines": (
+                *(phases.produce, phases.prepare, phases.mutate, phases.go_on),
+                *(phases.HandlerOutput, phases.PublishedEvent, phases.EffectToSend),
+            ),
             "Postgres: onward.testing.fixtures and onward.testing.postgres": (
                 *(fixtures.postgres_server, fixtures.postgres_url, fixtures.postgres_template),
                 postgres.PostgresServer,

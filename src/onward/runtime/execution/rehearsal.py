@@ -74,7 +74,7 @@ class Rehearsal:
     has_ended: bool = False
 
 
-class _NoCalls:
+class NoCalls:
     """A `CallSink` that does nothing."""
 
     def __init__(self, names: Registry, now: Instant) -> None:
@@ -115,7 +115,7 @@ def rehearse(
         replay = Replay(loaded.records, policy=Policy.STRICT if program.strict else Policy.ADDITIVE)
         with reading(f"the attributes of run {run.id}"):
             notes = Notes(loaded.notes, run.attributes, lambda *_: None)
-        sink, scope = _NoCalls(names, now), scope_of(run, "")
+        sink, scope = NoCalls(names, now), scope_of(run, "")
         body = Body(run, replay, notes, sink, scope, program.retry)
         with reading(f"the arguments of run {run.id}"):
             args, kwargs = program.shape.decode(unpack(run.input))

@@ -44,9 +44,7 @@ def consumer_program(definition: ConsumerDefinition, reads: HandlerReads, code: 
         body = body_of_run()
         key = body.run.handler_key
         stored = await _prepare(body, definition, key, reads)
-        outcome: Outcome = Nothing()
-        if stored.events and definition.mutate is not None:
-            outcome = await _mutate(body, definition, key, stored)
+        outcome = await _mutate(body, definition, key, stored)
         await body.ask(next_call(definition, key, reads, stored, outcome))
 
     return Program(consume, HandlerShape(), code=code, transient=definition.retry)
@@ -115,21 +113,33 @@ class ChosenEffect:
             raise self._wrong
 
 
-async def _mutate(
+async def choose_effect(
     body: Body, definition: ConsumerDefinition, key: str, stored: StoredPreparation
-) -> Outcome:
-    """Let `mutate` choose its effect, carry that out, and return the outcome."""
-    assert definition.mutate is not None
-    prepared = stored.prepared(definition.data)
+) -> ChosenEffect:
+    """Let `mutate` choose the effect of a run; without reserved events there is none.
+
+    Raises:
+        BadInput: it awaited something that is no effect, or a second effect.
+    """
     choice = ChosenEffect(definition.name)
+    if definition.mutate is None or not stored.events:
+        return choice
     body.choice = choice
     try:
-        await definition.mutate(MutateContext(definition, key), prepared)
+        await definition.mutate(MutateContext(definition, key), stored.prepared(definition.data))
     except Chosen:
         pass
     finally:
         body.choice = None
     choice.check()
+    return choice
+
+
+async def _mutate(
+    body: Body, definition: ConsumerDefinition, key: str, stored: StoredPreparation
+) -> Outcome:
+    """Carry out the effect that `mutate` chooses, and return the outcome."""
+    choice = await choose_effect(body, definition, key, stored)
     call = choice.call
     if call is None:
         return Nothing()

@@ -146,7 +146,7 @@ def prepare_call(definition: ConsumerDefinition, key: str, reads: HandlerReads) 
         state = _state(row, definition.state)
         ctx = PrepareContext(definition, key, reads, row.at)
         prepared = await definition.prepare(ctx, state)
-        stored = _stored(definition, prepared, row)
+        stored = stored_preparation(definition, prepared, row)
         reserve = tuple(Reservation(event.uid, event.attempt) for event in stored.events)
         origin = stored.origin(definition.name, key)
         made = Preparation(reserve, row.published, stored.wakes, origin)
@@ -160,7 +160,15 @@ def _state(row: HandlerRow, annotation: Any) -> Any:
     return None if row.state is None else decode(unpack(row.state), annotation)
 
 
-def _stored(definition: ConsumerDefinition, prepared: Any, row: HandlerRow) -> StoredPreparation:
+def stored_preparation(
+    definition: ConsumerDefinition, prepared: Any, row: HandlerRow
+) -> StoredPreparation:
+    """Return what the record `prepare` stores.
+
+    Raises:
+        BadInput: it is no preparation, or its events cannot be reserved.
+        Unencodable: its data does not fit the annotation.
+    """
     if not isinstance(prepared, Prepared):
         raise BadInput(
             f"prepare of {definition.name}",

@@ -279,12 +279,23 @@ class DeclaredConsumer(DeclaredHandler):
         Raises:
             BadInput: its class cannot be built.
         """
-        least, longest = self._wakes()
+        return self.define(self.build())
+
+    def build(self) -> Any:
+        """Return a new instance.
+
+        Raises:
+            BadInput: its class cannot be built.
+        """
         try:
-            instance = self.target()
+            return self.target()
         except Exception as error:
             fact = f"could not be built: {type(error).__name__}: {error}"
             raise BadInput(self.what, fact, f"Fix __init__ of {self.place}.") from error
+
+    def define(self, instance: Any) -> ConsumerDefinition:
+        """Return what is run with an instance."""
+        least, longest = self._wakes()
         methods = {name: getattr(instance, name) for name in self._callables()}
         return ConsumerDefinition(
             **self._common(),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from onward.model.pipelines import PipelineSpec
     from onward.runtime.pipelines.definition import HandlerDefinition
+    from onward.sdk.pipelines.handlers import DeclaredHandler
     from onward.sdk.pipelines.pipeline import Pipeline
 
 registered: list[Pipeline] = []
@@ -111,6 +112,25 @@ def owner_of(topic: Topic[Any]) -> Pipeline | None:
     exact = [pipeline for is_same, pipeline in named if is_same]
     found = exact or [pipeline for _, pipeline in named]
     return found[-1] if found else None
+
+
+def handler_of(target: Any) -> DeclaredHandler:
+    """Return the handler that a function, a class or an instance of it was declared as.
+
+    Raises:
+        BadInput: no pipeline of this process has it.
+        BadPipeline: its pipeline is not declared correctly.
+    """
+    for pipeline in reversed(registered):
+        for handler in pipeline.handlers:
+            if handler.target is target or handler.target is type(target):
+                check(with_neighbours([pipeline]))
+                return handler
+    raise BadInput(
+        f"{target!r}",
+        "is no handler of a pipeline",
+        "Decorate it with @pipeline.producer(...) or @pipeline.consumer(...).",
+    )
 
 
 def check(pipelines: Sequence[Pipeline]) -> None:
