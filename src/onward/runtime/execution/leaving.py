@@ -386,20 +386,28 @@ class Leaving:
 
     def _end_handler(self, move: Move) -> None:
         """End the run of a handler that did not succeed, with what follows from that."""
+        if CANCEL_IDENTITY in self._journal.recording:
+            self._journal.when_written(partial(self._end_handler, move))
+            return
         execution, host = self._execution, self._host
         end, retry_in = failed_end(
             move, execution.body, execution.program.transient, host.randomness()
         )
         if retry_in is not None:
             # A cancel that comes too late for the code, or from here on, keeps it from a retry.
-            cancel = execution.inbox.take_cancel()
-            end = end._replace(seen=execution.seen) if cancel is None else read_stop(cancel).move
-            retry_in = retry_in if cancel is None else None
+            stop = self._stop_of_handler()
+            end = end._replace(seen=execution.seen) if stop is None else stop.move
+            retry_in = retry_in if stop is None else None
         execution.stop(end)
         ended = host.engine_calls.end_handler(
             execution.claimed, classified(end), execution.program.code, retry_in
         )
         on_done(execution, ended, self._followed)
+
+    def _stop_of_handler(self) -> Stop | None:
+        """Return the request that the run stops, whether or not its body has received it."""
+        received = self._execution.body.cancelled
+        return self._stop_of_misfit() if received is None else recalled(received)
 
     # --- another follows it ----------------------------------------------------------------------
 
