@@ -391,15 +391,24 @@ class Leaving:
             move, execution.body, execution.program.transient, host.randomness()
         )
         if retry_in is not None:
-            # A cancel that comes too late for the code, or from here on, keeps it from a retry.
-            cancel = execution.inbox.take_cancel()
-            end = end._replace(seen=execution.seen) if cancel is None else read_stop(cancel).move
-            retry_in = retry_in if cancel is None else None
+            # A cancel before or while it failed, or from here on, keeps it from a retry.
+            stop = self._stop_of_handler()
+            end = end._replace(seen=execution.seen) if stop is None else stop.move
+            retry_in = retry_in if stop is None else None
         execution.stop(end)
         ended = host.engine_calls.end_handler(
             execution.claimed, classified(end), execution.program.code, retry_in
         )
         on_done(execution, ended, self._followed)
+
+    def _stop_of_handler(self) -> Stop | None:
+        """Return the request that the run of a handler stops, whether its code has heard of it."""
+        execution = self._execution
+        record = execution.body.cancelled or execution.replay.record_of(CANCEL_IDENTITY)
+        if record is not None:
+            return recalled(record)
+        cancel = execution.inbox.take_cancel()
+        return None if cancel is None else read_stop(cancel)
 
     # --- another follows it ----------------------------------------------------------------------
 
