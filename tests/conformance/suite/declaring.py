@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.model.pipelines import HandlerSpec, NewInput, PipelineSpec, TopicSpec
 from onward.store.pipelines.declaring import declare as declare_pipeline
+from onward.store.pipelines.launching import launch
 from tests.conformance.suite.pipeline import (
     ADD,
     LOG,
@@ -141,6 +142,21 @@ async def test_a_removed_consumer_keeps_what_is_pending_and_gets_nothing_new(wor
     assert await rows(world, f"SELECT removed FROM onward_handler WHERE handler = '{LOG}'") == [
         (1,)
     ]
+
+
+async def test_a_run_of_a_removed_consumer_that_has_not_begun_does_not_keep_its_lane(
+    world: World,
+) -> None:
+    worker = await world.worker()
+    await declare(worker.store, ADD, LOG)
+    await publish(worker.store, "m1")
+    await launch(worker.store, [LOG], ["default"], 1)
+
+    await declare(worker.store, ADD)
+
+    state = f"SELECT state, reason FROM onward_run WHERE handler = '{LOG}'"
+    assert await rows(world, state) == [("cancelled", "replaced")]
+    assert len(await launched(worker)) == 1
 
 
 async def test_a_consumer_that_comes_back_goes_on_with_what_is_pending(world: World) -> None:

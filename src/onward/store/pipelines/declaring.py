@@ -80,6 +80,7 @@ async def _declare_handler(tx: Tx, spec: PipelineSpec, handler: HandlerSpec) -> 
 
 async def _remove(tx: Tx, handler: str) -> None:
     await tx.fetch("remove_handler", handler=handler)
+    await tx.fetch("cancel_launched", handler=handler)
     for topic, _ in await tx.fetch("subscriptions_of", handler=handler):
         await tx.fetch("unsubscribe", topic=topic, handler=handler)
 

@@ -43,6 +43,15 @@ WHERE namespace = :namespace AND handler = :handler AND key <> '';
 UPDATE onward_handler SET removed = 1, updated_at = :now
 WHERE namespace = :namespace AND handler = :handler;
 
+-- name: cancel_launched
+-- Runs of a removed handler that have not begun. No code may be left that could take them, and they would
+-- keep their lanes from all others. One that follows another may hold events, and stays.
+UPDATE onward_run
+SET state = 'cancelled', reason = 'replaced', due = NULL, fence = fence + 1, finished_at = :now,
+    updated_at = :now
+WHERE namespace = :namespace AND handler = :handler AND handler IS NOT NULL AND fence = 0
+  AND follows IS NULL AND state IN ('ready', 'waiting');
+
 -- name: subscriptions_of
 SELECT topic, keyed FROM onward_subscription INDEXED BY onward_subscription_handler
 WHERE namespace = :namespace AND handler = :handler ORDER BY topic;
