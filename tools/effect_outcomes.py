@@ -55,7 +55,7 @@ Nothing is sent until an operator approves it. After that, the tables above appl
 CANCEL = """## When the run is cancelled, or its deadline passes
 
 In each of these cases, the body gets `CancelledError` at once and can clean up. If a call is in
-flight, it finishes first.
+flight, the body gets `CancelledError` after the call has finished.
 """
 
 NOT_ASKED = "-"

@@ -170,7 +170,7 @@ def _unchecked(name: str, given: Any, options: dict[str, Any]) -> NewRun:
         raise BadInput(
             "a list of arguments",
             "needs --module, because the parameter names are not known without your code",
-            """Give them by name: '{"cents": 500}'""",
+            """Give the arguments by name instead: '{"cents": 500}'""",
         )
     delay = duration(options.pop("delay", 0))
     chosen = StartOptions(**options, delay=delay)

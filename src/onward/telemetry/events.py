@@ -168,7 +168,7 @@ EVENTS: dict[str, LogEvent] = dict(
             "pipeline",
             _WARNING,
             "pipeline topic",
-            "no consumer in this process subscribes to this topic, but it is published",
+            "events are published to this topic, but no consumer in this process subscribes to it",
         ),
         _event(
             "pipeline.not_served",

@@ -44,7 +44,7 @@ def armed(
 
     Raises:
         BadInput: there is no such failpoint, or it is already armed.
-        AssertionError: the failpoint was never reached.
+        AssertionError: the failpoint never fired.
     """
     point = Armed(name)
 
@@ -58,7 +58,7 @@ def armed(
     finally:
         disarm(name)
     if must_fire and not point.fired:
-        raise AssertionError(f"failpoint {name!r} was armed but never reached (hit {hit})")
+        raise AssertionError(f"failpoint {name!r} was armed with hit={hit} but never fired")
 
 
 def raising(error: BaseException) -> Action:

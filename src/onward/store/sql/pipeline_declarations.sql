@@ -46,7 +46,7 @@ WHERE namespace = :namespace AND handler = :handler;
 -- name: cancel_launched
 -- Runs of a removed handler that have not begun. No code may be left that could take them, and they would
 -- keep their lanes from all others. One that follows another may hold events, and stays.
-UPDATE onward_run
+UPDATE onward_run INDEXED BY onward_run_handler
 SET state = 'cancelled', reason = 'replaced', due = NULL, fence = fence + 1, finished_at = :now,
     updated_at = :now
 WHERE namespace = :namespace AND handler = :handler AND handler IS NOT NULL AND fence = 0
