@@ -28,7 +28,7 @@ STATEMENTS |= {
 # These read the last rows of a table, in the order of its key, and stop at their limit.
 LAST_ROWS = {
     "check_orphan_data", "check_orphan_record", "check_orphan_message", "check_orphan_effect",
-    "check_delivery", "check_delivery_holder",
+    "check_delivery", "check_delivery_holder", "check_delivery_work", "check_input",
 }  # fmt: skip
 
 # These tables keep what is over; the rest only hold what is alive.
