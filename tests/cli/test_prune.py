@@ -69,8 +69,8 @@ def test_a_dry_run_only_counts(ask: Ask, database: str) -> None:
         "dry_run": True, "runs": 3,
         "rows": {
             "onward_run": 3, "onward_run_data": 3, "onward_record": 0, "onward_inbox": 0,
-            "onward_effect": 0, "onward_slot": 0, "onward_cache": 0, "onward_worker": 1,
-            "onward_tombstone": 0, "onward_flow": 0,
+            "onward_effect": 0, "onward_cause": 0, "onward_slot": 0, "onward_cache": 0,
+            "onward_worker": 1, "onward_tombstone": 0, "onward_flow": 0,
         },
     }  # fmt: skip
     assert left(ask, database) == ["ada", "bob", "nobody"]

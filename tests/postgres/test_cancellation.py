@@ -99,6 +99,8 @@ async def test_a_call_cancelled_while_the_server_works_on_it_is_still_carried_ou
 ) -> None:
     url = postgres_url
     async with open_store(url) as store, hand(url) as stranger, hand(url) as eyes:
+        topic = "INSERT INTO onward.onward_topic (namespace, name, created_at)"
+        await eyes.run(f"{topic} VALUES ('default', 'mail', 0)")
         await stranger.begin()
         await stranger.run("LOCK TABLE onward.onward_subscription IN ACCESS EXCLUSIVE MODE")
         task = asyncio.ensure_future(WRITES["closure"].call(store))

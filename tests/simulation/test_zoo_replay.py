@@ -62,5 +62,5 @@ def test_a_retry_that_does_one_failed_call_again_and_hands_back_the_others_is_se
 def test_a_retry_that_is_handed_another_time_and_other_draws_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onward.store.runs.following.beginning_of", lambda *_, **__: None)
+    monkeypatch.setattr("onward.store.runs.followers.beginning_of", lambda *_, **__: None)
     assert DIVERGED in caught(lambda seed: quiet(seed, retried_sampler.name), 5)

@@ -119,7 +119,7 @@ async def _list_flows(tx: Tx, now: int) -> list[FlowInfo]:
     for queue in queues:
         flow = FlowId(FlowKind.QUEUE, queue)
         rows.setdefault(flow, FlowRow("queue", "", queue))
-    counts = await _count(tx, "count_running"), await _count(tx, "count_holding")
+    counts = await _count(tx, "count_running_keys"), await _count(tx, "count_holding")
     order = sorted(rows, key=lambda flow: (_ORDER.index(flow.kind), flow.scope, flow.name))
     return [await _info(tx, rows[flow], counts, now) for flow in order]
 
@@ -184,7 +184,7 @@ async def flows_in_force(store: Store, run: RunRow) -> list[InForce]:
 
 
 async def _in_force(tx: Tx, run: RunRow) -> list[InForce]:
-    counts = await _count(tx, "count_running"), await _count(tx, "count_holding")
+    counts = await _count(tx, "count_running_keys"), await _count(tx, "count_holding")
 
     def found(what: str, row: FlowRow, limits: FlowLimits, option: str) -> InForce:
         running, holding = (each[row.id] for each in counts)

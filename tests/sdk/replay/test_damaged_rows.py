@@ -12,7 +12,7 @@ import pytest
 from onward import App, Retry, Signal, effect, step, workflow
 from onward.engine.loading import read_each
 from onward.errors import NewerRow, RunFailed, RunPaused, UnreadableRow
-from tests.kit.watching import lasting, until, until_state
+from tests.kit.watching import lasting, until, until_open, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,11 +172,11 @@ EDITS = {
         "internal",
         "run {id} cannot be read: its name 'victim' does not fit its kind 'step'",
     ),
-    "a kind of run that is not executed here": Edit(
+    "a consumer by the name of a workflow": Edit(
         f"{RUN} kind = 'consumer' WHERE uid = '{{uid}}'",
-        "paused",
-        "divergence",
-        "run {id} cannot be read: its kind is 'consumer'",
+        "failed",
+        "internal",
+        "run {id} cannot be read: its name 'victim' does not fit its kind 'consumer'",
     ),
     "a time that no calendar has": Edit(
         f"{RUN} deadline = 9223372036854775807 WHERE uid = '{{uid}}'", "succeeded", None
@@ -339,8 +339,13 @@ async def test_an_effect_in_flight_that_was_never_sent_is_named(url: str) -> Non
 @lasting
 async def test_a_run_that_cannot_be_read_can_be_cancelled(url: str) -> None:
     async with App(url) as app:
-        run = await app.start(victim, 1)
-        await execute(url, [f"{RUN} kind = 'consumer' WHERE uid = '{run.uid}'"])
+        async with app.worker(warm=0):
+            run = await app.start(victim, 1)
+            await run.signal(go, "first")
+            await until_open(run, "go")
+            await until_state(run, "waiting")
+        await execute(url, [EDITS["record of an unknown kind"].sql.replace("{uid}", run.uid)])
+        await run.signal(go, "second")
         async with app.worker():
             await until_state(run, "paused")
             await run.cancel()

@@ -140,6 +140,11 @@ SELECT queue, name, count(*) FROM onward_run INDEXED BY onward_run_running
 WHERE namespace = :namespace AND state = 'running'
 GROUP BY queue, name;
 
+-- name: count_running_keys
+SELECT queue, name, coalesce(flow_key, ''), count(*) FROM onward_run INDEXED BY onward_run_running
+WHERE namespace = :namespace AND state = 'running'
+GROUP BY queue, name, coalesce(flow_key, '');
+
 -- name: count_holding
 SELECT queue, name, coalesce(flow_key, ''), count(*) FROM onward_run INDEXED BY onward_run_holding
 WHERE namespace = :namespace AND holds = 1 AND state IN ('ready', 'waiting', 'paused')

@@ -173,6 +173,7 @@ CREATE TABLE onward_input (
     PRIMARY KEY (namespace, uid)
 ) STRICT, WITHOUT ROWID;
 
+-- With the pipeline first, so that no plan that is made while the table is empty uses these for a lookup by uid.
 CREATE INDEX onward_input_newest ON onward_input (pipeline, namespace, created_at);
 CREATE INDEX onward_input_open ON onward_input (namespace, pipeline, source, type, uid)
     WHERE skipped_at IS NULL AND (open > 0 OR events = 0);
