@@ -4,6 +4,7 @@ Each test stops a statement of the store behind a row that a stranger has change
 """
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from onward.core.lease import Fate
 from onward.model.effects import EffectWrite
 from onward.model.pipelines import Completion, PipelineWrite
 from onward.model.runs import Move
-from onward.store import Attachments, Commit, Store, open_store
+from onward.store import Attachments, Commit, CommitOutcome, Store, open_store
 from onward.store.invariants import check
 from onward.store.pipelines.declaring import declare
 from tests.postgres.builders import LONG, WORKER, a_message, a_record, claimed
@@ -122,16 +123,17 @@ async def test_a_record_is_answered_with_its_own_time_though_its_batch_was_sent_
         park = Commit("r3", owned["r3"].fence, (a_record("r3", None),), move)
         record = Commit("r1", owned["r1"].fence, (a_record("r1"),))
         writer = store.writer(WORKER)
-        ours = asyncio.gather(writer.commit(park), writer.commit(record))
-        parked, recorded = await Meeting(stranger, eyes).after(RAISE_INBOX, "r3", ours=_both(ours))
+        ours = _both(writer.commit(park), writer.commit(record))
+        parked, recorded = await Meeting(stranger, eyes).after(RAISE_INBOX, "r3", ours=ours)
 
         [row] = (await store.history(["r1"]))["r1"]
         assert (parked.fate, recorded.fate) == (Fate.BUSY, Fate.DONE)
         assert recorded.at == row.closed_at
 
 
-async def _both(answers: asyncio.Future[Any]) -> Any:
-    return await answers
+async def _both(*commits: Coroutine[Any, Any, CommitOutcome]) -> list[CommitOutcome]:
+    """Make commits at once, but not before this is awaited."""
+    return await asyncio.gather(*commits)
 
 
 async def test_a_run_ended_by_force_just_now_is_lost_to_its_owner(url: str) -> None:
