@@ -122,8 +122,10 @@ def _blockers(report: RunReport) -> list[Blocker]:
     found = [*_pauses(info), *map(_effect, report.open_effects)]
     if report.blocked is not None:
         found.append(Blocker("worker", report.blocked, "Start a worker that takes the run"))
-    calls = (call for call in report.waits_for if call.kind != RecordKind.EFFECT)
-    found += [_call(info, call) for call in calls]
+    # A phase of a handler that raised for a person is tried again when the run is resumed.
+    needs_person = info.state == RunState.PAUSED and info.error is not None
+    kinds = (RecordKind.EFFECT, RecordKind.STEP) if needs_person else (RecordKind.EFFECT,)
+    found += [_call(info, call) for call in report.waits_for if call.kind not in kinds]
     if not found and info.state == RunState.PAUSED:
         text = f"it is paused ({info.reason})" + (f": {info.error}" if info.error else "")
         found.append(Blocker("paused", text, f"onward runs resume {quote(info.id)}"))

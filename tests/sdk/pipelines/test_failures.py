@@ -122,6 +122,9 @@ async def test_a_handler_that_needs_a_person_pauses_until_it_is_resumed(
         paused = await until_run(app, made.handler("Book"), "paused")
         assert paused.reason == reason
         assert str(error) in str(paused.error)
+        [blocker] = await app.why(paused.id)
+        assert (blocker.kind, str(error) in blocker.text) == ("paused", True)
+        assert blocker.next == f"onward runs resume {paused.id}"
         await app.resume(paused.id)
         await until_counts(app, made.letters, made.handler("Book"), consumed=1)
         [run, *_] = await runs_of(app, made.handler("Book"))
