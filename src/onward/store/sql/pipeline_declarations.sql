@@ -61,7 +61,7 @@ DELETE FROM onward_subscription
 WHERE namespace = :namespace AND topic = :topic AND handler = :handler;
 
 -- name: subscribe
--- One that was removed before goes on with its counts.
+-- A consumer that was removed and comes back keeps its counts.
 INSERT INTO onward_subscription (namespace, topic, handler, keyed, since, consumed, skipped)
 SELECT t.namespace, t.name, CAST(:handler AS TEXT), CAST(:keyed AS BIGINT),
        CASE WHEN CAST(:earliest AS BIGINT) = 1 THEN 0 ELSE t.last END,
